@@ -1,0 +1,65 @@
+"""wieldy: the hands of an AI coding agent. Public names are resolved on first use, so importing this costs nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from wieldy.core.content import Image, Text
+    from wieldy.core.declare import tool
+    from wieldy.core.failure import Refusal, ToolDefinitionError, ToolFailure, WieldyError
+    from wieldy.core.result import ToolResult
+    from wieldy.core.tool import Output, Progress, Tool, ToolContext
+    from wieldy.schema.annotate import Param
+    from wieldy.toolbox import Toolbox
+
+_HOME = {
+    "Image": "core.content",
+    "Output": "core.tool",
+    "Param": "schema.annotate",
+    "Progress": "core.tool",
+    "Refusal": "core.failure",
+    "Text": "core.content",
+    "Tool": "core.tool",
+    "ToolContext": "core.tool",
+    "ToolDefinitionError": "core.failure",
+    "ToolFailure": "core.failure",
+    "ToolResult": "core.result",
+    "Toolbox": "toolbox",
+    "WieldyError": "core.failure",
+    "tool": "core.declare",
+}
+
+__all__ = [
+    "Image",
+    "Output",
+    "Param",
+    "Progress",
+    "Refusal",
+    "Text",
+    "Tool",
+    "ToolContext",
+    "ToolDefinitionError",
+    "ToolFailure",
+    "ToolResult",
+    "Toolbox",
+    "WieldyError",
+    "__version__",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'wieldy' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"wieldy.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

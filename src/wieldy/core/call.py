@@ -1,0 +1,55 @@
+"""One call as a value that changes type: the model's words, bound to a tool, planned, cleared to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from wieldy.core.decision import Decision
+    from wieldy.core.effect import Effects
+    from wieldy.core.tool import Tool
+
+RawInput: TypeAlias = Mapping[str, Any] | bytes | str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model said. `complete` is false when its JSON was cut off; such a call never runs."""
+
+    id: str
+    name: str
+    input: RawInput
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """The tool is found and the input fits it. `input` is JSON under canonical names, `args` are Python values."""
+
+    call: ToolCall
+    tool: Tool
+    input: dict[str, Any]
+    args: Any
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """The input is in canonical form and what it will touch is known."""
+
+    call: ToolCall
+    tool: Tool
+    input: dict[str, Any]
+    args: Any
+    effects: Effects
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClearedCall:
+    """Allowed to run, and by whom."""
+
+    plan: PlannedCall
+    decision: Decision

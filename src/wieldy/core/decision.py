@@ -1,0 +1,108 @@
+"""Who may do what, as data: opinions go in, one decision with its reasons comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from wieldy.core.call import PlannedCall
+
+Behavior: TypeAlias = Literal["allow", "ask", "deny"]
+STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One step of the trail: what spoke, what it said, and where it is written."""
+
+    kind: Literal["rule", "mode", "hook", "default", "guard", "path", "analysis", "tool", "answer"]
+    behavior: Behavior
+    text: str
+    rule: str | None = None
+    file: str | None = None
+    line: int | None = None
+    part: str | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.file}{f':{self.line}' if self.line else ''})" if self.file else ""
+        part = f" for `{self.part}`" if self.part else ""
+        return f"{self.behavior}: {self.text}{part}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a hook or an analysis thinks of a call; the decision weighs it with rules and mode."""
+
+    who: str
+    behavior: Behavior
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Allow, ask or deny, with the whole trail. `suggestions` are rules that would have allowed the call."""
+
+    behavior: Behavior
+    reasons: tuple[Reason, ...]
+    suggestions: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reason that decided: the first of the strictest."""
+        for reason in self.reasons:
+            if reason.behavior == self.behavior:
+                return str(reason)
+        return self.behavior
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What one adviser has to say before a call runs; `updated_input` replaces the whole input."""
+
+    opinions: tuple[Opinion, ...] = ()
+    updated_input: Mapping[str, Any] | None = None
+    context: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked."""
+
+    plan: PlannedCall
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the person said; `words` go to the model when it is a no, `remember` are rules to keep."""
+
+    allowed: bool
+    words: str = ""
+    remember: tuple[str, ...] = ()
+    updated_input: Mapping[str, Any] | None = None
+
+
+class Adviser(Protocol):
+    """Gives opinions on a planned call: hooks, analysis. All advisers of a call run side by side."""
+
+    async def advise(self, plan: PlannedCall) -> Advice:
+        """Judge one call."""
+        ...
+
+
+class Judge(Protocol):
+    """Decides. Pure: no I/O, no clock, no waiting."""
+
+    def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
+        """Weigh a call and the opinions on it."""
+        ...
+
+
+class Approver(Protocol):
+    """Asks a person, one question at a time."""
+
+    async def ask(self, question: Question) -> Answer:
+        """Put the question and wait for the answer."""
+        ...

@@ -1,0 +1,72 @@
+"""What a call touches. Declared once by a tool; scheduling, permissions, undo, previews and hooks all read it from here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reads the file at an absolute path, or anything below it when it is a directory."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Creates, changes or deletes the file at an absolute path, or anything below it when it is a directory."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs a shell command. `contained` means that every file it touches is declared beside it."""
+
+    command: str
+    contained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """Talks to a URL."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Touches who knows what: runs alone, and a person is asked."""
+
+
+Effect: TypeAlias = Reads | Writes | Runs | Fetches | Opaque
+Effects: TypeAlias = tuple[Effect, ...]
+
+NOTHING: Effects = ()
+UNKNOWN: Effects = (Opaque(),)
+
+
+def is_opaque(effect: Effect) -> bool:
+    """Whether nothing can be said about what this effect touches."""
+    return isinstance(effect, Opaque) or (isinstance(effect, Runs) and not effect.contained)
+
+
+def clash(one: Effects, other: Effects) -> bool:
+    """Whether two calls must not overlap: one of them is opaque, or one writes what the other touches."""
+    if any(map(is_opaque, one)) or any(map(is_opaque, other)):
+        return True
+    return any(_collide(a, b) for a in one for b in other)
+
+
+def _collide(a: Effect, b: Effect) -> bool:
+    if not isinstance(a, Reads | Writes) or not isinstance(b, Reads | Writes):
+        return False
+    if isinstance(a, Reads) and isinstance(b, Reads):
+        return False
+    return _within(a.path, b.path) or _within(b.path, a.path)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -1,0 +1,134 @@
+"""Everything a screen, a log or a transcript can observe, one frozen class a step. Events inform; they never steer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from wieldy.core.decision import Answer, Decision
+from wieldy.core.result import ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, and when (seconds since the epoch)."""
+
+    kind: ClassVar[str] = "event"
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEvent(Event):
+    """Something that happened to one call."""
+
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequested(CallEvent):
+    """A call arrived."""
+
+    kind: ClassVar[str] = "tool.requested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(CallEvent):
+    """The tool begins to run with this input."""
+
+    kind: ClassVar[str] = "tool.started"
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(CallEvent):
+    """For people only, never sent to the model."""
+
+    kind: ClassVar[str] = "tool.progress"
+    text: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEnded(CallEvent):
+    """A call has its result."""
+
+    result: ToolResult
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSucceeded(ToolEnded):
+    """The tool gave a result."""
+
+    kind: ClassVar[str] = "tool.succeeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFailed(ToolEnded):
+    """The call was refused, or the tool failed."""
+
+    kind: ClassVar[str] = "tool.failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCancelled(ToolEnded):
+    """The call was interrupted."""
+
+    kind: ClassVar[str] = "tool.cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionAsked(CallEvent):
+    """A person is being asked."""
+
+    kind: ClassVar[str] = "permission.asked"
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionDecided(CallEvent):
+    """The call was allowed or denied, by rule or by answer."""
+
+    kind: ClassVar[str] = "permission.decided"
+    decision: Decision
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookStarted(Event):
+    """A hook begins."""
+
+    kind: ClassVar[str] = "hook.started"
+    moment: str
+    hook: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookEnded(Event):
+    """A hook ended: `outcome` says how, in a word."""
+
+    kind: ClassVar[str] = "hook.ended"
+    moment: str
+    hook: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsDropped(Event):
+    """A subscriber was too slow: this many events were not delivered to it."""
+
+    kind: ClassVar[str] = "events.dropped"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Event):
+    """Something a person should know that belongs to no call, such as the end of a background shell."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+    data: Any = None

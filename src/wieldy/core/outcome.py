@@ -1,0 +1,46 @@
+"""How a call ended. Every call ends in exactly one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from wieldy.core.content import Content
+from wieldy.core.failure import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The tool ran and gave a result."""
+
+    content: Content
+    data: Any = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The tool ran and failed."""
+
+    message: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The tool did not run: which stage said no, and what it advises the model to do."""
+
+    stage: Stage
+    advice: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Stopped by the person before it ended; `partial` is what it had said until then."""
+
+    reason: str = "interrupted by the user"
+    partial: str = ""
+
+
+Outcome: TypeAlias = Done | Failed | Refused | Interrupted

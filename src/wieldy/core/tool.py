@@ -1,0 +1,197 @@
+"""What a tool is: a name and words for the model, an input, what it touches, and how it runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from wieldy.core.abort import Abort
+from wieldy.core.content import Block, Content, Text
+from wieldy.core.effect import NOTHING, UNKNOWN, Effects, is_opaque
+from wieldy.core.result import ToolResult
+
+if TYPE_CHECKING:
+    from wieldy.core.decision import Judge
+    from wieldy.core.event import Event
+    from wieldy.core.workspace import Workspace
+    from wieldy.schema.parameters import Parameters
+
+DEFAULT_MAX_RESULT_CHARS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a tool is. For people only, never sent to the model."""
+
+    text: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of a tool: what the model reads, and structured data for the caller."""
+
+    content: str | Block | Content
+    data: Any = None
+    is_error: bool = False
+
+    @property
+    def blocks(self) -> Content:
+        """The content as blocks."""
+        if isinstance(self.content, str):
+            return (Text(self.content),)
+        return self.content if isinstance(self.content, tuple) else (self.content,)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A tool's own check is not sure: let the person decide."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the surrounding session runs with."""
+
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    model: str | None = None
+    fork: int = 0
+    thinking_budget: int | None = None
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """What a running tool may use. There are no globals: everything it needs is here or came with the tool."""
+
+    call_id: str
+    workspace: Workspace
+    abort: Abort
+    emit: Callable[[Event], None]
+    judge: Judge
+    message_id: str | None = None
+    siblings: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+
+
+class Tool:
+    """A tool in full. Most tools are made by `@tool` or `Tool.from_schema`; subclass when you need more.
+
+    `input` is always the call's JSON under canonical names; `args` are the Python values made from it.
+    """
+
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    prompt: str = ""
+    input_type: ClassVar[type | None] = None
+    input_schema: Mapping[str, Any] | None = None
+    aliases: Mapping[str, str] = {}
+    read_only: bool = False
+    deferred: bool = False
+    paths: tuple[str, ...] = ()
+    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
+    timeout: float | None = None
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The input this tool takes; a raw schema wins over a typed model."""
+        from wieldy.schema.parameters import Parameters
+
+        if self.input_schema is not None:
+            return Parameters.from_schema(self.input_schema, aliases=self.aliases)
+        if self.input_type is not None:
+            return Parameters.from_type(self.input_type, aliases=self.aliases)
+        raise TypeError(f"{type(self).__name__} declares neither input_schema nor input_type")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema a model is shown."""
+        return self.parameters.schema
+
+    async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
+        """What the model reads to decide whether and how to call this tool."""
+        return self.description
+
+    async def enabled(self, workspace: Workspace) -> bool | str:
+        """Whether the tool can be offered now; a string says why not."""
+        return True
+
+    def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+        """The canonical form of an input."""
+        return input
+
+    def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
+        """What this call touches."""
+        return NOTHING if self.read_only else UNKNOWN
+
+    def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
+        """Whether the call may run beside others; None leaves it to its effects."""
+        return None
+
+    def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
+        """Whether the call must pass the permission engine's ask step."""
+        return not self.read_only or any(map(is_opaque, effects))
+
+    def destructive(self, input: Mapping[str, Any]) -> bool:
+        """Whether undo cannot take the call back."""
+        return False
+
+    async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
+        """The tool's own rules. Raise `Refusal("check", …)` for an error, return a `Doubt` to have the person asked."""
+        return None
+
+    def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+        """Yield any number of `Progress`, then exactly one `Output`."""
+        raise NotImplementedError
+
+    def show_use(self, input: Mapping[str, Any]) -> str:
+        """One line for a person: what is being called."""
+        shown = ", ".join(f"{key}={_short(value)}" for key, value in input.items())
+        return f"{self.title or self.name}({shown})"
+
+    def show_progress(self, progress: Progress) -> str:
+        """One line for a person: how far it is."""
+        return progress.text
+
+    def show_result(self, result: ToolResult) -> str:
+        """A few lines for a person: what came of it."""
+        lines = result.text.splitlines()
+        more = f"\n… {len(lines) - 5} more lines" if len(lines) > 5 else ""
+        return "\n".join(lines[:5]) + more
+
+    def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
+        """One line for a person: what was not done, and why."""
+        return f"{self.show_use(input)} was not run: {why}"
+
+    @staticmethod
+    def from_schema(
+        name: str,
+        description: str,
+        input_schema: Mapping[str, Any],
+        handler: Callable[..., Any],
+        **declared: Any,
+    ) -> Tool:
+        """A tool from a raw JSON Schema and a handler that takes the input as one dict (and a context, if it wants one)."""
+        from wieldy.core.declare import schema_tool
+
+        return schema_tool(name, description, input_schema, handler, **declared)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+async def settle(value: Any) -> Any:
+    """Await a value if it wants to be awaited."""
+    return await value if inspect.isawaitable(value) else value
+
+
+Handler = Callable[..., Any | Awaitable[Any] | AsyncIterator[Any]]

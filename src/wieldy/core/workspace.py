@@ -1,0 +1,91 @@
+"""The place a toolbox works in: its root, where it stands now, its settings, and what lives as long as it does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from wieldy.core.event import Event
+from wieldy.core.failure import Refusal
+
+T = TypeVar("T")
+
+PATH_MAX = 4096
+NAME_MAX = 255
+
+
+class Workspace:
+    """One project as its tools see it. Residents are objects made at first use and closed with the workspace."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        session_dir: str | os.PathLike[str],
+        settings: Mapping[str, Any] | None = None,
+        extra_roots: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        emit: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self.root = os.path.realpath(root)
+        self.cwd = self.root
+        self.session_dir = Path(session_dir)
+        self.settings: Mapping[str, Any] = settings or {}
+        self.extra_roots = tuple(os.path.realpath(os.path.join(self.root, p)) for p in extra_roots)
+        self.env: Mapping[str, str] = os.environ if env is None else env
+        self.emit = emit
+        self._residents: dict[type, object] = {}
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders work may happen in without asking."""
+        return (self.root, *self.extra_roots)
+
+    def setting(self, dotted: str, default: T) -> T:
+        """A setting by its dotted name, such as `edit.tolerance`; the default where it is absent or of another type."""
+        value: Any = self.settings
+        for key in dotted.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                return default
+            value = value[key]
+        if default is not None and not isinstance(value, type(default)):
+            return default
+        return cast(T, value)
+
+    def resident(self, kind: type[T]) -> T:
+        """The one `kind` of this workspace, made as `kind(workspace)` when first asked for."""
+        found = self._residents.get(kind)
+        if found is None:
+            found = self._residents[kind] = kind(self)  # type: ignore[call-arg]
+        return cast(T, found)
+
+    async def aclose(self) -> None:
+        """Close the residents that can be closed, newest first."""
+        while self._residents:
+            _, resident = self._residents.popitem()
+            close = getattr(resident, "aclose", None)
+            if close is not None:
+                await close()
+
+    def resolve(self, path: str) -> str:
+        """An absolute path for what the model wrote: `~` expanded, relative to cwd, `..` taken as the system takes it."""
+        if "\0" in path:
+            raise Refusal("normalise", "The path contains a NUL byte. Send the path without it.")
+        if not path:
+            raise Refusal("normalise", "The path is empty. Send the path of a file or folder.")
+        if path.startswith("~"):
+            head, _, tail = path.partition("/")
+            if head != "~":
+                raise Refusal("normalise", f"`{head}` names another user's home. Send an absolute path instead.")
+            path = os.path.join(os.path.expanduser("~"), tail)
+        absolute = os.path.join(self.cwd, path)
+        if len(os.fsencode(absolute)) >= PATH_MAX or any(len(os.fsencode(n)) > NAME_MAX for n in absolute.split("/")):
+            raise Refusal("normalise", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
+        plain = os.path.normpath(absolute)
+        if ".." in absolute.split("/"):
+            # After a symlink, `..` is the target's parent: only where both readings agree may it be cancelled as text.
+            real = os.path.realpath(absolute)
+            return plain if os.path.realpath(plain) == real else real
+        return plain

@@ -1,0 +1,1 @@
+"""Changing files without harming them: bytes in, bytes out. Knows nothing of agents."""

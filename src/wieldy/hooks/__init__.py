@@ -1,0 +1,1 @@
+"""Commands and callables that are told of a moment and may speak."""

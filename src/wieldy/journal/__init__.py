@@ -1,0 +1,1 @@
+"""Every change kept so that it can be taken back."""

@@ -1,0 +1,1 @@
+"""Rules, modes and the one pure function that decides."""

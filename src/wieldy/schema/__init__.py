@@ -1,0 +1,1 @@
+"""JSON in, JSON out: what input a tool takes, and how a call's JSON becomes Python values."""

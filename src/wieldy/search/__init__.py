@@ -1,0 +1,1 @@
+"""Walking, matching and searching trees. Knows nothing of agents."""

@@ -1,0 +1,1 @@
+"""Settings from several layers, each value with its origin."""

@@ -1,0 +1,1 @@
+"""Understanding and running commands. Knows nothing of agents."""

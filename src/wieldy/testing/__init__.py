@@ -1,0 +1,1 @@
+"""Shipped doubles for the world: what to test an agent with."""
