@@ -1,0 +1,51 @@
+"""A speed claim: something measured beside its limit in the same run, and the bound it must keep."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`value` must not exceed `bound`; `detail` says what was measured beside what."""
+
+    text: str
+    value: float
+    bound: float
+    unit: str = "×"
+    detail: str = ""
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        mark = "ok  " if self.holds else "MISS"
+        detail = f"   [{self.detail}]" if self.detail else ""
+        return f"{mark} {self.text}: {self.value:.3g}{self.unit} ({sign} {self.bound:g}{self.unit}){detail}"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one run, with the garbage collector out of the way."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+    finally:
+        gc.enable()
+
+
+def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
+    """The fastest run of each piece of work, run in turns so that a busy moment hits all of them alike."""
+    best = [float("inf")] * len(works)
+    for _ in range(rounds):
+        for index, work in enumerate(works):
+            best[index] = min(best[index], seconds(work))
+    return best
