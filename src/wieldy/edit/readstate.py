@@ -1,0 +1,203 @@
+"""What the model has seen of each file: which lines, of which content. Editing leans on it to tell fresh from stale."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+Lines: TypeAlias = tuple[int, int]
+
+MEMORY = 64 << 20
+LARGEST_KEPT = 16 << 20
+# Two writes this close together may carry the same time stamp, so a stamp this young proves nothing.
+STAMP_GRAIN_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One file as the model knows it. `digest` is None where the content was too large to be held even once."""
+
+    path: str
+    stamp: tuple[int, int, int, int]
+    seen_at: int
+    size: int
+    digest: bytes | None
+    shown: tuple[Lines, ...] = ()
+    whole: bool = False
+    ours: bool = False
+
+    def shows(self, first: int, last: int) -> bool:
+        """Whether these lines were shown, in one piece or in adjoining ones."""
+        return any(a <= first and last <= b for a, b in self.shown)
+
+    def unseen(self, lines: int) -> Lines | None:
+        """The first stretch of a file of so many lines that was never shown."""
+        if self.whole or self.ours:
+            return None
+        seen = 0
+        for first, last in self.shown:
+            if first > seen + 1:
+                return seen + 1, first - 1
+            seen = max(seen, last)
+        return (seen + 1, lines) if seen < lines else None
+
+
+class ReadState:
+    """The readings of one workspace, one for each real file however its path was spelled."""
+
+    def __init__(self, workspace: Workspace | None = None, *, memory: int = MEMORY) -> None:
+        self._readings: dict[str, Reading] = {}
+        self._spellings: dict[str, list[str]] = {}
+        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._memory = memory
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def saw(
+        self, path: str, *, data: bytes | None, stat: os.stat_result, first: int, last: int, complete: bool
+    ) -> None:
+        """Lines `first` to `last` were shown. `data` is the whole file, or None where it was too large to load;
+        `complete` says that the lines shown are all there are."""
+        new = _reading(path, data, stat)
+        with self._lock:
+            key = self._key(path)
+            known = self._readings.get(key)
+            if known is not None and not known.ours and _same_content(known, new):
+                new = replace(new, shown=known.shown, whole=known.whole)
+            shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
+            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
+
+    def wrote(self, path: str, *, data: bytes, stat: os.stat_result) -> None:
+        """Our own tools gave the file this content: it counts as read, though no lines of it were shown."""
+        with self._lock:
+            self._keep(self._key(path), replace(_reading(path, data, stat), ours=True), data)
+
+    def forget(self, path: str) -> None:
+        """The file is gone, or what is known of it no longer holds."""
+        with self._lock:
+            key = self._key(path)
+            if self._readings.pop(key, None) is not None:
+                self._spellings[_folded(key)].remove(key)
+                self._drop(key)
+
+    def reading(self, path: str) -> Reading | None:
+        """What is known of a file, if anything."""
+        with self._lock:
+            return self._readings.get(self._key(path))
+
+    def content(self, path: str) -> bytes | None:
+        """The whole file as it was last seen or written, where it is still held."""
+        with self._lock:
+            key = self._key(path)
+            data = self._contents.get(key)
+            if data is not None:
+                self._contents.move_to_end(key)
+            return data
+
+    def is_current(self, path: str, data: bytes, stat: os.stat_result) -> bool:
+        """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known."""
+        reading = self.reading(path)
+        if reading is None:
+            return False
+        base = self.content(path)
+        if base is not None:
+            return base == data
+        if reading.digest is None:
+            return reading.stamp == _stamp(stat)
+        return reading.size == len(data) and reading.digest == digest_of(data)
+
+    def unchanged(self, path: str, first: int, last: int) -> bool:
+        """Whether these lines were shown already and the file is still the same."""
+        reading = self.reading(path)
+        if reading is None or not reading.shows(first, last):
+            return False
+        try:
+            stat = os.stat(path)
+            if reading.stamp == _stamp(stat) and (
+                reading.digest is None or stat.st_ctime_ns + STAMP_GRAIN_NS < reading.seen_at
+            ):
+                return True
+            if reading.digest is None or stat.st_size != reading.size:
+                return False
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, _hasher).digest() == reading.digest
+        except OSError:
+            return False
+
+    def _keep(self, key: str, reading: Reading, data: bytes | None) -> None:
+        if key not in self._readings:
+            self._spellings.setdefault(_folded(key), []).append(key)
+        self._readings[key] = reading
+        self._drop(key)
+        if data is None or len(data) > min(LARGEST_KEPT, self._memory):
+            return
+        self._contents[key] = data
+        self._held += len(data)
+        while self._held > self._memory:
+            self._drop(next(iter(self._contents)))
+
+    def _drop(self, key: str) -> None:
+        self._held -= len(self._contents.pop(key, b""))
+
+    def _key(self, path: str) -> str:
+        """The name the file is known by: its real path, or a spelling of it that differs only in case or Unicode form
+        and leads to the same file."""
+        real = os.path.realpath(path)
+        if real in self._readings:
+            return real
+        for other in self._spellings.get(_folded(real), ()):
+            try:
+                if os.path.samefile(real, other):
+                    return other
+            except OSError:
+                continue
+        return real
+
+
+def digest_of(data: bytes) -> bytes:
+    """A content's fingerprint."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _hasher() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _reading(path: str, data: bytes | None, stat: os.stat_result) -> Reading:
+    digest = None if data is None else digest_of(data)
+    size = stat.st_size if data is None else len(data)
+    return Reading(path, _stamp(stat), time.time_ns(), size, digest)
+
+
+def _stamp(stat: os.stat_result) -> tuple[int, int, int, int]:
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+def _same_content(one: Reading, other: Reading) -> bool:
+    if one.digest is None or other.digest is None:
+        return one.stamp == other.stamp
+    return one.digest == other.digest
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def _joined(ranges: Iterable[Lines]) -> tuple[Lines, ...]:
+    joined: list[Lines] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined)
