@@ -1,0 +1,109 @@
+"""Blocking functions off the event loop. Threads are daemons: one that never returns cannot keep the program from ending."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+IDLE_SECONDS = 5.0
+
+
+class Threads:
+    """Reuses idle threads and starts a new one when none is idle, so that a stuck call never delays another."""
+
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
+        self._lock = threading.Lock()
+
+    def start(self, job: Callable[[], None]) -> None:
+        """Run a job in some thread, now."""
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            inbox = queue.SimpleQueue()
+            threading.Thread(target=self._work, args=(inbox,), name="wieldy-tool", daemon=True).start()
+        inbox.put(job)
+
+    def _work(self, inbox: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            try:
+                job = inbox.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if inbox in self._idle:
+                        self._idle.remove(inbox)
+                        return
+                job = inbox.get()
+            job()
+            del job
+            with self._lock:
+                self._idle.append(inbox)
+
+
+_threads = Threads()
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """The result of a blocking function. When the wait is cancelled the thread is left to finish by itself."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def job() -> None:
+        try:
+            value = context.run(function, *args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the one who waits
+            settle = _failed
+            outcome: Any = error
+        else:
+            settle, outcome = _succeeded, value
+        try:
+            loop.call_soon_threadsafe(settle, future, outcome)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    _threads.start(job)
+    return await future
+
+
+async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:
+    """Drive a sync function or generator in threads, as an async generator of what it yields, then what it returns."""
+    value = await in_thread(function, *args, **kwargs)
+    if not inspect.isgenerator(value):
+        yield value
+        return
+    try:
+        while True:
+            more, item = await in_thread(_next, value)
+            yield item
+            if not more:
+                return
+    finally:
+        value.close()
+
+
+def _next(generator: Any) -> tuple[bool, Any]:
+    try:
+        return True, next(generator)
+    except StopIteration as stop:
+        return False, stop.value
+
+
+def _succeeded(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _failed(future: asyncio.Future[Any], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        error = RuntimeError("the function raised StopIteration")
+    future.set_exception(error)
