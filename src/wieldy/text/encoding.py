@@ -1,4 +1,4 @@
-"""Which encoding a file's bytes are in: byte order mark, strict UTF-8, the NUL pattern of UTF-16/32, then statistics."""
+"""Which encoding bytes are in: byte order mark, strict UTF-8, the NUL pattern of UTF-16 and 32, then statistics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SURE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A Python codec and the byte order mark before the text; `sure` is false where the codec is a guess or some bytes do not decode."""
+    """A Python codec and the mark before the text; not `sure` where it is a guess or some bytes do not decode."""
 
     name: str
     bom: bytes = b""
@@ -55,7 +55,7 @@ def detect(data: bytes, *, whole: bool = True) -> Encoding:
     """The encoding of `data`; with `whole=False` it is only the head of a text, and a character cut at its end is fine.
 
     The codec decodes the bytes after the mark strictly, with two exceptions, both with `sure=False`: a text marked by
-    its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1` is the last resort and decodes anything.
+    its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1`, the last resort, decodes anything.
     """
     marked = _by_bom(data, whole)
     if marked is not None:

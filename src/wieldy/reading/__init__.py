@@ -1,0 +1,1 @@
+"""Showing what is in a file: pages of text, pictures, documents, notebooks. Knows nothing of agents."""

@@ -1,0 +1,162 @@
+"""One page of a text file of any size, encoding and line ending."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from wieldy.core.failure import ToolFailure
+from wieldy.reading.opened import Opened, shown
+from wieldy.reading.window import Breaks, Window, plain_breaks
+from wieldy.text.encoding import UTF8, Encoding, detect
+
+LIMIT = 2000
+WIDEST = 2000
+CHARS = 200_000
+LOADED = 16 << 20
+BLOCK = 256 * 1024
+COUNTED_ON = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines of a file. `total` is the number of lines in it, or at least that many where not all were `counted`.
+
+    `data` is the whole file where it was small enough to be loaded.
+    """
+
+    lines: list[str]
+    first: int
+    total: int
+    counted: bool
+    size: int
+    encoding: Encoding
+    breaks: str
+    data: bytes | None
+
+    @property
+    def last(self) -> int:
+        """The number of the last line on the page; before `first` when the page is empty."""
+        return self.first + len(self.lines) - 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether the page holds every line of the file."""
+        return self.first == 1 and self.counted and self.last == self.total
+
+    @property
+    def numbered(self) -> str:
+        """The lines as a model reads them."""
+        return "\n".join([f"{number}\t{line}" for number, line in enumerate(self.lines, self.first)])
+
+
+def read_page(
+    file: Opened,
+    *,
+    first: int = 1,
+    limit: int = LIMIT,
+    chars: int = CHARS,
+    loaded: int = LOADED,
+    block: int = BLOCK,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Page:
+    """Lines `first` to `first + limit - 1`, fewer if they would take more than `chars` characters.
+
+    Files up to `loaded` bytes are held whole, larger ones pass in blocks. `stopped` is asked between blocks.
+    """
+    data = file.whole(loaded)
+    if data is None and not file.sized:
+        raise ToolFailure(f"{shown(file.path)} gives data without end. Use Bash with `head -c` to see its beginning.")
+    source = _Source(file, data, block, stopped)
+    # A line takes three characters at least: its number, the tab and the line break.
+    limit = max(min(limit, chars // 3), 1)
+    window = source.fill(max(first, 1), limit, chars)
+    lines = _within(window.lines, window.first, chars)
+    return Page(
+        lines=lines,
+        first=window.first,
+        total=window.total,
+        counted=window.ended,
+        size=file.stat.st_size if data is None else len(data),
+        encoding=source.encoding,
+        breaks=source.breaks.name,
+        data=data,
+    )
+
+
+def _within(lines: list[str], first: int, chars: int) -> list[str]:
+    """As many of the lines as fit in so many characters when numbered, but at least one."""
+    if sum(map(len, lines)) + (len(str(first + len(lines))) + 2) * len(lines) <= chars:
+        return lines
+    for index, line in enumerate(lines):
+        chars -= len(str(first + index)) + len(line) + 2
+        if chars < 0:
+            return lines[: max(index, 1)]
+    return lines
+
+
+class _Source:
+    """The text of a file in pieces: bytes where a line feed is one byte, decoded already where it is more."""
+
+    def __init__(self, file: Opened, data: bytes | None, block: int, stopped: Callable[[], bool]) -> None:
+        self.breaks = Breaks()
+        self._size = file.stat.st_size
+        self._passed = 0
+        self._stopped = stopped
+        if data is None:
+            self.encoding = detect(file.head, whole=False)
+            # A head of plain ASCII leaves the encoding open until the lines shown say more.
+            self._settled = not file.head.isascii()
+            self._pieces = self._watched(file.blocks(block))
+        else:
+            self.encoding = detect(data)
+            self._settled = True
+            self._pieces = iter((data,))
+
+    def fill(self, first: int, limit: int, chars: int) -> Window[bytes] | Window[str]:
+        """The window, filled."""
+        if self.encoding.unit > 1:
+            wide = Window(first, limit, "\n", lambda text, final: text, chars, WIDEST)
+            wide.fill(plain_breaks(self._decoded(), "\n", "\r", self.breaks), self._worth_counting)
+            return wide
+        narrow = Window(first, limit, b"\n", self._decode, chars, WIDEST)
+        narrow.fill(plain_breaks(self._unmarked(), b"\n", b"\r", self.breaks), self._worth_counting)
+        return narrow
+
+    def _worth_counting(self) -> bool:
+        # A file that grows as it is read is not followed beyond the size it had.
+        return self._passed <= self._size <= self._passed + COUNTED_ON
+
+    def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            if self._stopped():
+                raise ToolFailure("The read was stopped.")
+            self._passed += len(block)
+            yield block
+
+    def _unmarked(self) -> Iterator[bytes]:
+        bom = self.encoding.bom
+        for piece in self._pieces:
+            yield piece[len(bom) :] if bom else piece
+            bom = b""
+
+    def _decoded(self) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder(self.encoding.name)("replace")
+        for piece in self._unmarked():
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", True)
+
+    def _decode(self, piece: bytes, final: bool) -> str:
+        if not self._settled:
+            if piece.isascii():
+                return piece.decode("ascii")
+            self._settled = True
+            found = detect(piece, whole=False)
+            self.encoding = found if found.unit == 1 and not found.bom else UTF8
+        return self._decoder.decode(piece, final)
+
+    @cached_property
+    def _decoder(self) -> codecs.IncrementalDecoder:
+        return codecs.getincrementaldecoder(self.encoding.name)("replace")

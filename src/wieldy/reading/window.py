@@ -1,0 +1,150 @@
+"""A window of lines cut out of a stream of any length, at the speed of counting line breaks and in flat memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import AnyStr, Generic
+
+
+@dataclass(slots=True)
+class Breaks:
+    """The kinds of line break met so far."""
+
+    lf: bool = False
+    crlf: bool = False
+    cr: bool = False
+
+    @property
+    def name(self) -> str:
+        """`LF`, `CRLF`, `CR`, `mixed`, or nothing where there was no break."""
+        met = [name for name, seen in (("LF", self.lf), ("CRLF", self.crlf), ("CR", self.cr)) if seen]
+        return "mixed" if len(met) > 1 else "".join(met)
+
+
+def plain_breaks(pieces: Iterable[AnyStr], lf: AnyStr, cr: AnyStr, met: Breaks) -> Iterator[AnyStr]:
+    """The same text with every line break as `lf`. A pair that is cut between two pieces is still one break."""
+    held = lf[:0]
+    for read in pieces:
+        piece = held + read if held else read
+        held = lf[:0]
+        if cr not in piece:
+            met.lf = met.lf or lf in piece
+        else:
+            if piece.endswith(cr):
+                held, piece = cr, piece[:-1]
+            mended = piece.replace(cr + lf, lf)
+            pairs = len(piece) - len(mended)
+            met.crlf = met.crlf or pairs > 0
+            met.lf = met.lf or mended.count(lf) > pairs
+            met.cr = met.cr or cr in mended
+            piece = mended.replace(cr, lf)
+        if piece:
+            yield piece
+    if held:
+        met.cr = True
+        yield lf
+
+
+@dataclass(slots=True)
+class Window(Generic[AnyStr]):
+    """The lines `first` to `first + limit - 1`, each no longer than `widest`; collection ends early above `chars`.
+
+    `decode(piece, final)` turns a piece into text. `total` counts the lines passed, and is all of them when `ended`.
+    """
+
+    first: int
+    limit: int
+    lf: AnyStr
+    decode: Callable[[AnyStr, bool], str]
+    chars: int
+    widest: int
+    lines: list[str] = field(default_factory=list)
+    total: int = 0
+    ended: bool = False
+    _breaks: int = 0
+    _open: str = ""
+    _beyond: int = 0
+    _held: int = 0
+    _full: bool = False
+
+    def fill(self, pieces: Iterable[AnyStr], go_on: Callable[[], bool]) -> None:
+        """Read until the window is full, then count on while `go_on` says so."""
+        open_end = False
+        for piece in pieces:
+            found = piece.count(self.lf)
+            if not self._full and self._breaks + found >= self.first - 1:
+                self._take(piece, found)
+            self._breaks += found
+            open_end = not piece.endswith(self.lf)
+            if self._full and not go_on():
+                break
+        else:
+            self.ended = True
+            if not self._full:
+                self._add(self.decode(self.lf[:0], True))
+                self._close_last()
+        self.total = self._breaks + open_end
+
+    def _take(self, piece: AnyStr, found: int) -> None:
+        before = max(self.first - 1 - self._breaks, 0)
+        wanted = self.limit - len(self.lines)
+        start = after_breaks(piece, self.lf, before, 0)
+        if found - before >= wanted:
+            piece = piece[start : after_breaks(piece, self.lf, wanted, start)]
+            self._full = True
+        elif start:
+            piece = piece[start:]
+        self._add(self.decode(piece, self._full))
+        self._full = self._full or self._held > self.chars
+
+    def _add(self, text: str) -> None:
+        *closed, rest = text.split("\n")
+        if closed:
+            self._extend(closed[0])
+            closed[0] = self._close()
+            if len(text) > self.widest:
+                closed[1:] = [_fit(line, self.widest) for line in closed[1:]]
+            self.lines += closed
+            self._held += sum(map(len, closed)) + 3 * len(closed)
+        self._extend(rest)
+
+    def _extend(self, text: str) -> None:
+        room = self.widest - len(self._open)
+        self._open += text[:room]
+        self._beyond += max(len(text) - room, 0)
+
+    def _close(self) -> str:
+        line = _marked(self._open, self._beyond)
+        self._open, self._beyond = "", 0
+        return line
+
+    def _close_last(self) -> None:
+        if self._open:
+            self.lines.append(self._close())
+
+
+def _fit(line: str, widest: int) -> str:
+    return line if len(line) <= widest else _marked(line[:widest], len(line) - widest)
+
+
+def _marked(line: str, beyond: int) -> str:
+    return f"{line}… [{beyond} more characters in this line]" if beyond else line
+
+
+def after_breaks(piece: AnyStr, lf: AnyStr, breaks: int, start: int) -> int:
+    """The position just behind so many line breaks counted from `start`; there must be as many."""
+    if breaks == 0:
+        return start
+    low, high = start, len(piece)
+    while high - low > 4096:
+        middle = (low + high) // 2
+        found = piece.count(lf, low, middle)
+        if found < breaks:
+            breaks -= found
+            low = middle
+        else:
+            high = middle
+    for _ in range(breaks):
+        low = piece.find(lf, low) + 1
+    return low

@@ -1,0 +1,109 @@
+"""A page is what decoding the whole file, splitting it into lines and slicing would give, however the bytes arrive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wieldy.reading.opened import Opened
+from wieldy.reading.page import WIDEST, Page, read_page
+from wieldy.reading.window import Breaks, plain_breaks
+from wieldy.text.encoding import Encoding
+
+LAW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+scraps = st.sampled_from(
+    ["", "a", "\t x", "é", "漢字", "🙂", "\x0b\x0c", "\u2028", "\x85", "y" * 50, "w" * (WIDEST + 7)]
+)
+breaks = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\r\n"])
+texts = st.lists(st.tuples(scraps, breaks), max_size=30).map(lambda parts: "".join(a + b for a, b in parts))
+stray = st.sampled_from([b"", b"\xff", b"\xe4\xbd", b"\xc3", b"tail"])
+utf8_ish = st.builds(lambda text, end: text.encode() + end, texts, stray)
+wide = st.builds(
+    lambda text, codec, mark: (
+        ((b"\xff\xfe" if codec == "utf-16-le" else b"\xfe\xff") if mark else b"") + text.encode(codec)
+    ),
+    texts,
+    st.sampled_from(["utf-16-le", "utf-16-be"]),
+    st.booleans(),
+)
+contents = st.one_of(utf8_ish, wide, st.binary(max_size=200))
+
+
+def expected_lines(data: bytes, encoding: Encoding) -> list[str]:
+    text = data[len(encoding.bom) :].decode(encoding.name, "replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [fitted(line) for line in lines]
+
+
+def fitted(line: str) -> str:
+    beyond = len(line) - WIDEST
+    return f"{line[:WIDEST]}… [{beyond} more characters in this line]" if beyond > 0 else line
+
+
+def page_of(path: Path, data: bytes, **how: int) -> Page:
+    path.write_bytes(data)
+    with Opened(str(path)) as file:
+        return read_page(file, **how)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+@LAW
+@given(data=contents, first=st.integers(1, 70), limit=st.integers(1, 70))
+def test_a_page_is_a_slice_of_all_lines(path: Path, data: bytes, first: int, limit: int) -> None:
+    page = page_of(path, data, first=first, limit=limit)
+    lines = expected_lines(data, page.encoding)
+    assert page.lines == lines[first - 1 : first - 1 + limit]
+    assert (page.total, page.counted, page.data) == (len(lines), True, data)
+    assert page.complete == (first == 1 and limit >= len(lines))
+
+
+@LAW
+@given(data=contents, first=st.integers(1, 70), limit=st.integers(1, 70), block=st.integers(1, 64))
+def test_a_file_too_large_to_load_gives_the_same_lines(
+    path: Path, data: bytes, first: int, limit: int, block: int
+) -> None:
+    page = page_of(path, b"#" * 65_536 + b"\n" + data, first=first + 1, limit=limit, loaded=100, block=block)
+    assert page.lines == expected_lines(data, page.encoding)[first - 1 : first - 1 + limit]
+    assert page.data is None
+
+
+@LAW
+@given(data=wide, first=st.integers(1, 70), block=st.integers(1, 64))
+def test_a_wide_text_in_blocks_gives_the_same_lines(path: Path, data: bytes, first: int, block: int) -> None:
+    preface = "\N{BOM}".encode("utf-16-le") + ("#" * 65_536 + "\n").encode("utf-16-le")
+    page = page_of(path, preface + data, first=first + 1, loaded=100, block=block)
+    assert page.lines == expected_lines(data, Encoding("utf-16-le"))[first - 1 :]
+
+
+@LAW
+@given(text=texts, limit=st.integers(1, 9), chars=st.integers(3, 3000))
+def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: str, limit: int, chars: int) -> None:
+    data = text.encode()
+    gathered: list[str] = []
+    while True:
+        page = page_of(path, data, first=len(gathered) + 1, limit=limit, chars=chars)
+        assert len(page.numbered) < chars or len(page.lines) == 1
+        gathered += page.lines
+        if page.last >= page.total:
+            break
+        assert page.lines
+    assert gathered == expected_lines(data, Encoding("utf-8"))
+
+
+@LAW
+@given(pieces=st.lists(st.text("ab\r\n", max_size=6)))
+def test_line_breaks_come_out_plain_wherever_the_text_is_cut(pieces: list[str]) -> None:
+    met, whole = Breaks(), "".join(pieces)
+    assert "".join(plain_breaks(pieces, "\n", "\r", met)) == whole.replace("\r\n", "\n").replace("\r", "\n")
+    alone = whole.replace("\r\n", "")
+    assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, "\r" in alone)
