@@ -1,0 +1,168 @@
+"""A JSON Schema at work, by jsonschema-rs: does a value fit, and if not, what is wrong with every field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from wieldy.schema.problem import Problem, SchemaError
+
+_SHOWN = 80
+
+
+class Checker:
+    """One schema, compiled when first needed. The draft is what `$schema` says, else 2020-12; nothing is ever fetched."""
+
+    __slots__ = ("_schema", "_validator")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._validator: Any = None
+
+    def compile(self) -> None:
+        """Raise `SchemaError` now if the schema cannot be used."""
+        if self._validator is None:
+            self._validator = _compiled(self._schema)
+
+    def fits(self, value: Any) -> bool:
+        """Whether the value is what the schema asks for."""
+        self.compile()
+        return bool(self._validator.is_valid(value))
+
+    def problems(self, value: Any) -> tuple[Problem, ...]:
+        """Every field that is wrong, in the order of the schema; empty when the value fits."""
+        self.compile()
+        found: dict[Problem, None] = {}
+        for error in self._validator.iter_errors(value):
+            found.update(dict.fromkeys(_problems(error)))
+        return tuple(found)
+
+
+def _compiled(schema: Mapping[str, Any]) -> Any:
+    import jsonschema_rs
+
+    kind = jsonschema_rs.validator_for if "$schema" in schema else jsonschema_rs.Draft202012Validator
+    try:
+        return kind(schema, validate_formats=False, offline=True)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = getattr(error, "message", None) or str(error)
+        where = _path(getattr(error, "instance_path", ()))
+        raise SchemaError(f"{reason} (at `{where}`)" if where else str(reason)) from error
+
+
+def _problems(error: Any) -> Iterator[Problem]:
+    path, kind, value = error.instance_path, error.kind, error.instance
+    match kind.name:
+        case "required":
+            yield Problem(_path([*path, kind.property]), "is required but missing", "a value", "nothing")
+        case "additionalProperties" | "unevaluatedProperties":
+            for name in kind.unexpected:
+                yield Problem(_path([*path, name]), "is not a known field", "no such field", shown(value.get(name)))
+        case "anyOf" | "oneOf" if nearer := _nearest(kind, len(path)):
+            for inner in nearer:
+                yield from _problems(inner)
+        case _:
+            expected = _expected(error)
+            yield Problem(_path(path), f"expected {expected}, got {shown(value)}", expected, shown(value))
+
+
+def _nearest(kind: Any, depth: int) -> Sequence[Any]:
+    """Of several alternatives, the errors of the only one whose type was right."""
+    branches = getattr(kind, "context", None) or ()
+    right = [
+        branch
+        for branch in branches
+        if branch and not any(e.kind.name in _WRONG_KIND and len(e.instance_path) <= depth for e in branch)
+    ]
+    return right[0] if len(right) == 1 else ()
+
+
+_WRONG_KIND = frozenset({"type", "enum", "const"})
+
+
+def _expected(error: Any) -> str:
+    kind = error.kind
+    match kind.name:
+        case "type":
+            return _either(_A[name] for name in kind.types)
+        case "enum":
+            return "one of " + ", ".join(map(_json, kind.options)) if len(kind.options) > 1 else _json(kind.options[0])
+        case "const":
+            return _json(kind.expected_value)
+        case "anyOf" | "oneOf":
+            branches = getattr(kind, "context", None) or ()
+            firsts = dict.fromkeys(_expected(branch[0]) for branch in branches if branch)
+            return _either(firsts) if firsts else "exactly one of the alternatives"
+        case "falseSchema":
+            return "nothing here"
+        case name if name in _LIMITS:
+            return _LIMITS[name].format(kind.value)
+        case _:
+            return f"a value for which this holds: {_cut(error.message, 200)}"
+
+
+_A = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_LIMITS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} character(s)",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} item(s)",
+    "maxItems": "at most {} item(s)",
+    "minProperties": "at least {} field(s)",
+    "maxProperties": "at most {} field(s)",
+    "pattern": "text that matches `{}`",
+}
+
+
+def shown(value: Any) -> str:
+    """A value in a few words: its type and its beginning."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {_cut(str(value), _SHOWN)}"
+        case str():
+            return f"the string {_json(_cut(value, _SHOWN))}" if value else "an empty string"
+        case Mapping():
+            return f"an object ({', '.join(_cut(str(key), 20) for key in list(value)[:5])})" if value else "an empty object"
+        case list() | tuple():
+            return f"a list of {len(value)}" if value else "an empty list"
+    return type(value).__name__
+
+
+def _either(choices: Iterable[str]) -> str:
+    *first, last = dict.fromkeys(choices)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _path(steps: Iterable[str | int]) -> str:
+    path = ""
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else str(step)
+    return path

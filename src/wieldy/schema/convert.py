@@ -1,0 +1,239 @@
+"""JSON values → Python values, by msgspec where it can and by small makers of our own where it cannot.
+
+msgspec ignores unknown fields of nested models and refuses some unions. So every model is mirrored by a strict struct of
+ours, and everything else that msgspec cannot take is a `Made`: a marker class whose maker runs as msgspec's hook.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from wieldy.schema.annotate import Param
+from wieldy.schema.derive import ARRAYS, OBJECTS, is_path
+from wieldy.schema.field import MISSING, Fields, fields_of_model, is_model, is_named_tuple, is_pydantic, unwrap
+
+Maker: typing.TypeAlias = Callable[[Any], Any]
+
+_NATIVE = frozenset({str, int, float, bool, None, type(None), Any, list, dict, set, frozenset, tuple})
+_STRINGY = frozenset({("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"), ("uuid", "UUID")})
+_NO_BOUNDS = Param()
+
+
+class _Made(type):
+    """The type of marker classes: whatever a maker made counts as their instance, for msgspec asks."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return True
+
+
+class Converter:
+    """Turns JSON into the Python values that annotations ask for; raises `ValueError` or `TypeError` where it cannot."""
+
+    def __init__(self) -> None:
+        self._makers: dict[type, Maker] = {}
+        self._models: dict[type, type] = {}
+
+    def keyword_arguments(self, fields: Fields) -> Maker:
+        """A maker of keyword arguments: a JSON object in, a dict under Python names out."""
+        if fields.rest is not MISSING:
+            return self._with_rest(fields)
+        struct = self._mirror(fields)
+        names = tuple(field.name for field in fields.fields)
+        convert, astuple, unset, hook = msgspec.convert, msgspec.structs.astuple, msgspec.UNSET, self._hook
+        if all(field.required for field in fields.fields):
+
+            def whole(value: Any) -> dict[str, Any]:
+                made = convert(value, struct, dec_hook=hook, str_keys=True)
+                return dict(zip(names, astuple(made), strict=True))
+
+            return whole
+
+        def partly(value: Any) -> dict[str, Any]:
+            made = convert(value, struct, dec_hook=hook, str_keys=True)
+            return {name: given for name, given in zip(names, astuple(made), strict=True) if given is not unset}
+
+        return partly
+
+    def model(self, cls: type) -> Maker:
+        """A maker of instances of a dataclass, TypedDict, struct or pydantic model."""
+        return self._makers[self._model_type(cls)]
+
+    def _with_rest(self, fields: Fields) -> Maker:
+        known = {field.wire for field in fields.fields}
+        named = self.keyword_arguments(fields._replace(rest=MISSING))
+        rest_type = dict[str, self._type(fields.rest, _NO_BOUNDS)]  # type: ignore[misc]
+
+        def make(value: Any) -> dict[str, Any]:
+            given = named({key: item for key, item in value.items() if key in known})
+            rest = {key: item for key, item in value.items() if key not in known}
+            return {**msgspec.convert(rest, rest_type, dec_hook=self._hook, str_keys=True), **given}
+
+        return make
+
+    def _hook(self, kind: type, value: Any) -> Any:
+        return self._makers[kind](value)
+
+    def _mirror(self, fields: Fields) -> type:
+        entries: list[Any] = []
+        rename: dict[str, str] = {}
+        for index, field in enumerate(fields.fields):
+            kind = self._type(field.annotation, field.param)
+            entries.append((f"f{index}", kind) if field.required else (f"f{index}", kind, msgspec.UNSET))
+            rename[f"f{index}"] = field.wire
+        tag_field, tag = fields.tag or (None, None)
+        return msgspec.defstruct(
+            "Input", entries, kw_only=True, forbid_unknown_fields=True, rename=rename, tag_field=tag_field, tag=tag
+        )
+
+    def _type(self, annotation: Any, bounds: Param) -> Any:
+        """A type msgspec converts to exactly as JSON Schema would have it."""
+        origin = typing.get_origin(annotation)
+        if origin is None:
+            return self._plain_type(annotation, bounds)
+        arguments = typing.get_args(annotation)
+        if origin is typing.Annotated:
+            bare, param = unwrap(annotation)
+            return self._type(bare, param)
+        if origin is typing.Union or origin is types.UnionType:
+            return self._union([self._type(argument, bounds) for argument in arguments])
+        if origin is typing.Literal:
+            return self._literal(arguments)
+        if origin in ARRAYS:
+            return _bounded(ARRAYS[origin][self._type(arguments[0], _NO_BOUNDS)], bounds, "length")
+        if origin is tuple:
+            return _bounded(tuple[tuple(a if a is ... else self._type(a, _NO_BOUNDS) for a in arguments)], bounds, "length")
+        if origin in OBJECTS:
+            key, value = (self._type(argument, _NO_BOUNDS) for argument in arguments)
+            return _bounded(dict[key, value], bounds, "length")
+        return self._type(arguments[0], bounds)  # Final, Required, NotRequired
+
+    def _plain_type(self, cls: Any, bounds: Param) -> Any:
+        if cls in _NATIVE:
+            kind = {str: "text", int: "number", float: "number", list: "length", dict: "length"}.get(cls, "")
+            return _bounded(cls, bounds, kind)
+        if cls in ARRAYS:
+            return _bounded(ARRAYS[cls], bounds, "length")
+        if cls is object or cls in OBJECTS:
+            return Any if cls is object else _bounded(dict, bounds, "length")
+        if not isinstance(cls, type):
+            return self._type(getattr(cls, "__supertype__", None) or cls.__value__, bounds)  # NewType, TypeAliasType
+        if (cls.__module__, cls.__name__) in _STRINGY:
+            return cls
+        if is_path(cls):
+            text = _bounded(str, bounds, "text")
+            return self._made(lambda value: cls(msgspec.convert(value, text)))
+        if issubclass(cls, enum.Enum):
+            return self._enum(cls)
+        return self._model_type(cls)
+
+    def _made(self, maker: Maker) -> type:
+        kind = _Made("Made", (), {})
+        self._makers[kind] = maker
+        return kind
+
+    def _model_type(self, cls: type) -> type:
+        kind = self._models.get(cls)
+        if kind is None:
+            kind = self._models[cls] = _Made(cls.__name__, (), {})  # before its fields: a model may contain itself
+            self._makers[kind] = self._model_maker(cls)
+        return kind
+
+    def _model_maker(self, cls: Any) -> Maker:
+        if is_pydantic(cls):
+            from wieldy.schema.foreign import pydantic_maker
+
+            return pydantic_maker(cls)
+        fields = fields_of_model(cls)
+        if is_named_tuple(cls):
+            return self._named_tuple(cls, fields)
+        assert is_model(cls)
+        arguments = self.keyword_arguments(fields)
+        if typing.is_typeddict(cls):
+            return arguments
+        return lambda value: cls(**arguments(value))
+
+    def _named_tuple(self, cls: Any, fields: Fields) -> Maker:
+        kinds = [self._type(field.annotation, field.param) for field in fields.fields]
+        least = sum(field.required for field in fields.fields)
+
+        def make(value: Any) -> Any:
+            count = len(value) if isinstance(value, list) else 0
+            shape = tuple[tuple(kinds[: max(least, min(count, len(kinds)))])]  # type: ignore[misc]
+            return cls(*msgspec.convert(value, shape, dec_hook=self._hook, str_keys=True))
+
+        return make
+
+    def _union(self, members: list[Any]) -> Any:
+        """msgspec's own union where it can tell the members apart, else the first member that fits."""
+        union = typing.Union[tuple(members)]  # noqa: UP007
+        if not any(_customs(member, self._makers) for member in members):
+            try:
+                msgspec.json.Decoder(union)
+                return union
+            except TypeError:
+                pass
+        rest = [member for member in members if member not in (None, type(None))]
+        if len(rest) == 1 and len(rest) < len(members):
+            return rest[0] | None if isinstance(rest[0], type) else typing.Optional[rest[0]]  # noqa: UP045
+
+        def make(value: Any) -> Any:
+            complaint: Exception | None = None
+            for member in members:
+                try:
+                    return msgspec.convert(value, member, dec_hook=self._hook, str_keys=True)
+                except (ValueError, TypeError) as error:
+                    complaint = complaint or error
+            raise ValueError(str(complaint))
+
+        return self._made(make)
+
+    def _literal(self, values: tuple[Any, ...]) -> Any:
+        if all(type(value) in (str, int) for value in values):
+            return typing.Literal[values]
+        table = {_key(value.value if isinstance(value, enum.Enum) else value): value for value in values}
+        return self._made(lambda value: _chosen(table, value))
+
+    def _enum(self, cls: type[enum.Enum]) -> Any:
+        table = {_key(member.value): member for member in cls}
+        return self._made(lambda value: _chosen(table, value))
+
+
+def _key(value: Any) -> tuple[bool, Any]:
+    """Equal for values JSON holds equal: 1 and 1.0 are, 1 and true are not."""
+    return isinstance(value, bool), value
+
+
+def _chosen(table: dict[tuple[bool, Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, dict)) or _key(value) not in table:
+        raise ValueError("is none of the allowed values")
+    return table[_key(value)]
+
+
+def _customs(kind: Any, makers: dict[type, Maker]) -> bool:
+    return isinstance(kind, type) and kind in makers
+
+
+def _bounded(kind: Any, bounds: Param, family: str) -> Any:
+    if bounds is _NO_BOUNDS or not family:
+        return kind
+    said: dict[str, Any] = {}
+    if family == "number":
+        names: tuple[str, ...] = ("ge", "gt", "le", "lt", "multiple_of")
+    else:
+        names = ("min_length", "max_length")
+    said = {name: limit for name in names if (limit := getattr(bounds, name)) is not None}
+    if family == "text" and bounds.pattern is not None:
+        said["pattern"] = _python_pattern(bounds.pattern)
+    return typing.Annotated[kind, msgspec.Meta(**said)] if said else kind
+
+
+def _python_pattern(pattern: str) -> str:
+    r"""In JSON Schema `$` is the very end; in Python it also stands before a last line break, so it becomes `\Z`."""
+    return re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", lambda m: r"\Z" if m[0] == "$" else m[0], pattern, flags=re.DOTALL)

@@ -1,0 +1,355 @@
+"""Python annotations → JSON Schema (draft 2020-12)."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections import abc
+from typing import Any
+
+from wieldy.schema.annotate import Param
+from wieldy.schema.docstring import prose
+from wieldy.schema.field import (
+    MISSING,
+    Field,
+    Fields,
+    fields_of_model,
+    is_model,
+    is_named_tuple,
+    is_pydantic,
+    unwrap,
+    written_doc,
+)
+from wieldy.schema.problem import UnsupportedAnnotation
+
+Schema: typing.TypeAlias = dict[str, Any]
+
+_SIMPLE: dict[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    float: {"type": "number"},
+    None: {"type": "null"},
+    type(None): {"type": "null"},
+    Any: {},
+    object: {},
+}
+# Told by name, so that nothing is imported for the sake of a look.
+_BY_NAME: dict[tuple[str, str], Schema] = {
+    ("datetime", "datetime"): {"type": "string", "format": "date-time"},
+    ("datetime", "date"): {"type": "string", "format": "date"},
+    ("datetime", "time"): {"type": "string", "format": "time"},
+    ("uuid", "UUID"): {"type": "string", "format": "uuid"},
+}
+_PATHS = frozenset({"Path", "PurePath", "PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"})
+ARRAYS: dict[Any, type] = {
+    list: list,
+    set: set,
+    frozenset: frozenset,
+    abc.Sequence: list,
+    abc.MutableSequence: list,
+    abc.Collection: list,
+    abc.Iterable: list,
+    abc.Set: set,
+    abc.MutableSet: set,
+}
+OBJECTS = frozenset({dict, abc.Mapping, abc.MutableMapping})
+_INTEGER_KEY = "^(0|-?[1-9][0-9]*)$"
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+
+
+def is_path(cls: Any) -> bool:
+    """Whether a class is one of pathlib's."""
+    return getattr(cls, "__name__", "") in _PATHS and cls.__module__.split(".")[0] == "pathlib"
+
+
+def object_schema(fields: Fields) -> Schema:
+    """The schema of an object with these fields, complete with its `$defs`."""
+    derivation = Derivation(fields.owner)
+    return derivation.finish(derivation.object_of(fields))
+
+
+class Derivation:
+    """One schema in the making: every model gets a definition, and those referred to once are put in place at the end."""
+
+    __slots__ = ("_definitions", "_foreign", "_names", "_owner", "_parameter", "_references")
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._parameter = ""
+        self._definitions: dict[type, Schema] = {}
+        self._references: dict[type, list[Schema]] = {}
+        self._names: dict[type, str] = {}
+        self._foreign: Schema = {}
+
+    def object_of(self, fields: Fields) -> Schema:
+        """The schema of these fields, with references still open."""
+        outer = self._parameter
+        properties: Schema = {}
+        required: list[str] = []
+        if fields.tag:
+            properties[fields.tag[0]] = {"const": fields.tag[1]}
+            required.append(fields.tag[0])
+        for field in fields.fields:
+            self._parameter = f"{outer}.{field.name}" if outer else field.name
+            properties[field.wire] = self._property(field)
+            if field.required:
+                required.append(field.wire)
+        self._parameter = outer
+        schema: Schema = {"type": "object", "properties": properties}
+        if required:
+            schema["required"] = required
+        rest = fields.rest
+        schema["additionalProperties"] = False if rest is MISSING else (self.schema_of(rest) or True)
+        return schema
+
+    def finish(self, schema: Schema) -> Schema:
+        """Close the references: a model used once goes where it is used, any other into `$defs`."""
+        definitions: Schema = dict(self._foreign)
+        for cls, references in self._references.items():
+            definition = self._definitions[cls]
+            if len(references) == 1:
+                (node,) = references
+                said = {key: value for key, value in node.items() if key != "$ref"}
+                node.clear()
+                node.update(definition)
+                node.update(said)
+                # Whatever was inside the definition is inside the node now; both are the same objects below this level.
+            else:
+                definitions[self._names[cls]] = definition
+        if definitions:
+            schema["$defs"] = definitions
+        return schema
+
+    def _property(self, field: Field) -> Schema:
+        schema = self.schema_of(field.annotation)
+        bound(schema, field.param)
+        if field.about:
+            schema["description"] = field.about
+        # "May be null and is null when absent" says nothing that leaving it out does not say.
+        if field.default is not MISSING and field.default is not None:
+            plain = _plain(field.default)
+            if plain is not MISSING:
+                schema["default"] = plain
+        return schema
+
+    def schema_of(self, annotation: Any) -> Schema:
+        """The schema of one annotation: always a fresh dict."""
+        try:
+            simple = _SIMPLE.get(annotation)
+        except TypeError:  # an annotation without a hash: a Literal or Annotated of something mutable
+            simple = None
+        if simple is not None:
+            return simple.copy()
+        origin = typing.get_origin(annotation)
+        if origin is not None:
+            return self._generic(annotation, origin)
+        if isinstance(annotation, type):
+            return self._class(annotation)
+        if (target := getattr(annotation, "__supertype__", None)) is not None:  # NewType
+            return self.schema_of(target)
+        if type(annotation).__name__ == "TypeAliasType":
+            return self.schema_of(annotation.__value__)
+        raise self._unsupported(annotation)
+
+    def _generic(self, annotation: Any, origin: Any) -> Schema:
+        arguments = typing.get_args(annotation)
+        if origin is typing.Union or origin is types.UnionType:
+            return united([self.schema_of(argument) for argument in arguments])
+        if origin in ARRAYS:
+            return {"type": "array", **_unless_empty("items", self.schema_of(arguments[0]))}
+        if origin is typing.Annotated:
+            bare, param = unwrap(annotation)
+            schema = self.schema_of(bare)
+            bound(schema, param)
+            if param.about:
+                schema["description"] = param.about
+            return schema
+        if origin is typing.Literal:
+            return self._choice([value.value if isinstance(value, enum.Enum) else value for value in arguments], annotation)
+        if origin is tuple:
+            return self._tuple(arguments)
+        if origin in OBJECTS:
+            return self._mapping(*arguments)
+        if origin in (typing.Final, typing.Required, typing.NotRequired):
+            return self.schema_of(arguments[0])
+        raise self._unsupported(annotation)
+
+    def _class(self, cls: type) -> Schema:
+        if cls in ARRAYS or cls is tuple:
+            return {"type": "array"}
+        if cls in OBJECTS:
+            return {"type": "object"}
+        if (named := _BY_NAME.get((cls.__module__, cls.__name__))) is not None:
+            return named.copy()
+        if is_path(cls):
+            return {"type": "string"}
+        if issubclass(cls, enum.Enum):
+            return self._choice([member.value for member in cls], cls)
+        if is_pydantic(cls):
+            return self._pydantic(cls)
+        if is_named_tuple(cls):
+            fields = fields_of_model(cls).fields
+            minimum = sum(field.required for field in fields)
+            return _array([self._property(field) for field in fields], minimum)
+        if is_model(cls):
+            return self._reference(cls)
+        raise self._unsupported(cls)
+
+    def _tuple(self, arguments: tuple[Any, ...]) -> Schema:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return {"type": "array", **_unless_empty("items", self.schema_of(arguments[0]))}
+        return _array([self.schema_of(argument) for argument in arguments], len(arguments))
+
+    def _mapping(self, key: Any, value: Any) -> Schema:
+        schema: Schema = {"type": "object", **_unless_empty("additionalProperties", self.schema_of(value))}
+        names = self.schema_of(key)
+        if names == {"type": "integer"}:
+            return {**schema, "propertyNames": {"pattern": _INTEGER_KEY}}
+        if names.get("type", "string") != "string":
+            raise self._unsupported(key, "cannot be the key of a JSON object")
+        names.pop("type", None)
+        return {**schema, **_unless_empty("propertyNames", names)}
+
+    def _choice(self, values: list[Any], annotation: Any) -> Schema:
+        kinds = {_JSON_TYPES.get(type(value), "") for value in values}
+        if "" in kinds or not values:
+            raise self._unsupported(annotation, "has values that JSON cannot say")
+        return {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
+
+    def _reference(self, cls: type) -> Schema:
+        node: Schema = {}
+        if cls in self._references:
+            self._references[cls].append(node)
+        else:
+            self._references[cls] = [node]
+            self._names[cls] = self._free_name(cls.__name__)
+            definition = self.object_of(fields_of_model(cls))
+            if about := prose(written_doc(cls)):
+                definition = {"description": about, **definition}
+            self._definitions[cls] = definition
+        node["$ref"] = f"#/$defs/{self._names[cls]}"
+        return node
+
+    def _pydantic(self, cls: Any) -> Schema:
+        name = self._free_name(cls.__name__)
+        schema, definitions = pydantic_schema(cls, f"{name}.")
+        self._foreign.update(definitions)
+        return schema
+
+    def _free_name(self, name: str) -> str:
+        taken = {*self._names.values(), *(key.partition(".")[0] for key in self._foreign)}
+        if name not in taken:
+            return name
+        return next(f"{name}{n}" for n in range(2, len(taken) + 3) if f"{name}{n}" not in taken)
+
+    def _unsupported(self, annotation: Any, why: str = "cannot be expressed in JSON Schema") -> UnsupportedAnnotation:
+        shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+        return UnsupportedAnnotation(self._owner, self._parameter, f"is annotated `{shown}`, which {why}")
+
+
+def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:
+    """A pydantic model's own schema and its definitions; fields it does not know are refused unless it allows them."""
+    schema: Schema = cls.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+    definitions = {prefix + name: definition for name, definition in schema.pop("$defs", {}).items()}
+    if "$ref" in schema and len(schema) == 1:  # a recursive model
+        schema = dict(definitions[schema["$ref"].removeprefix("#/$defs/")])
+    schema.pop("title", None)
+    if schema.get("type") == "object" and "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema, definitions
+
+
+def united(members: list[Schema]) -> Schema:
+    """The schema of a union, in its shortest form."""
+    distinct: list[Schema] = []
+    for member in members:
+        if not member:
+            return {}
+        if member not in distinct or "$ref" in member:
+            distinct.append(member)
+    if len(distinct) == 1:
+        return distinct[0]
+    if all(len(member) == 1 and "type" in member for member in distinct):
+        kinds = [member["type"] for member in distinct]
+        if "number" in kinds and "integer" in kinds:
+            kinds.remove("integer")
+        return {"type": kinds[0] if len(kinds) == 1 else kinds}
+    rest = [member for member in distinct if member != {"type": "null"}]
+    if len(rest) == 1 and isinstance(rest[0].get("type"), str):
+        schema = {**rest[0], "type": [rest[0]["type"], "null"]}
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], None]
+        return schema
+    return {"anyOf": distinct}
+
+
+def bound(schema: Schema, param: Param) -> None:
+    """Write a parameter's bounds into its schema, under the keyword that fits its type."""
+    for name, keyword in _NUMBERS:
+        if (limit := getattr(param, name)) is not None:
+            schema[keyword] = limit
+    if param.pattern is not None:
+        schema["pattern"] = param.pattern
+    if param.examples is not None:
+        schema["examples"] = list(param.examples)
+    if param.min_length is not None or param.max_length is not None:
+        for kind in _kinds(schema):
+            if suffix := _LENGTHS.get(kind):
+                if param.min_length is not None:
+                    schema["min" + suffix] = param.min_length
+                if param.max_length is not None:
+                    schema["max" + suffix] = param.max_length
+
+
+_NUMBERS = (
+    ("ge", "minimum"),
+    ("gt", "exclusiveMinimum"),
+    ("le", "maximum"),
+    ("lt", "exclusiveMaximum"),
+    ("multiple_of", "multipleOf"),
+)
+_LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
+
+
+def _kinds(schema: Schema) -> set[str]:
+    kinds = schema.get("type", [])
+    found = {kinds} if isinstance(kinds, str) else set(kinds)
+    return found.union(*map(_kinds, schema.get("anyOf", ())))
+
+
+def _unless_empty(key: str, schema: Schema) -> Schema:
+    return {key: schema} if schema else {}
+
+
+def _array(items: list[Schema], minimum: int) -> Schema:
+    if not items:
+        return {"type": "array", "maxItems": 0}
+    return {"type": "array", "prefixItems": items, "minItems": minimum, "maxItems": len(items)}
+
+
+def _plain(default: Any, depth: int = 0) -> Any:
+    """A default as JSON, or MISSING if JSON cannot say it."""
+    if isinstance(default, enum.Enum):
+        return _plain(default.value, depth)
+    kind = type(default)
+    if kind in (str, int, bool, type(None)):
+        return default
+    if kind is float:
+        return default if default - default == 0 else MISSING  # neither infinite nor NaN
+    if depth > 8:
+        return MISSING
+    if kind in (list, tuple):
+        items = [_plain(item, depth + 1) for item in default]
+        return MISSING if MISSING in items else items
+    if kind is dict and all(type(key) is str for key in default):
+        values = {key: _plain(value, depth + 1) for key, value in default.items()}
+        return MISSING if MISSING in values.values() else values
+    return str(default) if is_path(kind) else MISSING

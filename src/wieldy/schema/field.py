@@ -1,0 +1,224 @@
+"""The fields of whatever can be filled from a JSON object: a function, a dataclass, a TypedDict, a struct."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from wieldy.schema.annotate import Param
+from wieldy.schema.docstring import read
+from wieldy.schema.hint import hints_of, resolve
+from wieldy.schema.problem import UnsupportedAnnotation
+
+MISSING: Any = inspect.Parameter.empty
+_PLAIN = Param()
+_VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
+_WRAPPED = frozenset({"__wrapped__", "__signature__"})
+
+
+class Field(NamedTuple):
+    """One field: its Python name, what the model calls it, its type, and what its author said about it."""
+
+    name: str
+    wire: str
+    annotation: Any
+    param: Param
+    about: str
+    required: bool
+    default: Any
+
+
+class Fields(NamedTuple):
+    """All fields of one owner. `rest` is the annotation of `**kwargs`, or MISSING where there are none."""
+
+    owner: str
+    fields: tuple[Field, ...]
+    rest: Any = MISSING
+    tag: tuple[str, str | int] | None = None
+
+
+def unwrap(annotation: Any) -> tuple[Any, Param]:
+    """The bare type, and what `Annotated` says about it."""
+    if typing.get_origin(annotation) is not typing.Annotated:
+        return annotation, _PLAIN
+    bare, *extras = typing.get_args(annotation)
+    about, param = "", _PLAIN
+    for extra in extras:
+        if isinstance(extra, str):
+            about = extra
+        elif isinstance(extra, Param):
+            param = extra
+        elif type(extra).__name__ == "Meta" and type(extra).__module__.startswith("msgspec"):
+            param = _from_meta(extra)
+    if about and not param.about:
+        param = Param(about) if param is _PLAIN else _described(param, about)
+    return bare, param
+
+
+def _from_meta(meta: Any) -> Param:
+    names = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern", "examples")
+    return Param(meta.description or "", **{name: getattr(meta, name) for name in names})
+
+
+def _described(param: Param, about: str) -> Param:
+    from dataclasses import replace
+
+    return replace(param, about=about)
+
+
+def _field(name: str, annotation: Any, about: str, required: bool, default: Any, wire: str = "") -> Field:
+    bare, param = unwrap(annotation)
+    return Field(name, param.name or wire or name, bare, param, param.about or about, required, default)
+
+
+def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ()) -> Fields:
+    """The parameters of a function that a call by name can fill."""
+    if type(function) is not types.FunctionType or not _WRAPPED.isdisjoint(function.__dict__):
+        return _fields_of_callable(function, skip)
+    code = function.__code__
+    owner = function.__name__
+    if code.co_flags & _VARARGS:
+        raise UnsupportedAnnotation(owner, "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount], _NO_VARARGS)
+    count = code.co_argcount
+    names = code.co_varnames[: count + code.co_kwonlyargcount]
+    defaults = function.__defaults__ or ()
+    keyword_defaults = function.__kwdefaults__ or {}
+    first_default = count - len(defaults)
+    annotations = function.__annotations__
+    about = read(function.__doc__).about
+    found = []
+    for index, name in enumerate(names):
+        if name in skip:
+            continue
+        if index < code.co_posonlyargcount:
+            raise UnsupportedAnnotation(owner, name, _NO_POSITIONAL)
+        if index >= count:
+            default = keyword_defaults.get(name, MISSING)
+        else:
+            default = defaults[index - first_default] if index >= first_default else MISSING
+        annotation = resolve(annotations.get(name, Any), function, owner, name)
+        found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
+    rest = MISSING
+    if code.co_flags & _VARKEYWORDS:
+        name = code.co_varnames[len(names)]
+        rest = resolve(annotations.get(name, Any), function, owner, name)
+    return Fields(owner, tuple(found), rest)
+
+
+_NO_VARARGS = "takes any number of values without names, which JSON cannot say; take a list instead"
+_NO_POSITIONAL = "is positional-only, but a call fills parameters by name"
+
+
+def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> Fields:
+    """The same for methods, partials, decorated functions and objects with `__call__`."""
+    owner = getattr(function, "__name__", type(function).__name__)
+    inner: Any = function
+    while not isinstance(inner, types.FunctionType):
+        inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or getattr(type(inner), "__call__", None)
+        if inner is None or isinstance(inner, types.WrapperDescriptorType):
+            raise UnsupportedAnnotation(owner, "", "is not a Python function, so its parameters are unknown")
+    inner = inspect.unwrap(inner)
+    about = read(inner.__doc__).about
+    found, rest = [], MISSING
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in skip:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise UnsupportedAnnotation(owner, "*" + name, _NO_VARARGS)
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UnsupportedAnnotation(owner, name, _NO_POSITIONAL)
+        written = Any if parameter.annotation is MISSING else parameter.annotation
+        annotation = resolve(written, inner, owner, name)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest = annotation
+            continue
+        default = parameter.default
+        found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
+    return Fields(owner, tuple(found), rest)
+
+
+def is_model(cls: Any) -> bool:
+    """Whether a class is filled from a JSON object, field by field."""
+    return isinstance(cls, type) and (
+        hasattr(cls, "__dataclass_fields__") or typing.is_typeddict(cls) or hasattr(cls, "__struct_fields__")
+    )
+
+
+def is_pydantic(cls: Any) -> bool:
+    """Whether a class is a pydantic model, told without importing pydantic."""
+    return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate")
+
+
+def is_named_tuple(cls: Any) -> bool:
+    """Whether a class is a NamedTuple."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def fields_of_model(cls: type) -> Fields:
+    """The fields of a dataclass, TypedDict, msgspec.Struct or NamedTuple."""
+    hints = hints_of(cls)
+    about = read(written_doc(cls)).about
+    owner = cls.__qualname__
+    if typing.is_typeddict(cls):
+        return Fields(owner, tuple(_typed_dict_fields(cls, hints, about)))
+    if hasattr(cls, "__struct_fields__"):
+        return _struct_fields(cls, hints, about)
+    if is_named_tuple(cls):
+        defaults: dict[str, Any] = cls._field_defaults  # type: ignore[attr-defined]
+        named: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        return Fields(
+            owner,
+            tuple(
+                _field(n, hints.get(n, Any), about.get(n, ""), n not in defaults, defaults.get(n, MISSING)) for n in named
+            ),
+        )
+    return Fields(owner, tuple(_dataclass_fields(cls, hints, about)))
+
+
+def written_doc(cls: type) -> str:
+    """The docstring somebody wrote; what dataclasses and named tuples make up themselves is not one."""
+    doc = cls.__dict__.get("__doc__") or ""
+    return "" if doc.startswith(f"{cls.__name__}(") else doc
+
+
+def _typed_dict_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
+    for name, hint in hints.items():
+        required = name in cls.__required_keys__
+        while (origin := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
+            required = origin is typing.Required
+            (hint,) = typing.get_args(hint)
+        yield _field(name, hint, about.get(name, ""), required, MISSING)
+
+
+def _dataclass_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
+    import dataclasses
+
+    for field in dataclasses.fields(cls):
+        if not field.init:
+            continue
+        default = MISSING if field.default is dataclasses.MISSING else field.default
+        required = default is MISSING and field.default_factory is dataclasses.MISSING
+        if field.default_factory in (list, dict):
+            default = field.default_factory()  # type: ignore[misc]
+        yield _field(field.name, hints[field.name], about.get(field.name, ""), required, default)
+
+
+def _struct_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> Fields:
+    from msgspec import NODEFAULT
+    from msgspec.structs import fields
+
+    config = cls.__struct_config__
+    if config.array_like:
+        raise UnsupportedAnnotation(cls.__qualname__, "", "is an array-like struct; an object is needed")
+    found = []
+    for field in fields(cls):
+        default = MISSING if field.default is NODEFAULT else field.default
+        if field.default_factory in (list, dict):
+            default = field.default_factory()
+        words = about.get(field.name, "")
+        found.append(_field(field.name, hints[field.name], words, field.required, default, field.encode_name))
+    tag = (config.tag_field, config.tag) if config.tag is not None else None
+    return Fields(cls.__qualname__, tuple(found), MISSING, tag)
