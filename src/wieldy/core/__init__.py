@@ -1,1 +1,1 @@
-"""The vocabulary: frozen data, protocols, events and failures. Imports the standard library only, and no asyncio."""
+"""The vocabulary: frozen data, protocols, events and failures. Standard library only; asyncio only in `threads`."""

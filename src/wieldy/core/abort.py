@@ -1,4 +1,4 @@
-"""One flag that says: stop. Threads and callbacks look at it; coroutines are cancelled as well."""
+"""One flag that says: stop. Threads look at it; whoever is waiting is told."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from collections.abc import Callable
 
 
 class Abort:
-    """Set once, never cleared; whoever registered is told."""
+    """Set once, never cleared."""
 
     __slots__ = ("_listeners", "aborted", "reason")
 
     def __init__(self) -> None:
         self.aborted = False
         self.reason = ""
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[int, Callable[[], None]] = {}
 
     def set(self, reason: str = "interrupted by the user") -> None:
-        """Raise the flag. Later calls change nothing."""
+        """Raise the flag and tell the listeners. Later calls change nothing."""
         if self.aborted:
             return
         self.aborted, self.reason = True, reason
-        for listener in self._listeners:
+        for listener in list(self._listeners.values()):
             listener()
         self._listeners.clear()
 
-    def on_abort(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the flag goes up, or now if it is up."""
+    def listen(self, listener: Callable[[], None]) -> int:
+        """Have `listener` called when the flag goes up, or now if it is up. Returns what `forget` takes."""
         if self.aborted:
             listener()
-        else:
-            self._listeners.append(listener)
+        key = id(listener)
+        self._listeners[key] = listener
+        return key
+
+    def forget(self, key: int) -> None:
+        """Stop telling a listener."""
+        self._listeners.pop(key, None)

@@ -59,7 +59,7 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     def job() -> None:
         try:
             value = context.run(function, *args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the one who waits
+        except BaseException as error:
             settle = _failed
             outcome: Any = error
         else:
@@ -82,7 +82,8 @@ async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args
     try:
         while True:
             more, item = await in_thread(_next, value)
-            yield item
+            if more or item is not None:
+                yield item
             if not more:
                 return
     finally:

@@ -1,1 +1,34 @@
-"""One tool a module, with the words a model reads in the .md of the same name."""
+"""The built-in tools: a wire name and the module it lives in. A module is imported when its tool is first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+
+from wieldy.core.tool import Tool
+
+MODULES: Mapping[str, str] = {
+    "Bash": "bash",
+    "BashOutput": "bash_output",
+    "Edit": "edit",
+    "FileSearch": "file_search",
+    "Glob": "glob",
+    "Grep": "grep",
+    "KillShell": "kill_shell",
+    "LS": "ls",
+    "MultiEdit": "multi_edit",
+    "Read": "read",
+    "Think": "think",
+    "Write": "write",
+}
+
+
+def builtin_loaders() -> dict[str, Callable[[], Tool]]:
+    """Name → how to load it."""
+    return {name: partial(_load, module) for name, module in MODULES.items()}
+
+
+def _load(module: str) -> Tool:
+    tool: Tool = import_module(f"wieldy.tools.{module}").TOOL
+    return tool

@@ -1,0 +1,85 @@
+"""The command line: one module a command, imported when that command is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "call": ("call", "run one tool through the whole pipeline"),
+    "tools": ("tools", "what a model would be offered, and why a tool is not"),
+    "permissions": ("permissions", "what is allowed, and why; without running anything"),
+    "undo": ("undo", "take back what tools changed"),
+    "redo": ("undo", "do again what was undone"),
+    "history": ("undo", "what tools changed"),
+    "demo": ("demo", "a short tour of the tools on a sample project"),
+    "doctor": ("doctor", "what is found on this machine and what is not, with the fix"),
+}
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def run(argv: list[str]) -> int:
+    """Run a command line. Errors are one line on stderr; a traceback only with `--debug`."""
+    debug = "--debug" in argv
+    argv = [word for word in argv if word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _dispatch(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader left: what is still buffered has nowhere to go, and must not fail at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        if debug:
+            raise
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"wieldy: {text}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if argv else USAGE_ERROR
+    name, *rest = argv
+    if name in ("--version", "-V"):
+        from wieldy import __version__
+
+        print(f"wieldy {__version__}")
+        return 0
+    if name not in COMMANDS:
+        from wieldy.engine.lookup import nearest
+
+        near = nearest(name, list(COMMANDS))
+        hint = f" Did you mean `{near[0]}`?" if near else ""
+        print(f"wieldy: no such command: {name}.{hint} `wieldy --help` lists them.", file=sys.stderr)
+        return USAGE_ERROR
+    module = import_module(f"wieldy.cli.{COMMANDS[name][0]}")
+    code: int = module.main(name, rest)
+    return code
+
+
+def usage() -> str:
+    """What `wieldy --help` says."""
+    rows = "\n".join(f"  {name:<12} {about}" for name, (_, about) in COMMANDS.items())
+    return f"""usage: wieldy COMMAND [OPTIONS]
+
+The hands of an AI coding agent: every tool call checked, allowed, run, and undoable.
+
+{rows}
+
+  wieldy call Grep pattern=TODO glob='*.py'
+  wieldy COMMAND --help     what a command takes, with an example
+  wieldy --version
+  --debug                   after any command: show the traceback of an error"""

@@ -1,0 +1,81 @@
+"""`wieldy tools`: what a model would be offered, and why a tool is not."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from wieldy.engine.lookup import nearest
+from wieldy.toolbox import Toolbox
+
+EXAMPLES = """examples:
+  wieldy tools                what a model is offered here
+  wieldy tools --all          every tool, and why one is not offered
+  wieldy tools Grep --json    the schema of one tool"""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy tools`."""
+    parser = argparse.ArgumentParser(
+        prog="wieldy tools",
+        description="List the tools a model would be offered in this folder.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show one tool with its schema")
+    parser.add_argument("--all", action="store_true", help="also those that are not offered, with the reason")
+    parser.add_argument("--json", action="store_true", help="a list of objects: name, offered, reason, input_schema …")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
+    options = parser.parse_args(argv)
+    rows = asyncio.run(_rows(options.root))
+    if options.name is not None:
+        rows = [row for row in rows if row["name"] == options.name]
+        if not rows:
+            return _unknown(options.name, options.root)
+    elif not options.all:
+        rows = [row for row in rows if row["offered"]]
+    if options.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif options.name is not None:
+        print(_in_full(rows[0]))
+    else:
+        print("\n".join(_line(row) for row in rows))
+    return 0
+
+
+async def _rows(root: str) -> list[dict[str, Any]]:
+    async with Toolbox(root=root, load_settings=True) as box:
+        return [
+            {
+                "name": entry.tool.name,
+                "offered": entry.offered,
+                "reason": entry.reason,
+                "description": entry.tool.description,
+                "read_only": entry.tool.read_only,
+                "deferred": entry.tool.deferred,
+                "input_schema": entry.tool.schema,
+            }
+            for entry in await box.offer()
+        ]
+
+
+def _line(row: dict[str, Any]) -> str:
+    first = row["description"].split(". ")[0].rstrip(".")
+    shown = f"{row['name']:<14} {first if len(first) < 100 else first[:97] + '…'}"
+    return shown if row["offered"] else f"{shown}\n{'':<14} not offered: {row['reason']}"
+
+
+def _in_full(row: dict[str, Any]) -> str:
+    state = "offered" if row["offered"] else f"not offered: {row['reason']}"
+    schema = json.dumps(row["input_schema"], ensure_ascii=False, indent=2)
+    return f"{row['name']} ({state})\n\n{row['description']}\n\n{schema}"
+
+
+def _unknown(name: str, root: str) -> int:
+    near = nearest(name, list(Toolbox(root=root).catalog))
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    print(f"wieldy: no such tool: {name}.{hint}", file=sys.stderr)
+    return 1

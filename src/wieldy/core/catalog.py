@@ -1,0 +1,68 @@
+"""The tools of a toolbox by name. Built-in ones are loaded when first needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from wieldy.core.failure import ToolDefinitionError
+from wieldy.core.tool import Tool
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Catalog:
+    """Name → tool, in order of registration. A loader stands for a tool until somebody looks at it."""
+
+    def __init__(self, loaders: Mapping[str, Callable[[], Tool]] | None = None) -> None:
+        self._tools: dict[str, Tool | Callable[[], Tool]] = dict(loaders or {})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of exactly this name."""
+        found = self._tools.get(name)
+        if found is None or isinstance(found, Tool):
+            return found
+        tool = self._tools[name] = found()
+        return tool
+
+    def add(self, tool: Tool) -> None:
+        """Offer a tool. Raises `ToolDefinitionError` for one that no model could call."""
+        if not isinstance(tool, Tool):
+            raise ToolDefinitionError(f"{tool!r} is not a tool: decorate the function with @tool, or use Tool.from_schema")
+        if reason := unusable(tool):
+            raise ToolDefinitionError(reason)
+        if tool.name in self._tools:
+            raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
+        self._tools[tool.name] = tool
+
+    def remove(self, name: str) -> None:
+        """Offer a tool no longer."""
+        self._tools.pop(name, None)
+
+
+def unusable(tool: Tool) -> str | None:
+    """Why a definition cannot be offered to a model, or None."""
+    if not tool.name:
+        return f"{type(tool).__name__} has no name"
+    if not NAME.fullmatch(tool.name):
+        return f"`{tool.name}` is not a tool name: use 1 to 64 letters, digits, `_` or `-`"
+    if not tool.description.strip():
+        return f"tool `{tool.name}` has no description: write a docstring that says what it does and when to use it"
+    from wieldy.schema.parameters import SchemaError, UnsupportedAnnotation, object_schema_problem
+
+    try:
+        schema = tool.schema
+    except (TypeError, SchemaError, UnsupportedAnnotation) as error:
+        return f"tool `{tool.name}` has no usable input: {error}"
+    if problem := object_schema_problem(schema):
+        return f"the input schema of tool `{tool.name}` is not an object schema: {problem}"
+    return None

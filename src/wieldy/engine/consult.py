@@ -1,0 +1,33 @@
+"""What others think of a call before it runs: the tool's own check, then hooks and analysis side by side."""
+
+from __future__ import annotations
+
+import asyncio
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Advice, Opinion
+from wieldy.core.tool import Tool, ToolContext
+from wieldy.engine.bench import Bench
+
+
+async def consult(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> Advice:
+    """Gather every opinion. Rewrites were chained by the adviser that made them; the last adviser's stands."""
+    own = await _own_check(plan, ctx, bench)
+    if not bench.advisers:
+        return Advice(opinions=own)
+    heard = await asyncio.gather(
+        *(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in bench.advisers)  # type: ignore[arg-type]
+    )
+    rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
+    return Advice(
+        opinions=(*own, *(opinion for advice in heard for opinion in advice.opinions)),
+        updated_input=rewritten[-1] if rewritten else None,
+        context=tuple(line for advice in heard for line in advice.context),
+    )
+
+
+async def _own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
+    if type(plan.tool).check is Tool.check:
+        return ()
+    doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))  # type: ignore[arg-type]
+    return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()

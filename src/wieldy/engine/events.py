@@ -1,0 +1,203 @@
+"""Events to any number of subscribers. One that fails or is slow loses events of its own and harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from wieldy.core.event import Event, EventsDropped
+
+log = logging.getLogger("wieldy")
+
+BACKLOG = 10_000
+
+Subscriber: TypeAlias = Callable[[Event], Any] | Callable[[Event], Awaitable[Any]]
+
+
+class Events:
+    """Where every step of every call is announced."""
+
+    def __init__(self) -> None:
+        self._feeds: list[Feed] = []
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens: without a listener an event need not even be made."""
+        return bool(self._feeds)
+
+    def emit(self, event: Event) -> None:
+        """Announce an event. Returns at once and never raises."""
+        for feed in self._feeds:
+            feed.put(event)
+
+    def subscribe(self, subscriber: Subscriber, backlog: int = BACKLOG) -> Callable[[], None]:
+        """Have a function called with every event, in order: a coroutine function on the loop, a plain one in a thread."""
+        feed: Feed = AsyncFeed(subscriber, backlog) if _is_async(subscriber) else ThreadFeed(subscriber, backlog)
+        self._feeds.append(feed)
+        return lambda: self._drop(feed)
+
+    @asynccontextmanager
+    async def stream(self, backlog: int = BACKLOG) -> AsyncIterator[AsyncIterator[Event]]:
+        """The events from now on, as an iterator that ends with the block."""
+        feed = StreamFeed(backlog)
+        self._feeds.append(feed)
+        try:
+            yield feed.events()
+        finally:
+            self._drop(feed)
+
+    async def aclose(self) -> None:
+        """Deliver what is waiting, within reason, and let the subscribers go."""
+        feeds, self._feeds = self._feeds, []
+        for feed in feeds:
+            await feed.aclose()
+
+    def _drop(self, feed: Feed) -> None:
+        if feed in self._feeds:
+            self._feeds.remove(feed)
+            feed.close()
+
+
+class Feed:
+    """The events one subscriber has still to get, oldest dropped first when it falls too far behind."""
+
+    def __init__(self, backlog: int) -> None:
+        self.backlog = backlog
+        self.waiting: deque[Event] = deque()
+        self.dropped = 0
+        self.closed = False
+
+    def put(self, event: Event) -> None:
+        """Queue an event."""
+        if len(self.waiting) >= self.backlog:
+            try:
+                self.waiting.popleft()
+            except IndexError:
+                pass
+            else:
+                self.dropped += 1
+        self.waiting.append(event)
+        self.wake()
+
+    def take(self) -> Event | None:
+        """The next event to deliver; first of all, how many were lost."""
+        if self.dropped:
+            count, self.dropped = self.dropped, 0
+            return EventsDropped(count=count)
+        try:
+            return self.waiting.popleft()
+        except IndexError:
+            return None
+
+    def wake(self) -> None:
+        """There is something to deliver, or nothing more to come."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.closed = True
+        self.wake()
+
+    async def aclose(self) -> None:
+        """Nothing more will come; return when the rest is delivered, or soon."""
+        self.close()
+
+
+class ThreadFeed(Feed):
+    """Calls a plain function from a thread of its own, so that it may block."""
+
+    def __init__(self, subscriber: Subscriber, backlog: int) -> None:
+        super().__init__(backlog)
+        self._subscriber = subscriber
+        self._ready = threading.Event()
+        self._ended = threading.Event()
+        threading.Thread(target=self._deliver, name="wieldy-events", daemon=True).start()
+
+    def wake(self) -> None:
+        self._ready.set()
+
+    def _deliver(self) -> None:
+        while True:
+            self._ready.wait()
+            self._ready.clear()
+            while (event := self.take()) is not None:
+                try:
+                    self._subscriber(event)
+                except Exception:
+                    log.exception("a subscriber failed on %s", event.kind)
+            if self.closed:
+                self._ended.set()
+                return
+
+    async def aclose(self) -> None:
+        self.close()
+        await asyncio.to_thread(self._ended.wait, 1.0)
+
+
+class LoopFeed(Feed):
+    """Delivers on the event loop it was made on; events may come from any thread."""
+
+    def __init__(self, backlog: int) -> None:
+        super().__init__(backlog)
+        self._loop = asyncio.get_running_loop()
+        self._ready = asyncio.Event()
+        self._woken = False
+
+    def wake(self) -> None:
+        if self._woken:
+            return
+        self._woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._ready.set)
+        except RuntimeError:
+            return  # the loop is closed
+
+    async def next(self) -> Event | None:
+        """Wait for an event; None when there will be no more."""
+        while (event := self.take()) is None:
+            if self.closed:
+                return None
+            await self._ready.wait()
+            self._ready.clear()
+            self._woken = False
+        return event
+
+
+class AsyncFeed(LoopFeed):
+    """Awaits a coroutine function with one event after the other."""
+
+    def __init__(self, subscriber: Subscriber, backlog: int) -> None:
+        super().__init__(backlog)
+        self._subscriber = subscriber
+        self._task = self._loop.create_task(self._deliver())
+
+    async def _deliver(self) -> None:
+        while (event := await self.next()) is not None:
+            try:
+                await self._subscriber(event)
+            except Exception:
+                log.exception("a subscriber failed on %s", event.kind)
+
+    async def aclose(self) -> None:
+        self.close()
+        await asyncio.wait((self._task,), timeout=1.0)
+        self._task.cancel()
+
+
+class StreamFeed(LoopFeed):
+    """Hands events to whoever iterates."""
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event until the feed is closed."""
+        while (event := await self.next()) is not None:
+            yield event
+
+
+def _is_async(subscriber: Subscriber) -> bool:
+    call = subscriber if inspect.isroutine(subscriber) else getattr(subscriber, "__call__", subscriber)  # noqa: B004
+    return inspect.iscoroutinefunction(call)

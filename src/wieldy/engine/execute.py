@@ -1,0 +1,58 @@
+"""Drive the tool: progress goes to whoever watches, the first result ends the run, time is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from wieldy.core.call import ClearedCall
+from wieldy.core.event import ToolProgress, ToolStarted
+from wieldy.core.failure import ToolFailure
+from wieldy.core.tool import Output, Progress, ToolContext
+from wieldy.engine.bench import Bench
+from wieldy.engine.leash import TimedOut
+from wieldy.engine.output import as_output
+
+
+async def execute(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output:
+    """Run a cleared call to its output. Raises `ToolFailure`, `Aborted`, or whatever the tool raised."""
+    plan = cleared.plan
+    if bench.events.heard:
+        bench.events.emit(ToolStarted(call_id=plan.call.id, name=plan.tool.name, input=plan.input))
+    seconds = bench.limit_of(plan.tool)
+    try:
+        return await bench.leash.hold(_drive(cleared, ctx, bench), bench.abort, seconds)
+    except TimedOut as late:
+        said = f" Until then it said:\n{_text(late.partial)}" if late.partial is not None else ""
+        raise ToolFailure(f"{plan.tool.name} did not finish within {seconds:g} s and was stopped.{said}") from None
+
+
+async def _drive(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output:
+    plan = cleared.plan
+    running = plan.tool.run(plan.args, ctx)
+    if not hasattr(running, "__aiter__"):
+        return as_output(await running)  # type: ignore[misc]
+    try:
+        async for item in running:
+            if not isinstance(item, Progress):
+                return as_output(item)
+            if bench.events.heard:
+                shown = plan.tool.show_progress(item)
+                bench.events.emit(
+                    ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=item.data)
+                )
+    finally:
+        await _close(running)
+    raise ToolFailure(f"{plan.tool.name} ended without a result. This is a fault of the tool, not of the call.")
+
+
+async def _close(running: AsyncIterator[Any]) -> None:
+    close = getattr(running, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _text(output: Output) -> str:
+    from wieldy.core.content import text_of
+
+    return text_of(output.blocks)

@@ -1,0 +1,42 @@
+"""One canonical form: absolute paths, the tool's own rewriting, and what the call will touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wieldy.core.call import BoundCall, PlannedCall
+from wieldy.core.tool import Tool
+from wieldy.core.workspace import Workspace
+from wieldy.schema.problem import Misfit
+
+
+def normalise(bound: BoundCall, workspace: Workspace) -> PlannedCall:
+    """Plan a call. The values handed to the tool are those of the canonical input."""
+    tool = bound.tool
+    input = tool.normalize(bound.input, workspace)
+    if tool.paths:
+        input = _absolute(input, tool, workspace)
+    args = bound.args if input is bound.input else _accept(tool, input)
+    return PlannedCall(bound.call, tool, input, args, tool.effects(input, workspace), bound.notes)
+
+
+def _absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    for name in tool.paths:
+        value = input.get(name)
+        if isinstance(value, str):
+            absolute: Any = workspace.resolve(value)
+        elif isinstance(value, list):
+            absolute = [workspace.resolve(item) if isinstance(item, str) else item for item in value]
+        else:
+            continue
+        if absolute != value:
+            changed[name] = absolute
+    return {**input, **changed} if changed else input
+
+
+def _accept(tool: Tool, input: dict[str, Any]) -> Any:
+    try:
+        return tool.parameters.accept(input)
+    except Misfit as misfit:
+        raise RuntimeError(f"the canonical form made by {tool.name} does not fit its own schema: {misfit}") from None

@@ -1,0 +1,160 @@
+"""Who goes first: a call waits only for earlier calls whose effects clash with its own.
+
+Places are taken in order of arrival. Those that do not clash run side by side, up to a limit. A call made from inside another
+waits only for calls made there before it, and not for the limit: waiting for anything further out, which may be waiting for
+its caller, could never end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+
+from wieldy.core.abort import Abort
+from wieldy.core.effect import Effects, Writes, clash, is_opaque
+from wieldy.engine.leash import Leash
+from wieldy.engine.turnstile import Turnstile
+
+_inside: ContextVar[Place | None] = ContextVar("wieldy_place", default=None)
+
+
+class Place:
+    """One call's place in the queue."""
+
+    __slots__ = ("admitted", "alone", "blockers", "caller", "effects", "followers", "order", "turn", "writes")
+
+    def __init__(self, ticket: int, caller: Place | None) -> None:
+        self.order: tuple[int, ...] = (ticket,) if caller is None else (*caller.order, ticket)
+        self.caller = caller
+        self.effects: Effects | None = None
+        self.alone = False
+        self.writes = False
+        self.admitted = False
+        self.blockers = 0
+        self.followers: list[Place] = []
+        self.turn: asyncio.Future[None] | None = None
+
+    def claim(self, effects: Effects, safe: bool | None) -> None:
+        """State what the call touches; `safe` overrides what follows from it."""
+        self.effects = effects
+        self.alone = any(map(is_opaque, effects)) if safe is None else not safe
+        self.writes = safe is not True and any(isinstance(effect, Writes) for effect in effects)
+
+    def clashes(self, other: Place) -> bool:
+        """Whether the two must not overlap."""
+        if self.alone or other.alone:
+            return True
+        if not (self.writes or other.writes) or self.effects is None or other.effects is None:
+            return False
+        return clash(self.effects, other.effects)
+
+
+class Queue:
+    """The order of one toolbox's calls."""
+
+    def __init__(self, limit: int, leash: Leash) -> None:
+        self.limit = limit
+        self.turnstile = Turnstile(leash)
+        self._leash = leash
+        self._tickets = 0
+        self._claimed: dict[Place, None] = {}
+        self._exclusive = 0
+        self._running = 0
+        self._slots: deque[asyncio.Future[None]] = deque()
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Take the next place; it is given up at the end, whatever happened."""
+        self._tickets += 1
+        place = Place(self._tickets, _inside.get())
+        self.turnstile.enter(place.order)
+        try:
+            yield place
+        finally:
+            self.turnstile.leave(place.order)
+            self._release(place)
+
+    async def admit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
+        """Wait until no earlier call clashes. Must be reached without an await after `place`, so that order is arrival."""
+        place.claim(effects, safe)
+        for other in self._clashing(place):
+            other.followers.append(place)
+            place.blockers += 1
+        self._claimed[place] = None
+        self._exclusive += place.alone or place.writes
+        await self._wait_for_blockers(place, abort)
+
+    async def readmit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
+        """The call changed after it was admitted: wait for whoever is running and clashes with what it has become."""
+        self._exclusive -= place.alone or place.writes
+        place.claim(effects, safe)
+        self._exclusive += place.alone or place.writes
+        place.admitted = False
+        for other in self._clashing(place):
+            if other.admitted:
+                other.followers.append(place)
+                place.blockers += 1
+            elif other not in place.followers and other.order > place.order:
+                place.followers.append(other)
+                other.blockers += 1
+        await self._wait_for_blockers(place, abort)
+
+    @asynccontextmanager
+    async def slot(self, place: Place, abort: Abort) -> AsyncIterator[None]:
+        """One of the limited number of calls that run at once; calls made inside have this one as their caller."""
+        if place.caller is None:
+            await self._take_slot(abort)
+        inside = _inside.set(place)
+        try:
+            yield
+        finally:
+            _inside.reset(inside)
+            if place.caller is None:
+                self._give_slot()
+
+    def _clashing(self, place: Place) -> Iterator[Place]:
+        if not self._exclusive and not place.alone and not place.writes:
+            return
+        for other in self._claimed:
+            if other is not place and other.caller is place.caller and other.clashes(place):
+                yield other
+
+    async def _wait_for_blockers(self, place: Place, abort: Abort) -> None:
+        if place.blockers:
+            place.turn = asyncio.get_running_loop().create_future()
+            await self._leash.wait(place.turn, abort)
+        place.admitted = True
+
+    def _release(self, place: Place) -> None:
+        if place not in self._claimed:
+            return
+        del self._claimed[place]
+        self._exclusive -= place.alone or place.writes
+        for follower in place.followers:
+            follower.blockers -= 1
+            if not follower.blockers and follower.turn is not None and not follower.turn.done():
+                follower.turn.set_result(None)
+
+    async def _take_slot(self, abort: Abort) -> None:
+        if self._running < self.limit and not self._slots:
+            self._running += 1
+            return
+        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slots.append(free)
+        try:
+            await self._leash.wait(free, abort)
+        except BaseException:
+            if free.done() and not free.cancelled():
+                self._give_slot()
+            raise
+
+    def _give_slot(self) -> None:
+        while self._slots:
+            free = self._slots.popleft()
+            if not free.done():
+                free.set_result(None)
+                return
+        self._running -= 1

@@ -1,0 +1,47 @@
+"""The calls of one turn: each starts when it is submitted, results come in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from wieldy.core.call import ToolCall
+from wieldy.core.result import ToolResult
+from wieldy.engine.bench import Bench
+from wieldy.engine.handle import handle
+
+
+class Turn:
+    """Owns the tasks of its calls: leaving the block early cancels what is still running."""
+
+    def __init__(self, bench: Bench, message_id: str | None = None) -> None:
+        self._bench = bench
+        self._message_id = message_id
+        self._ids: list[str] = []
+        self._tasks: list[asyncio.Task[ToolResult]] = []
+
+    def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
+        """Start a call now, behind those that came before it."""
+        siblings = tuple(self._ids)
+        self._ids.append(call.id)
+        task = asyncio.get_running_loop().create_task(handle(call, self._bench, self._message_id, siblings))
+        self._tasks.append(task)
+        return task
+
+    async def results(self) -> list[ToolResult]:
+        """Every call's result, in order, once all have one."""
+        return [await task for task in self._tasks]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        running = [task for task in self._tasks if not task.done()]
+        if error is not None:
+            for task in running:
+                task.cancel()
+        if running:
+            await asyncio.wait(running)

@@ -1,0 +1,194 @@
+"""`Toolbox`: the tool system alone, for whoever has a model of their own or needs none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from wieldy.core.abort import Abort
+from wieldy.core.call import RawInput, ToolCall
+from wieldy.core.catalog import Catalog
+from wieldy.core.decision import Adviser, Answer, Approver, Decision, Judge, Question
+from wieldy.core.event import Event
+from wieldy.core.failure import Refusal
+from wieldy.core.offer import Offered
+from wieldy.core.places import state_home
+from wieldy.core.result import ToolResult
+from wieldy.core.tool import Tool, settle
+from wieldy.core.workspace import Workspace
+from wieldy.engine.bench import Bench
+from wieldy.engine.bind import bind
+from wieldy.engine.events import Events, Subscriber
+from wieldy.engine.handle import handle
+from wieldy.engine.leash import Leash
+from wieldy.engine.lookup import lookup
+from wieldy.engine.normalise import normalise
+from wieldy.engine.queue import Queue
+from wieldy.engine.turn import Turn
+from wieldy.tools import builtin_loaders
+
+Ask: TypeAlias = Callable[[Question], bool | str | Answer | Awaitable[bool | str | Answer]]
+CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
+
+MAX_CONCURRENCY = 10
+
+
+class Toolbox:
+    """Tools of one folder, each call through the whole pipeline.
+
+    `mode` and `settings` are those of a settings file; settings given here stand in for the files unless `load_settings=True`.
+    `ask` is called with every permission question and answers True, False, words for the model (a no), or an `Answer`;
+    without it, what would be asked is denied.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] = ".",
+        *,
+        mode: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tools: Iterable[Tool] = (),
+        ask: Ask | None = None,
+        load_settings: bool | None = None,
+        builtins: bool = True,
+        max_concurrency: int | None = None,
+        advisers: Sequence[Adviser] = (),
+        judge: Judge | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        self.id = session_id or secrets.token_hex(6)
+        self.events = Events()
+        leash = Leash()
+        self.catalog = Catalog(builtin_loaders() if builtins else {})
+        self.workspace = Workspace(
+            root, session_dir=state_home() / "sessions" / self.id, settings=settings, emit=self.events.emit
+        )
+        self._bench = Bench(
+            catalog=self.catalog,
+            workspace=self.workspace,
+            queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
+            leash=leash,
+            judge=judge,  # type: ignore[arg-type]
+            approver=_Callback(ask) if ask else _Nobody(),
+            events=self.events,
+            advisers=tuple(advisers),
+        )
+        self._calls = 0
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
+        self.catalog.add(tool)
+
+    async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
+        """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
+        return await handle(self._call((name, fields if input is None else input)), self._bench)
+
+    async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
+        """The calls of one turn: side by side where they do not clash, results in the order given."""
+        async with self.turn() as turn:
+            for call in calls:
+                turn.submit(self._call(call))
+            return await turn.results()
+
+    def turn(self, message_id: str | None = None) -> Turn:
+        """A turn whose calls are submitted one by one, each starting at once."""
+        return Turn(self._bench, message_id)
+
+    async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
+        """What would be decided about a call, and why. Nothing is run and nobody is asked."""
+        call = self._call((name, fields if input is None else input))
+        plan = normalise(bind(call, lookup(call, self.catalog)), self.workspace)
+        return self._bench.judge.decide(plan, ())
+
+    async def offer(self) -> list[Offered]:
+        """Every tool, sorted by name: whether a model is offered it here, and why or why not."""
+        tools = [tool for name in sorted(self.catalog) if (tool := self.catalog.find(name)) is not None]
+        return list(await asyncio.gather(*(self._offered(tool) for tool in tools)))
+
+    async def _offered(self, tool: Tool) -> Offered:
+        removed = getattr(self._bench.judge, "removes", None)
+        if removed is not None and (reason := removed(tool.name)) is not None:
+            return Offered(tool, False, str(reason))
+        enabled = await self._bench.leash.hold(tool.enabled(self.workspace), self._bench.abort, 10.0)  # type: ignore[arg-type]
+        if enabled is not True:
+            return Offered(tool, False, enabled or "it is not available here")
+        return Offered(tool, True, "deferred until searched for" if tool.deferred else "available")
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Have a function called with every event; returns how to stop it."""
+        return self.events.subscribe(subscriber)
+
+    def stream(self) -> AbstractAsyncContextManager[Any]:
+        """Every event from now on: `async with box.stream() as events: async for event in events`."""
+        return self.events.stream()
+
+    def abort(self, reason: str = "interrupted by the user") -> None:
+        """Stop every call that is under way; each ends in a result within a second. Later calls are not affected."""
+        stopped, self._bench = self._bench, replace(self._bench, abort=Abort())
+        stopped.abort.set(reason)
+
+    async def aclose(self) -> None:
+        """Stop what is under way and let go of everything."""
+        self.abort("the toolbox was closed")
+        await self._bench.leash.aclose()
+        await self.workspace.aclose()
+        await self.events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _call(self, call: CallLike) -> ToolCall:
+        if isinstance(call, ToolCall):
+            return call
+        if isinstance(call, Mapping):
+            return ToolCall(call.get("id") or self._next_id(), call["name"], call.get("input", {}))
+        name, input = call
+        return ToolCall(self._next_id(), name, input)
+
+    def _next_id(self) -> str:
+        self._calls += 1
+        return f"call_{self.id}_{self._calls}"
+
+
+class _Callback:
+    """The person behind an `ask` callback."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._callback = ask
+
+    async def ask(self, question: Question) -> Answer:
+        said = await settle(self._callback(question))
+        if isinstance(said, Answer):
+            return said
+        return Answer(False, said) if isinstance(said, str) else Answer(bool(said))
+
+
+class _Nobody:
+    """Where nobody can answer, a question is a denial that says how to go on."""
+
+    async def ask(self, question: Question) -> Answer:
+        rule = f" A rule such as `{question.decision.suggestions[0]}` would allow it." if question.decision.suggestions else ""
+        raise Refusal(
+            "permission",
+            f"Permission denied for {question.plan.tool.name}: {question.decision.why}, and nobody is there to ask.{rule} "
+            "Go on without it, or tell the user what you would need.",
+            data=question.decision,
+        )
+
+
+def _concurrency(env: Mapping[str, str]) -> int:
+    text = env.get("WIELDY_MAX_TOOL_CONCURRENCY", "")
+    return int(text) if text.isdigit() and int(text) > 0 else MAX_CONCURRENCY
