@@ -1,0 +1,89 @@
+"""Replacing stretches of bytes by others: all the rest stays bit for bit as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from wieldy.edit.document import Document, Span
+from wieldy.edit.endings import with_endings
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Bytes `start` to `end` become `new`."""
+
+    start: int
+    end: int
+    new: bytes
+
+    @property
+    def growth(self) -> int:
+        """How many bytes longer the content gets."""
+        return len(self.new) - (self.end - self.start)
+
+
+def apply(data: bytes, splices: Sequence[Splice]) -> bytes:
+    """The content after ascending, disjoint splices."""
+    view = memoryview(data)
+    starts = chain((0,), (splice.end for splice in splices))
+    pieces: list[bytes | memoryview] = []
+    for start, splice in zip(starts, splices, strict=False):
+        pieces += (view[start : splice.start], splice.new)
+    pieces.append(view[splices[-1].end if splices else 0 :])
+    return b"".join(pieces)
+
+
+def splice(document: Document, span: Span, new: str) -> Splice:
+    """The least splice that turns the text of a span into `new`, in the file's own encoding and line ends."""
+    part = document.slice(span)
+    old, new = part.text, unix_ends(new)
+    head = common_prefix(old, new)
+    tail = common_suffix(old[head:], new[head:])
+    start, end = part.offsets((head, len(old) - tail))
+    middle = Span(span.start + start, span.start + end)
+    text = with_endings(
+        new[head : len(new) - tail],
+        document.codec.decode(document.data[middle.start : middle.end]),
+        document.newline_by(Span(middle.start, span.end)),
+    )
+    return Splice(middle.start, middle.end, document.codec.encode(text))
+
+
+def unix_ends(text: str) -> str:
+    """A text whose line ends are `\\n`; a lone carriage return is a character like any other."""
+    return text.replace("\r\n", "\n") if "\r\n" in text else text
+
+
+def common_prefix(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        half = (low + high) // 2
+        if one[low:half] == other[low:half]:
+            low = half
+        else:
+            high = half
+    return low
+
+
+def common_suffix(one: str, other: str) -> int:
+    """How many characters two texts end with alike."""
+    low, high = 0, min(len(one), len(other))
+    if one[len(one) - high :] == other[len(other) - high :]:
+        return high
+    while high - low > 1:
+        half = (low + high) // 2
+        if one[len(one) - half : len(one) - low] == other[len(other) - half : len(other) - low]:
+            low = half
+        else:
+            high = half
+    return low
+
+
+def whole(document: Document, new: str) -> Splice:
+    """The splice that makes `new` the whole text of a document."""
+    return splice(document, Span(document.body, len(document.data)), new)
