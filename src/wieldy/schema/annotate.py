@@ -1,4 +1,4 @@
-"""What a tool's author can say about one parameter, beyond its type: `Annotated[int, Param("Lines after", name="-A", ge=0)]`."""
+"""What an author can say about a parameter beyond its type: `Annotated[int, Param("Lines after", name="-A", ge=0)]`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _SHOWN = 80
 
 
 class Checker:
-    """One schema, compiled when first needed. The draft is what `$schema` says, else 2020-12; nothing is ever fetched."""
+    """One schema, compiled when first needed: by the draft `$schema` names, else 2020-12. Nothing is ever fetched."""
 
     __slots__ = ("_schema", "_validator")
 
@@ -44,7 +44,7 @@ def _compiled(schema: Mapping[str, Any]) -> Any:
 
     kind = jsonschema_rs.validator_for if "$schema" in schema else jsonschema_rs.Draft202012Validator
     try:
-        return kind(schema, validate_formats=False, offline=True)
+        return kind(dict(schema), validate_formats=False, offline=True)
     except (ValueError, TypeError, RecursionError) as error:
         reason = getattr(error, "message", None) or str(error)
         where = _path(getattr(error, "instance_path", ()))
@@ -139,7 +139,11 @@ def shown(value: Any) -> str:
         case str():
             return f"the string {_json(_cut(value, _SHOWN))}" if value else "an empty string"
         case Mapping():
-            return f"an object ({', '.join(_cut(str(key), 20) for key in list(value)[:5])})" if value else "an empty object"
+            return (
+                f"an object ({', '.join(_cut(str(key), 20) for key in list(value)[:5])})"
+                if value
+                else "an empty object"
+            )
         case list() | tuple():
             return f"a list of {len(value)}" if value else "an empty list"
     return type(value).__name__

@@ -21,7 +21,7 @@ _MAX_REFERENCES = 16
 
 
 def coerce(schema: Mapping[str, Any], value: dict[str, Any]) -> tuple[dict[str, Any], Notes]:
-    """The value with nearly right types made right, and a note for each; unchanged and without notes if it would not fit."""
+    """The value with nearly right types made right, and a note for each; the value as it was if it would not fit."""
     notes: list[str] = []
     mended = _Coercion(schema, notes).at(schema, value, "")
     if notes and Checker(schema).fits(mended):

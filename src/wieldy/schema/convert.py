@@ -1,29 +1,29 @@
 """JSON values → Python values, by msgspec where it can and by small makers of our own where it cannot.
 
-msgspec ignores unknown fields of nested models and refuses some unions. So every model is mirrored by a strict struct of
-ours, and everything else that msgspec cannot take is a `Made`: a marker class whose maker runs as msgspec's hook.
+msgspec ignores unknown fields of nested models and refuses some unions. So every model is mirrored by a strict struct
+of ours, and whatever else msgspec cannot take is a marker class whose maker runs as msgspec's hook.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-import types
 import typing
 from collections.abc import Callable
+from types import GenericAlias, UnionType
 from typing import Any
 
 import msgspec
 
 from wieldy.schema.annotate import Param
-from wieldy.schema.derive import ARRAYS, OBJECTS, is_path
-from wieldy.schema.field import MISSING, Fields, fields_of_model, is_model, is_named_tuple, is_pydantic, unwrap
+from wieldy.schema.compose import is_path
+from wieldy.schema.derive import ARRAYS, OBJECTS
+from wieldy.schema.field import MISSING, PLAIN, Fields, fields_of_model, is_model, is_named_tuple, is_pydantic, unwrap
 
 Maker: typing.TypeAlias = Callable[[Any], Any]
 
 _NATIVE = frozenset({str, int, float, bool, None, type(None), Any, list, dict, set, frozenset, tuple})
 _STRINGY = frozenset({("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"), ("uuid", "UUID")})
-_NO_BOUNDS = Param()
 
 
 class _Made(type):
@@ -34,7 +34,7 @@ class _Made(type):
 
 
 class Converter:
-    """Turns JSON into the Python values that annotations ask for; raises `ValueError` or `TypeError` where it cannot."""
+    """Turns JSON into the Python values annotations ask for; raises `ValueError` or `TypeError` where it cannot."""
 
     def __init__(self) -> None:
         self._makers: dict[type, Maker] = {}
@@ -50,13 +50,13 @@ class Converter:
         if all(field.required for field in fields.fields):
 
             def whole(value: Any) -> dict[str, Any]:
-                made = convert(value, struct, dec_hook=hook, str_keys=True)
+                made: Any = convert(value, struct, dec_hook=hook, str_keys=True)
                 return dict(zip(names, astuple(made), strict=True))
 
             return whole
 
         def partly(value: Any) -> dict[str, Any]:
-            made = convert(value, struct, dec_hook=hook, str_keys=True)
+            made: Any = convert(value, struct, dec_hook=hook, str_keys=True)
             return {name: given for name, given in zip(names, astuple(made), strict=True) if given is not unset}
 
         return partly
@@ -67,12 +67,15 @@ class Converter:
 
     def _with_rest(self, fields: Fields) -> Maker:
         known = {field.wire for field in fields.fields}
+        hidden = {field.name for field in fields.fields} - known
         named = self.keyword_arguments(fields._replace(rest=MISSING))
-        rest_type = dict[str, self._type(fields.rest, _NO_BOUNDS)]  # type: ignore[misc]
+        rest_type = GenericAlias(dict, (str, self._type(fields.rest, PLAIN)))
 
         def make(value: Any) -> dict[str, Any]:
             given = named({key: item for key, item in value.items() if key in known})
             rest = {key: item for key, item in value.items() if key not in known}
+            if taken := hidden.intersection(rest):
+                raise ValueError(f"`{min(taken)}` is not a known field")
             return {**msgspec.convert(rest, rest_type, dec_hook=self._hook, str_keys=True), **given}
 
         return make
@@ -101,17 +104,18 @@ class Converter:
         if origin is typing.Annotated:
             bare, param = unwrap(annotation)
             return self._type(bare, param)
-        if origin is typing.Union or origin is types.UnionType:
+        if origin is typing.Union or origin is UnionType:
             return self._union([self._type(argument, bounds) for argument in arguments])
         if origin is typing.Literal:
             return self._literal(arguments)
         if origin in ARRAYS:
-            return _bounded(ARRAYS[origin][self._type(arguments[0], _NO_BOUNDS)], bounds, "length")
+            return _bounded(GenericAlias(ARRAYS[origin], self._type(arguments[0], PLAIN)), bounds, "length")
         if origin is tuple:
-            return _bounded(tuple[tuple(a if a is ... else self._type(a, _NO_BOUNDS) for a in arguments)], bounds, "length")
+            parts = tuple(part if part is ... else self._type(part, PLAIN) for part in arguments)
+            return _bounded(GenericAlias(tuple, parts), bounds, "length")
         if origin in OBJECTS:
-            key, value = (self._type(argument, _NO_BOUNDS) for argument in arguments)
-            return _bounded(dict[key, value], bounds, "length")
+            key, value = (self._type(argument, PLAIN) for argument in arguments)
+            return _bounded(GenericAlias(dict, (key, value)), bounds, "length")
         return self._type(arguments[0], bounds)  # Final, Required, NotRequired
 
     def _plain_type(self, cls: Any, bounds: Param) -> Any:
@@ -124,10 +128,10 @@ class Converter:
             return Any if cls is object else _bounded(dict, bounds, "length")
         if not isinstance(cls, type):
             return self._type(getattr(cls, "__supertype__", None) or cls.__value__, bounds)  # NewType, TypeAliasType
+        text = _bounded(str, bounds, "text")
         if (cls.__module__, cls.__name__) in _STRINGY:
-            return cls
+            return cls if text is str else self._made(lambda value: msgspec.convert(msgspec.convert(value, text), cls))
         if is_path(cls):
-            text = _bounded(str, bounds, "text")
             return self._made(lambda value: cls(msgspec.convert(value, text)))
         if issubclass(cls, enum.Enum):
             return self._enum(cls)
@@ -165,14 +169,14 @@ class Converter:
 
         def make(value: Any) -> Any:
             count = len(value) if isinstance(value, list) else 0
-            shape = tuple[tuple(kinds[: max(least, min(count, len(kinds)))])]  # type: ignore[misc]
+            shape = GenericAlias(tuple, tuple(kinds[: max(least, min(count, len(kinds)))]))
             return cls(*msgspec.convert(value, shape, dec_hook=self._hook, str_keys=True))
 
         return make
 
     def _union(self, members: list[Any]) -> Any:
         """msgspec's own union where it can tell the members apart, else the first member that fits."""
-        union = typing.Union[tuple(members)]  # noqa: UP007
+        union: Any = typing.Union.__getitem__(tuple(members))
         if not any(_customs(member, self._makers) for member in members):
             try:
                 msgspec.json.Decoder(union)
@@ -201,6 +205,8 @@ class Converter:
         return self._made(lambda value: _chosen(table, value))
 
     def _enum(self, cls: type[enum.Enum]) -> Any:
+        if {type(member.value) for member in cls} in ({str}, {int}):
+            return cls
         table = {_key(member.value): member for member in cls}
         return self._made(lambda value: _chosen(table, value))
 
@@ -221,7 +227,7 @@ def _customs(kind: Any, makers: dict[type, Maker]) -> bool:
 
 
 def _bounded(kind: Any, bounds: Param, family: str) -> Any:
-    if bounds is _NO_BOUNDS or not family:
+    if bounds is PLAIN or not family:
         return kind
     said: dict[str, Any] = {}
     if family == "number":

@@ -8,10 +8,11 @@ import typing
 from collections import abc
 from typing import Any
 
-from wieldy.schema.annotate import Param
+from wieldy.schema.compose import Schema, array_of, as_json, bound, is_path, united, unless_empty
 from wieldy.schema.docstring import prose
 from wieldy.schema.field import (
     MISSING,
+    PLAIN,
     Field,
     Fields,
     fields_of_model,
@@ -22,8 +23,6 @@ from wieldy.schema.field import (
     written_doc,
 )
 from wieldy.schema.problem import UnsupportedAnnotation
-
-Schema: typing.TypeAlias = dict[str, Any]
 
 _SIMPLE: dict[Any, Schema] = {
     str: {"type": "string"},
@@ -42,7 +41,6 @@ _BY_NAME: dict[tuple[str, str], Schema] = {
     ("datetime", "time"): {"type": "string", "format": "time"},
     ("uuid", "UUID"): {"type": "string", "format": "uuid"},
 }
-_PATHS = frozenset({"Path", "PurePath", "PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"})
 ARRAYS: dict[Any, type] = {
     list: list,
     set: set,
@@ -55,7 +53,7 @@ ARRAYS: dict[Any, type] = {
     abc.MutableSet: set,
 }
 OBJECTS = frozenset({dict, abc.Mapping, abc.MutableMapping})
-_INTEGER_KEY = "^(0|-?[1-9][0-9]*)$"
+_INTEGER_KEY = "^-?(0|[1-9][0-9]*)$"
 _JSON_TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -65,11 +63,6 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def is_path(cls: Any) -> bool:
-    """Whether a class is one of pathlib's."""
-    return getattr(cls, "__name__", "") in _PATHS and cls.__module__.split(".")[0] == "pathlib"
-
-
 def object_schema(fields: Fields) -> Schema:
     """The schema of an object with these fields, complete with its `$defs`."""
     derivation = Derivation(fields.owner)
@@ -77,7 +70,7 @@ def object_schema(fields: Fields) -> Schema:
 
 
 class Derivation:
-    """One schema in the making: every model gets a definition, and those referred to once are put in place at the end."""
+    """One schema in the making: every model gets a definition; one referred to once is put in place at the end."""
 
     __slots__ = ("_definitions", "_foreign", "_names", "_owner", "_parameter", "_references")
 
@@ -130,12 +123,13 @@ class Derivation:
 
     def _property(self, field: Field) -> Schema:
         schema = self.schema_of(field.annotation)
-        bound(schema, field.param)
+        if field.param is not PLAIN:
+            bound(schema, field.param)
         if field.about:
             schema["description"] = field.about
         # "May be null and is null when absent" says nothing that leaving it out does not say.
         if field.default is not MISSING and field.default is not None:
-            plain = _plain(field.default)
+            plain = as_json(field.default)
             if plain is not MISSING:
                 schema["default"] = plain
         return schema
@@ -164,7 +158,7 @@ class Derivation:
         if origin is typing.Union or origin is types.UnionType:
             return united([self.schema_of(argument) for argument in arguments])
         if origin in ARRAYS:
-            return {"type": "array", **_unless_empty("items", self.schema_of(arguments[0]))}
+            return {"type": "array", **unless_empty("items", self.schema_of(arguments[0]))}
         if origin is typing.Annotated:
             bare, param = unwrap(annotation)
             schema = self.schema_of(bare)
@@ -173,7 +167,9 @@ class Derivation:
                 schema["description"] = param.about
             return schema
         if origin is typing.Literal:
-            return self._choice([value.value if isinstance(value, enum.Enum) else value for value in arguments], annotation)
+            return self._choice(
+                [value.value if isinstance(value, enum.Enum) else value for value in arguments], annotation
+            )
         if origin is tuple:
             return self._tuple(arguments)
         if origin in OBJECTS:
@@ -198,25 +194,25 @@ class Derivation:
         if is_named_tuple(cls):
             fields = fields_of_model(cls).fields
             minimum = sum(field.required for field in fields)
-            return _array([self._property(field) for field in fields], minimum)
+            return array_of([self._property(field) for field in fields], minimum)
         if is_model(cls):
             return self._reference(cls)
         raise self._unsupported(cls)
 
     def _tuple(self, arguments: tuple[Any, ...]) -> Schema:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return {"type": "array", **_unless_empty("items", self.schema_of(arguments[0]))}
-        return _array([self.schema_of(argument) for argument in arguments], len(arguments))
+            return {"type": "array", **unless_empty("items", self.schema_of(arguments[0]))}
+        return array_of([self.schema_of(argument) for argument in arguments], len(arguments))
 
     def _mapping(self, key: Any, value: Any) -> Schema:
-        schema: Schema = {"type": "object", **_unless_empty("additionalProperties", self.schema_of(value))}
+        schema: Schema = {"type": "object", **unless_empty("additionalProperties", self.schema_of(value))}
         names = self.schema_of(key)
         if names == {"type": "integer"}:
             return {**schema, "propertyNames": {"pattern": _INTEGER_KEY}}
         if names.get("type", "string") != "string":
             raise self._unsupported(key, "cannot be the key of a JSON object")
         names.pop("type", None)
-        return {**schema, **_unless_empty("propertyNames", names)}
+        return {**schema, **unless_empty("propertyNames", names)}
 
     def _choice(self, values: list[Any], annotation: Any) -> Schema:
         kinds = {_JSON_TYPES.get(type(value), "") for value in values}
@@ -265,91 +261,3 @@ def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:
     if schema.get("type") == "object" and "properties" in schema:
         schema.setdefault("additionalProperties", False)
     return schema, definitions
-
-
-def united(members: list[Schema]) -> Schema:
-    """The schema of a union, in its shortest form."""
-    distinct: list[Schema] = []
-    for member in members:
-        if not member:
-            return {}
-        if member not in distinct or "$ref" in member:
-            distinct.append(member)
-    if len(distinct) == 1:
-        return distinct[0]
-    if all(len(member) == 1 and "type" in member for member in distinct):
-        kinds = [member["type"] for member in distinct]
-        if "number" in kinds and "integer" in kinds:
-            kinds.remove("integer")
-        return {"type": kinds[0] if len(kinds) == 1 else kinds}
-    rest = [member for member in distinct if member != {"type": "null"}]
-    if len(rest) == 1 and isinstance(rest[0].get("type"), str):
-        schema = {**rest[0], "type": [rest[0]["type"], "null"]}
-        if "enum" in schema:
-            schema["enum"] = [*schema["enum"], None]
-        return schema
-    return {"anyOf": distinct}
-
-
-def bound(schema: Schema, param: Param) -> None:
-    """Write a parameter's bounds into its schema, under the keyword that fits its type."""
-    for name, keyword in _NUMBERS:
-        if (limit := getattr(param, name)) is not None:
-            schema[keyword] = limit
-    if param.pattern is not None:
-        schema["pattern"] = param.pattern
-    if param.examples is not None:
-        schema["examples"] = list(param.examples)
-    if param.min_length is not None or param.max_length is not None:
-        for kind in _kinds(schema):
-            if suffix := _LENGTHS.get(kind):
-                if param.min_length is not None:
-                    schema["min" + suffix] = param.min_length
-                if param.max_length is not None:
-                    schema["max" + suffix] = param.max_length
-
-
-_NUMBERS = (
-    ("ge", "minimum"),
-    ("gt", "exclusiveMinimum"),
-    ("le", "maximum"),
-    ("lt", "exclusiveMaximum"),
-    ("multiple_of", "multipleOf"),
-)
-_LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
-
-
-def _kinds(schema: Schema) -> set[str]:
-    kinds = schema.get("type", [])
-    found = {kinds} if isinstance(kinds, str) else set(kinds)
-    return found.union(*map(_kinds, schema.get("anyOf", ())))
-
-
-def _unless_empty(key: str, schema: Schema) -> Schema:
-    return {key: schema} if schema else {}
-
-
-def _array(items: list[Schema], minimum: int) -> Schema:
-    if not items:
-        return {"type": "array", "maxItems": 0}
-    return {"type": "array", "prefixItems": items, "minItems": minimum, "maxItems": len(items)}
-
-
-def _plain(default: Any, depth: int = 0) -> Any:
-    """A default as JSON, or MISSING if JSON cannot say it."""
-    if isinstance(default, enum.Enum):
-        return _plain(default.value, depth)
-    kind = type(default)
-    if kind in (str, int, bool, type(None)):
-        return default
-    if kind is float:
-        return default if default - default == 0 else MISSING  # neither infinite nor NaN
-    if depth > 8:
-        return MISSING
-    if kind in (list, tuple):
-        items = [_plain(item, depth + 1) for item in default]
-        return MISSING if MISSING in items else items
-    if kind is dict and all(type(key) is str for key in default):
-        values = {key: _plain(value, depth + 1) for key, value in default.items()}
-        return MISSING if MISSING in values.values() else values
-    return str(default) if is_path(kind) else MISSING

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from inspect import cleandoc
 from typing import NamedTuple
 
-_PARAMETERS = (
-    "Args|Arguments|Parameters|Params|Attributes|Keyword Args|Keyword Arguments|Other Parameters|Other Params|Keyword Params"
-)
+_PARAMETERS = r"Args|Arguments|Attributes|Parameters|Params|(?:Keyword|Other) (?:Args|Arguments|Parameters|Params)"
 _OUTCOMES = "Returns?|Yields?|Raises|Exceptions?|Except|Warns|Receives|Sends"
 _GOOGLE = re.compile(rf"(?:({_PARAMETERS})|{_OUTCOMES}):\s*$")
 _NUMPY = re.compile(rf"(?:({_PARAMETERS})|{_OUTCOMES})\s*$")
@@ -17,7 +14,8 @@ _ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
 _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _SPHINX = re.compile(r":(param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
 _SPHINX_OTHER = re.compile(r":(?:type|rtype|returns?|yields?|raises?|except|exception)\b[^:]*:")
-_HAS_SECTIONS = re.compile(rf"^\s*(?:{_PARAMETERS}|{_OUTCOMES})\s*(?::\s*$|\n\s*---)|^\s*:\w+", re.MULTILINE)
+_SECTION = re.compile(rf"^(?:(?:{_PARAMETERS}|{_OUTCOMES})(?::[ \t]*$|[ \t]*\n---)|:[a-z]+\b)", re.MULTILINE)
+_INDENT = re.compile(r"\n( *)(?=[^ \n])")
 
 
 class Docstring(NamedTuple):
@@ -36,16 +34,24 @@ def read(doc: str | None) -> Docstring:
     """Take a docstring apart."""
     if not doc:
         return Docstring("", {})
-    text = cleandoc(doc)
-    if not _HAS_SECTIONS.search(text):
+    text = _dedented(doc)
+    section = _SECTION.search(text)
+    if section is None:
         return Docstring(text.strip(), {})
-    lines = text.split("\n")
-    kept: list[str] = []
+    kept = [text[: section.start()].rstrip("\n"), ""]
+    lines = text[section.start() :].split("\n")
     about: dict[str, str] = {}
     at = 0
     while at < len(lines):
         at = _step(lines, at, kept, about)
     return Docstring(re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), about)
+
+
+def _dedented(doc: str) -> str:
+    """A docstring without the indentation of the code around it; several times faster than `inspect.cleandoc`."""
+    text = doc.expandtabs() if "\t" in doc else doc
+    margin = min(_INDENT.findall(text), default="")
+    return (text.replace("\n" + margin, "\n") if margin else text).lstrip()
 
 
 def _step(lines: list[str], at: int, kept: list[str], about: dict[str, str]) -> int:

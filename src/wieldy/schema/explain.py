@@ -99,7 +99,9 @@ def _object_in(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(reference, str) and reference.startswith("#/$defs/"):
             node = (root.get("$defs") or {}).get(reference.removeprefix("#/$defs/"))
         elif "properties" not in node and "items" not in node and (branches := node.get("anyOf") or node.get("oneOf")):
-            inner = [b for b in branches if isinstance(b, Mapping) and ("$ref" in b or "properties" in b or "items" in b)]
+            inner = [
+                b for b in branches if isinstance(b, Mapping) and ("$ref" in b or "properties" in b or "items" in b)
+            ]
             node = inner[0] if len(inner) == 1 else None
         else:
             return node

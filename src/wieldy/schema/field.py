@@ -14,7 +14,7 @@ from wieldy.schema.hint import hints_of, resolve
 from wieldy.schema.problem import UnsupportedAnnotation
 
 MISSING: Any = inspect.Parameter.empty
-_PLAIN = Param()
+PLAIN = Param()  # nothing said
 _VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 _WRAPPED = frozenset({"__wrapped__", "__signature__"})
 
@@ -43,9 +43,9 @@ class Fields(NamedTuple):
 def unwrap(annotation: Any) -> tuple[Any, Param]:
     """The bare type, and what `Annotated` says about it."""
     if typing.get_origin(annotation) is not typing.Annotated:
-        return annotation, _PLAIN
+        return annotation, PLAIN
     bare, *extras = typing.get_args(annotation)
-    about, param = "", _PLAIN
+    about, param = "", PLAIN
     for extra in extras:
         if isinstance(extra, str):
             about = extra
@@ -54,7 +54,7 @@ def unwrap(annotation: Any) -> tuple[Any, Param]:
         elif type(extra).__name__ == "Meta" and type(extra).__module__.startswith("msgspec"):
             param = _from_meta(extra)
     if about and not param.about:
-        param = Param(about) if param is _PLAIN else _described(param, about)
+        param = Param(about) if param is PLAIN else _described(param, about)
     return bare, param
 
 
@@ -70,6 +70,8 @@ def _described(param: Param, about: str) -> Param:
 
 
 def _field(name: str, annotation: Any, about: str, required: bool, default: Any, wire: str = "") -> Field:
+    if isinstance(annotation, type):
+        return Field(name, wire or name, annotation, PLAIN, about, required, default)
     bare, param = unwrap(annotation)
     return Field(name, param.name or wire or name, bare, param, param.about or about, required, default)
 
@@ -81,7 +83,9 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
     code = function.__code__
     owner = function.__name__
     if code.co_flags & _VARARGS:
-        raise UnsupportedAnnotation(owner, "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount], _NO_VARARGS)
+        raise UnsupportedAnnotation(
+            owner, "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount], _NO_VARARGS
+        )
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
     defaults = function.__defaults__ or ()
@@ -117,7 +121,7 @@ def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> 
     owner = getattr(function, "__name__", type(function).__name__)
     inner: Any = function
     while not isinstance(inner, types.FunctionType):
-        inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or getattr(type(inner), "__call__", None)
+        inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or _call_method(inner)
         if inner is None or isinstance(inner, types.WrapperDescriptorType):
             raise UnsupportedAnnotation(owner, "", "is not a Python function, so its parameters are unknown")
     inner = inspect.unwrap(inner)
@@ -140,6 +144,10 @@ def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> 
     return Fields(owner, tuple(found), rest)
 
 
+def _call_method(instance: Any) -> Any:
+    return type(instance).__call__ if callable(instance) else None
+
+
 def is_model(cls: Any) -> bool:
     """Whether a class is filled from a JSON object, field by field."""
     return isinstance(cls, type) and (
@@ -157,22 +165,23 @@ def is_named_tuple(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def fields_of_model(cls: type) -> Fields:
+def fields_of_model(cls: Any) -> Fields:
     """The fields of a dataclass, TypedDict, msgspec.Struct or NamedTuple."""
     hints = hints_of(cls)
     about = read(written_doc(cls)).about
-    owner = cls.__qualname__
+    owner: str = cls.__qualname__
     if typing.is_typeddict(cls):
         return Fields(owner, tuple(_typed_dict_fields(cls, hints, about)))
     if hasattr(cls, "__struct_fields__"):
         return _struct_fields(cls, hints, about)
     if is_named_tuple(cls):
-        defaults: dict[str, Any] = cls._field_defaults  # type: ignore[attr-defined]
-        named: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        defaults: dict[str, Any] = cls._field_defaults
+        named: tuple[str, ...] = cls._fields
         return Fields(
             owner,
             tuple(
-                _field(n, hints.get(n, Any), about.get(n, ""), n not in defaults, defaults.get(n, MISSING)) for n in named
+                _field(n, hints.get(n, Any), about.get(n, ""), n not in defaults, defaults.get(n, MISSING))
+                for n in named
             ),
         )
     return Fields(owner, tuple(_dataclass_fields(cls, hints, about)))
@@ -185,8 +194,8 @@ def written_doc(cls: type) -> str:
 
 
 def _typed_dict_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
-    for name, hint in hints.items():
-        required = name in cls.__required_keys__
+    for name, written in hints.items():
+        hint, required = written, name in cls.__required_keys__
         while (origin := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
             required = origin is typing.Required
             (hint,) = typing.get_args(hint)
@@ -202,7 +211,7 @@ def _dataclass_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) ->
         default = MISSING if field.default is dataclasses.MISSING else field.default
         required = default is MISSING and field.default_factory is dataclasses.MISSING
         if field.default_factory in (list, dict):
-            default = field.default_factory()  # type: ignore[misc]
+            default = field.default_factory()
         yield _field(field.name, hints[field.name], about.get(field.name, ""), required, default)
 
 

@@ -25,7 +25,9 @@ def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter
     except NameError:
         pass  # perhaps a name of an enclosing function
     except Exception as error:
-        raise UnsupportedAnnotation(owner, parameter, f"has an unreadable annotation `{annotation}`: {error}") from error
+        raise UnsupportedAnnotation(
+            owner, parameter, f"has an unreadable annotation `{annotation}`: {error}"
+        ) from error
     try:
         return _evaluated(annotation, function.__globals__, _enclosing(function))
     except Exception as error:
@@ -49,4 +51,6 @@ def hints_of(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls, localns=scope, include_extras=True)
     except NameError as error:
-        raise UnsupportedAnnotation(cls.__qualname__, "", f"has an annotation that cannot be resolved: {error}") from error
+        raise UnsupportedAnnotation(
+            cls.__qualname__, "", f"has an annotation that cannot be resolved: {error}"
+        ) from error

@@ -1,4 +1,4 @@
-"""A model's JSON, read with a closed list of repairs: each is unambiguous, each is named, and nothing is ever completed."""
+"""A model's JSON, read with a closed list of repairs: each unambiguous, each named; nothing is ever completed."""
 
 from __future__ import annotations
 

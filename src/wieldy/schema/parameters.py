@@ -43,7 +43,9 @@ class Parameters:
     ) -> Parameters:
         """The parameters of a function but those in `skip`; accepting gives keyword arguments under Python names."""
         fields = fields_of_function(function, skip)
-        return cls(object_schema(fields), _spellings(fields, aliases), lambda convert: convert.keyword_arguments(fields))
+        return cls(
+            object_schema(fields), _spellings(fields, aliases), lambda convert: convert.keyword_arguments(fields)
+        )
 
     @classmethod
     def from_type(cls, kind: type, *, aliases: Mapping[str, str] | None = None) -> Parameters:
@@ -54,7 +56,9 @@ class Parameters:
             return cls(whole, dict(aliases or {}), lambda convert: convert.model(kind))
         if not is_model(kind):
             raise UnsupportedAnnotation(
-                getattr(kind, "__qualname__", str(kind)), "", "is no dataclass, TypedDict, msgspec.Struct or pydantic model"
+                getattr(kind, "__qualname__", str(kind)),
+                "",
+                "is no dataclass, TypedDict, msgspec.Struct or pydantic model",
             )
         fields = fields_of_model(kind)
         return cls(object_schema(fields), _spellings(fields, aliases), lambda convert: convert.model(kind))

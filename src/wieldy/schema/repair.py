@@ -1,7 +1,7 @@
 """One pass over almost-JSON: it follows the grammar token by token and mends what can only be meant one way.
 
-Mended are trailing commas, Python's `True`, `False` and `None`, raw control characters inside strings (kept as they are),
-and surplus closing braces at the very end. A text that stops too early is told apart from one that is wrong.
+Mended are trailing commas, Python's `True`, `False` and `None`, raw control characters inside strings (kept as they
+are), and surplus closing braces at the very end. A text that stops too early is told apart from one that is wrong.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Repair:
             if known is not piece:
                 self.notes["True, False or None was read as true, false or null"] = None
             self._pieces.append(known)
-        elif is_last and self._next is not _Next.NOTHING:
+        elif is_last and self._open:
             raise CutOff("it stops in the middle of a word")
         else:
             raise self._malformed(piece, at)

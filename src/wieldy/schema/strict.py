@@ -16,7 +16,8 @@ class Repeated:
     def __init__(self) -> None:
         self.keys: dict[str, None] = {}
 
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An object of its pairs, as a decoder's hook."""
         made = dict(pairs)
         if len(made) != len(pairs):
             seen: set[str] = set()
@@ -44,7 +45,10 @@ class NotFinite(ValueError):
 def decode(text: str, *, repeated: Repeated | None = None, raw_controls: bool = False) -> Any:
     """The value of a JSON text. Raises `ValueError`: `json.JSONDecodeError`, `TooDeep` or `NotFinite`."""
     decoder = json.JSONDecoder(
-        object_pairs_hook=repeated, parse_float=_finite, parse_constant=_no_constant, strict=not raw_controls
+        object_pairs_hook=repeated.collect if repeated else None,
+        parse_float=_finite,
+        parse_constant=_no_constant,
+        strict=not raw_controls,
     )
     try:
         value = decoder.decode(text)
