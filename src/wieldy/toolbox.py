@@ -30,6 +30,7 @@ from wieldy.engine.leash import Leash
 from wieldy.engine.lookup import lookup
 from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Queue
+from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
 from wieldy.tools import builtin_loaders
 
@@ -77,6 +78,7 @@ class Toolbox:
             judge=judge,  # type: ignore[arg-type]
             approver=_Callback(ask) if ask else _Nobody(),
             events=self.events,
+            spill=Spill(self.workspace.session_dir / "tool-results"),
             advisers=tuple(advisers),
         )
         self._calls = 0

@@ -77,17 +77,17 @@ async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, 
                 await asyncio.sleep(0)
                 effects = job.rewritten
                 await queue.readmit(place, effects, None, abort)
-            async with queue.slot(place, abort):
-                trace.begin(number, effects)
-                try:
-                    for _ in range(job.steps):
-                        await asyncio.sleep(0)
-                    if job.nested is not None:
-                        await inner(job.nested, queue, abort)
-                    if job.fails:
-                        raise ValueError("as asked")
-                finally:
-                    trace.end(number)
+            await queue.start(place, abort)
+            trace.begin(number, effects)
+            try:
+                for _ in range(job.steps):
+                    await asyncio.sleep(0)
+                if job.nested is not None:
+                    await inner(job.nested, queue, abort)
+                if job.fails:
+                    raise ValueError("as asked")
+            finally:
+                trace.end(number)
         except Aborted:
             return "aborted"
         except ValueError:
@@ -98,8 +98,8 @@ async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, 
 async def inner(effects: Effects, queue: Queue, abort: Abort) -> None:
     with queue.place() as place:
         await queue.admit(place, effects, None, abort)
-        async with queue.slot(place, abort):
-            await asyncio.sleep(0)
+        await queue.start(place, abort)
+        await asyncio.sleep(0)
 
 
 async def run(jobs: list[Job], limit: int, *, rewrites: bool = False, stop_after: int | None = None) -> tuple[Trace, list[str]]:
@@ -166,8 +166,8 @@ def test_calls_that_do_not_clash_overlap() -> None:
         async def reader(effects: Effects) -> None:
             with queue.place() as place:
                 await queue.admit(place, effects, None, abort)
-                async with queue.slot(place, abort):
-                    await together.wait()
+                await queue.start(place, abort)
+                await together.wait()
 
         await asyncio.wait_for(
             asyncio.gather(reader((Reads("/p/a"),)), reader((Writes("/p/b"),)), reader(NOTHING)), timeout=5
@@ -186,11 +186,11 @@ def test_a_declared_safety_overrides_the_effects() -> None:
             nonlocal running, most
             with queue.place() as place:
                 await queue.admit(place, UNKNOWN if safe else NOTHING, safe, abort)
-                async with queue.slot(place, abort):
-                    running += 1
-                    most = max(most, running)
-                    await asyncio.sleep(0)
-                    running -= 1
+                await queue.start(place, abort)
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0)
+                running -= 1
 
         await asyncio.gather(*(call() for _ in range(4)))
         return most

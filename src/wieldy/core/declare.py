@@ -85,6 +85,7 @@ class FunctionTool(Tool):
         self.timeout = declared.get("timeout", Tool.timeout)
         self.input_schema = declared.get("input_schema")
         self._context = _context_parameter(function)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
     @cached_property
     def description(self) -> str:  # type: ignore[override]
@@ -107,7 +108,7 @@ class FunctionTool(Tool):
         """Call the function; one that is sync runs in a thread, so that it cannot hold up anything else."""
         if self._context:
             args = {**args, self._context: ctx}
-        if _is_async(self.function):
+        if self._is_async:
             return self.function(**args)
         from wieldy.core.threads import stepped
 
@@ -145,6 +146,11 @@ class FunctionTool(Tool):
         declared = self.declared.get("enabled")
         return True if declared is None else await settle(declared(workspace))
 
+    @property
+    def checks(self) -> bool:
+        """Whether a check was declared."""
+        return "check" in self.declared
+
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """What the declared check says."""
         declared = self.declared.get("check")
@@ -172,7 +178,7 @@ class HandlerTool(FunctionTool):
     def run(self, args: Any, ctx: ToolContext) -> Any:
         """Hand the input over, and the context to whoever has a parameter for it."""
         positional = (args, ctx) if self._takes_context else (args,)
-        if _is_async(self.function):
+        if self._is_async:
             return self.function(*positional)
         from wieldy.core.threads import stepped
 
@@ -207,10 +213,6 @@ def _paths(value: Any) -> tuple[str, ...]:
 
 def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
     return declared(input) if callable(declared) else declared
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:

@@ -142,6 +142,11 @@ class Tool:
         """Whether undo cannot take the call back."""
         return False
 
+    @property
+    def checks(self) -> bool:
+        """Whether there is a check of its own to be asked."""
+        return type(self).check is not Tool.check
+
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """The tool's own rules. Raise `Refusal("check", …)` for an error, return a `Doubt` to have the person asked."""
         return None

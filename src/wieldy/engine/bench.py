@@ -12,6 +12,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.leash import Leash
 from wieldy.engine.queue import Queue
+from wieldy.engine.spill import Spill
 
 DEFAULT_SECONDS = 600.0
 
@@ -27,6 +28,7 @@ class Bench:
     judge: Judge
     approver: Approver
     events: Events
+    spill: Spill
     advisers: tuple[Adviser, ...] = ()
     abort: Abort = field(default_factory=Abort)
     options: Options = field(default_factory=Options)

@@ -6,7 +6,7 @@ import asyncio
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Opinion
-from wieldy.core.tool import Tool, ToolContext
+from wieldy.core.tool import ToolContext
 from wieldy.engine.bench import Bench
 
 
@@ -27,7 +27,7 @@ async def consult(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> Advice:
 
 
 async def _own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
-    if type(plan.tool).check is Tool.check:
+    if not plan.tool.checks:
         return ()
     doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))  # type: ignore[arg-type]
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()

@@ -21,15 +21,11 @@ Subscriber: TypeAlias = Callable[[Event], Any] | Callable[[Event], Awaitable[Any
 
 
 class Events:
-    """Where every step of every call is announced."""
+    """Where every step of every call is announced. While nobody has `heard` them, events need not even be made."""
 
     def __init__(self) -> None:
         self._feeds: list[Feed] = []
-
-    @property
-    def heard(self) -> bool:
-        """Whether anybody listens: without a listener an event need not even be made."""
-        return bool(self._feeds)
+        self.heard = False
 
     def emit(self, event: Event) -> None:
         """Announce an event. Returns at once and never raises."""
@@ -39,14 +35,14 @@ class Events:
     def subscribe(self, subscriber: Subscriber, backlog: int = BACKLOG) -> Callable[[], None]:
         """Have a function called with every event, in order: a coroutine function on the loop, a plain one in a thread."""
         feed: Feed = AsyncFeed(subscriber, backlog) if _is_async(subscriber) else ThreadFeed(subscriber, backlog)
-        self._feeds.append(feed)
+        self._add(feed)
         return lambda: self._drop(feed)
 
     @asynccontextmanager
     async def stream(self, backlog: int = BACKLOG) -> AsyncIterator[AsyncIterator[Event]]:
         """The events from now on, as an iterator that ends with the block."""
         feed = StreamFeed(backlog)
-        self._feeds.append(feed)
+        self._add(feed)
         try:
             yield feed.events()
         finally:
@@ -54,13 +50,18 @@ class Events:
 
     async def aclose(self) -> None:
         """Deliver what is waiting, within reason, and let the subscribers go."""
-        feeds, self._feeds = self._feeds, []
+        feeds, self._feeds, self.heard = self._feeds, [], False
         for feed in feeds:
             await feed.aclose()
+
+    def _add(self, feed: Feed) -> None:
+        self._feeds.append(feed)
+        self.heard = True
 
     def _drop(self, feed: Feed) -> None:
         if feed in self._feeds:
             self._feeds.remove(feed)
+            self.heard = bool(self._feeds)
             feed.close()
 
 

@@ -24,7 +24,6 @@ from wieldy.engine.leash import Aborted
 from wieldy.engine.lookup import lookup
 from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Place
-from wieldy.engine.spill import Spill
 
 log = logging.getLogger("wieldy")
 log.addHandler(logging.NullHandler())
@@ -55,7 +54,7 @@ async def handle(call: ToolCall, bench: Bench, message_id: str | None = None, si
         except Aborted as stop:
             outcome = Interrupted(stop.reason, _said(stop.partial))
         except asyncio.CancelledError:
-            _announce(conclude(call, Interrupted("cancelled"), limit, _spill(bench)), started, bench)
+            _announce(conclude(call, Interrupted("cancelled"), limit, bench.spill), started, bench)
             raise
         except SessionError:
             raise
@@ -77,8 +76,8 @@ async def _judged_and_run(
     if answer is not None and answer.updated_input is not None:
         plan = await _rewritten(plan, dict(answer.updated_input), place, bench)
         cleared, _ = await authorise(plan, advice.opinions, place, bench)
-    async with bench.queue.slot(place, bench.abort):
-        output = await execute(cleared, ctx, bench)
+    await bench.queue.start(place, bench.abort)
+    output = await execute(cleared, ctx, bench)
     content = (*output.blocks, *(Text(line) for line in advice.context)) if advice.context else output.blocks
     return Done(content, output.data, output.is_error), plan.notes
 
@@ -95,10 +94,9 @@ async def _rewritten(plan: PlannedCall, input: dict[str, object], place: Place, 
 async def _concluded(
     call: ToolCall, outcome: Outcome, limit: int, bench: Bench, notes: tuple[str, ...]
 ) -> ToolResult:
-    spill = _spill(bench)
     if isinstance(outcome, Done) and sum(len(b.text) for b in outcome.content if isinstance(b, Text)) > BIG_RESULT_CHARS:
-        return await in_thread(conclude, call, outcome, limit, spill, notes)
-    return conclude(call, outcome, limit, spill, notes)
+        return await in_thread(conclude, call, outcome, limit, bench.spill, notes)
+    return conclude(call, outcome, limit, bench.spill, notes)
 
 
 def _words(why: ToolFailure) -> str:
@@ -112,10 +110,6 @@ def _said(partial: object) -> str:
 def _one_sentence(bug: Exception) -> str:
     text = " ".join(str(bug).split())
     return f"{type(bug).__name__}: {text}" if text else type(bug).__name__
-
-
-def _spill(bench: Bench) -> Spill:
-    return Spill(bench.workspace.session_dir / "tool-results")
 
 
 def _announce(result: ToolResult, started: float, bench: Bench) -> None:

@@ -44,21 +44,28 @@ class Leash:
     async def hold(self, work: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:
         """The result of the work. Raises `Aborted`, `TimedOut`, or whatever the work raised."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work)
         waiter: asyncio.Future[None] = loop.create_future()
+        task = loop.create_task(_telling(work, waiter))
+        timer: asyncio.TimerHandle | None = None
 
-        def wake(_: Any = None) -> None:
+        def wake() -> None:
             if not waiter.done():
                 waiter.set_result(None)
 
-        task.add_done_callback(wake)
+        def arm() -> None:
+            # Most work ends in its first step: only what outlives it costs a timer.
+            nonlocal timer
+            if not waiter.done() and seconds is not None:
+                timer = loop.call_later(seconds, wake)
+
+        loop.call_soon(arm)
         key = abort.listen(wake)
-        timer = loop.call_later(seconds, wake) if seconds is not None else None
+        ended = False
         try:
             await waiter
-            if task.done():
-                return self._result_of(task)
-            await self._stop(task)
+            ended = task.done()
+            if not ended:
+                await self._stop(task)
         except asyncio.CancelledError:
             await self._stop(task)
             raise
@@ -66,6 +73,8 @@ class Leash:
             abort.forget(key)
             if timer is not None:
                 timer.cancel()
+        if ended:
+            return self._result_of(task)
         partial = _what_it_gave(task)
         if abort.aborted:
             raise Aborted(abort.reason, partial)
@@ -114,6 +123,15 @@ class Leash:
         if task.cancelled():
             raise RuntimeError("it cancelled itself")
         return task.result()
+
+
+async def _telling(work: Coroutine[Any, Any, T], waiter: asyncio.Future[None]) -> T:
+    """The work, telling the waiter of its end one turn of the loop earlier than a callback of the task would."""
+    try:
+        return await work
+    finally:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _what_it_gave(task: asyncio.Task[Any]) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
+from contextvars import ContextVar, Token
+from typing import Self
 
 from wieldy.core.abort import Abort
 from wieldy.core.effect import Effects, Writes, clash, is_opaque
@@ -24,11 +24,17 @@ _inside: ContextVar[Place | None] = ContextVar("wieldy_place", default=None)
 class Place:
     """One call's place in the queue."""
 
-    __slots__ = ("admitted", "alone", "blockers", "caller", "effects", "followers", "order", "turn", "writes")
+    __slots__ = (
+        "_queue", "admitted", "alone", "blockers", "caller", "effects",
+        "followers", "inside", "order", "running", "turn", "writes",
+    )  # fmt: skip
 
-    def __init__(self, ticket: int, caller: Place | None) -> None:
+    def __init__(self, queue: Queue, ticket: int, caller: Place | None) -> None:
+        self._queue = queue
         self.order: tuple[int, ...] = (ticket,) if caller is None else (*caller.order, ticket)
         self.caller = caller
+        self.inside: Token[Place | None] | None = None
+        self.running = False
         self.effects: Effects | None = None
         self.alone = False
         self.writes = False
@@ -37,11 +43,18 @@ class Place:
         self.followers: list[Place] = []
         self.turn: asyncio.Future[None] | None = None
 
+    def __enter__(self) -> Self:
+        self._queue.turnstile.enter(self.order)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.leave(self)
+
     def claim(self, effects: Effects, safe: bool | None) -> None:
         """State what the call touches; `safe` overrides what follows from it."""
         self.effects = effects
         self.alone = any(map(is_opaque, effects)) if safe is None else not safe
-        self.writes = safe is not True and any(isinstance(effect, Writes) for effect in effects)
+        self.writes = safe is not True and bool(effects) and any(isinstance(effect, Writes) for effect in effects)
 
     def clashes(self, other: Place) -> bool:
         """Whether the two must not overlap."""
@@ -65,17 +78,10 @@ class Queue:
         self._running = 0
         self._slots: deque[asyncio.Future[None]] = deque()
 
-    @contextmanager
-    def place(self) -> Iterator[Place]:
-        """Take the next place; it is given up at the end, whatever happened."""
+    def place(self) -> Place:
+        """The next place, to be used in a `with` block: it is given up at the end, whatever happened."""
         self._tickets += 1
-        place = Place(self._tickets, _inside.get())
-        self.turnstile.enter(place.order)
-        try:
-            yield place
-        finally:
-            self.turnstile.leave(place.order)
-            self._release(place)
+        return Place(self, self._tickets, _inside.get())
 
     async def admit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
         """Wait until no earlier call clashes. Must be reached without an await after `place`, so that order is arrival."""
@@ -102,18 +108,21 @@ class Queue:
                 other.blockers += 1
         await self._wait_for_blockers(place, abort)
 
-    @asynccontextmanager
-    async def slot(self, place: Place, abort: Abort) -> AsyncIterator[None]:
-        """One of the limited number of calls that run at once; calls made inside have this one as their caller."""
+    async def start(self, place: Place, abort: Abort) -> None:
+        """Wait to be one of the limited number that run at once; calls made from here on have this one as their caller."""
         if place.caller is None:
             await self._take_slot(abort)
-        inside = _inside.set(place)
-        try:
-            yield
-        finally:
-            _inside.reset(inside)
-            if place.caller is None:
-                self._give_slot()
+            place.running = True
+        place.inside = _inside.set(place)
+
+    def leave(self, place: Place) -> None:
+        """The call is over: whoever waited for it may go."""
+        if place.inside is not None:
+            _inside.reset(place.inside)
+        if place.running:
+            self._give_slot()
+        self.turnstile.leave(place.order)
+        self._release(place)
 
     def _clashing(self, place: Place) -> Iterator[Place]:
         if not self._exclusive and not place.alone and not place.writes:
