@@ -1,0 +1,142 @@
+"""One file shown as what it is: text, image, PDF or notebook; whatever else it is gets a name and a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from wieldy.core.content import Content, Text
+from wieldy.core.failure import ToolFailure
+from wieldy.core.tool import Output
+from wieldy.reading.imageheader import media_type_of
+from wieldy.reading.opened import Opened, shown
+from wieldy.reading.page import Page, read_page
+from wieldy.reading.remarks import remarks, size_of
+from wieldy.text.encoding import decodes
+from wieldy.text.kind import is_binary
+
+if TYPE_CHECKING:
+    from wieldy.edit.readstate import ReadState
+    from wieldy.reading.repeats import Repeats
+
+SMALL = 256 * 1024
+
+
+def is_small_text(file: Opened) -> bool:
+    """Whether showing the file takes less time than the way to a thread and back."""
+    if not 0 < file.stat.st_size < SMALL or file.path.endswith(".ipynb"):
+        return False
+    return b"\0" not in file.head and decodes(file.head, "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One read: what was asked for, and what is remembered from earlier ones."""
+
+    first: int
+    limit: int
+    pages: str
+    as_images: bool
+    seen: ReadState
+    repeats: Repeats | None
+    stopped: Callable[[], bool]
+
+    def show(self, file: Opened) -> Output:
+        """The file as what it is. Closes it."""
+        with file:
+            if media_type_of(file.head):
+                return self._image(file)
+            if file.head.startswith(b"%PDF-"):
+                return self._pdf(file)
+            if file.path.endswith(".ipynb") and file.head:
+                return self._notebook(file)
+            if kind := is_binary(file.head):
+                raise ToolFailure(
+                    f"{shown(file.path)} is not text: {kind}, {size_of(file.stat.st_size)}. Only text, images (PNG, "
+                    "JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
+                )
+            return self._text(file)
+
+    def _text(self, file: Opened) -> Output:
+        page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped)
+        if self._known(file.path, page):
+            name = shown(file.path)
+            return Output(
+                f"Unchanged since your last read: {name}, lines {page.first}-{page.last}. What you were shown then "
+                "still holds; read once more if you no longer have it.",
+                {"type": "file_unchanged", "file": {"filePath": name}},
+            )
+        self.seen.saw(
+            file.path, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
+        )
+        said = remarks(page)
+        reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
+        return Output("\n".join(filter(None, (page.numbered, reminder))), _text_data(file.path, page))
+
+    def _known(self, path: str, page: Page) -> bool:
+        if self.repeats is None or not page.lines:
+            return False
+        if self.seen.unchanged(path, page.first, page.last) and self.repeats.hold_back(path, page.first, page.last):
+            return True
+        self.repeats.show(path, page.first, page.last)
+        return False
+
+    def _image(self, file: Opened) -> Output:
+        from wieldy.reading.image import LARGEST_FILE, picture
+
+        image = picture(self._loaded(file, LARGEST_FILE), shown(file.path))
+        original = image.original
+        content: Content = (image.block,)
+        if image.shrunk:
+            size = f"{original.width}×{original.height}"
+            content += (Text(f"Shown at {image.width}×{image.height} pixels; the file has {size}."),)
+        data = {
+            "filePath": shown(file.path),
+            "type": image.media_type,
+            "originalSize": file.stat.st_size,
+            "dimensions": {
+                "originalWidth": original.width,
+                "originalHeight": original.height,
+                "displayWidth": image.width,
+                "displayHeight": image.height,
+            },
+        }
+        return Output(content, {"type": "image", "file": data})
+
+    def _pdf(self, file: Opened) -> Output:
+        from wieldy.reading.pdf import LARGEST_FILE, read_pdf
+
+        name = shown(file.path)
+        found = read_pdf(self._loaded(file, LARGEST_FILE), name, pages=self.pages, as_images=self.as_images)
+        data = {"filePath": name, "originalSize": file.stat.st_size, "pages": list(found.numbers), "count": found.count}
+        return Output(found.content, {"type": "pdf", "file": data})
+
+    def _notebook(self, file: Opened) -> Output:
+        from wieldy.reading.notebook import LARGEST_FILE, read_notebook
+
+        notebook = read_notebook(self._loaded(file, LARGEST_FILE), shown(file.path))
+        cells = [asdict(cell) for cell in notebook.cells]
+        text = str(notebook) or "<system-reminder>The notebook has no cells.</system-reminder>"
+        return Output(text, {"type": "notebook", "file": {"filePath": shown(file.path), "cells": cells}})
+
+    def _loaded(self, file: Opened, most: int) -> bytes:
+        data = file.whole(most)
+        if data is None:
+            raise ToolFailure(f"{shown(file.path)} is too large to be shown (more than {size_of(most)}).")
+        self.seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=True)
+        return data
+
+
+def _text_data(path: str, page: Page) -> dict[str, Any]:
+    return {
+        "type": "text",
+        "file": {
+            "filePath": shown(path),
+            "content": "\n".join(page.lines),
+            "numLines": len(page.lines),
+            "startLine": page.first,
+            "totalLines": page.total if page.counted else None,
+            "encoding": page.encoding.name,
+        },
+    }

@@ -1,0 +1,15 @@
+"""Think: a place to reason between two actions. The thought is part of the call, so every log has it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.core.declare import tool, words
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(name="Think", description=DESCRIPTION, prompt=PROMPT, read_only=True)
+async def TOOL(thought: Annotated[str, "What you think"]) -> str:
+    """Acknowledge the thought."""
+    return "Noted." if thought.strip() else "There was no thought to note."
