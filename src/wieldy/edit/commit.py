@@ -1,31 +1,25 @@
-"""Put new bytes in a file's place so that whoever looks sees the whole old file or the whole new one."""
+"""Put new bytes in the place of old ones, in one file or several: whoever looks sees a file whole, old or new, and a
+failure at any point leaves every byte as it was.
+
+How a file is written depends on what it is. Usually a temporary file beside it takes its name. A file of several names
+(hard links), of another owner, or in a folder that takes no new files is written in place, because a replacement would
+split or give it away; the journal's copy covers the crash that such a write may suffer.
+"""
 
 from __future__ import annotations
 
 import os
-import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wieldy.core.failure import WieldyError
+from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
+from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
+from wieldy.edit.inplace import overwrite
+from wieldy.edit.landing import READ_FLAGS, Step, identity, look, plan
+from wieldy.edit.leftovers import NEW_FILE, NO_LINKS, drop_emptied, drop_folders, inode, sweep, take_back
+from wieldy.edit.metadata import PRIVATE, carry_over
 
-
-class Moved(WieldyError):
-    """What is on disk is no longer what the writer saw. Nothing was written."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path} {why}")
-        self.path = path
-        self.why = why
-
-
-class CannotWrite(WieldyError):
-    """The system does not let the file be written. The message says what is needed; every file is as it was."""
-
-    def __init__(self, path: str, message: str, *, errno: int = 0) -> None:
-        super().__init__(message)
-        self.path = path
-        self.message = message
-        self.errno = errno
+__all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +32,192 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
-def write_atomically(target: str, data: bytes) -> Written:
-    """Replace the content of `target`, following symlinks."""
-    real = os.path.realpath(target)
-    temp = os.path.join(os.path.dirname(real), f".wieldy-{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    with open(temp, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temp, real)
-    return Written(target, real, os.stat(real))
+def write_atomically(target: str, data: bytes, *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> Written:
+    """Give `target` this content; a symlink stays one and its target is written, missing folders are made."""
+    try:
+        step = plan(look(target), data)
+    except OSError as error:
+        raise explain(error, target, needed=len(data), roots=roots) from error
+    return commit((step,), disk=disk, roots=roots)[0]
+
+
+def commit(steps: Sequence[Step], *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> tuple[Written, ...]:
+    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full."""
+    if not steps:
+        return ()
+    work = _Work(steps, disk)
+    try:
+        try:
+            return work.carry_out()
+        except BaseException as error:
+            work.roll_back(error)
+            if isinstance(error, OSError):
+                needed = sum(len(step.after or b"") for step in steps)
+                raise explain(error, work.current.path, needed=needed, roots=roots) from error
+            raise
+    finally:
+        work.close()
+
+
+class _Work:
+    """The open descriptors and the progress of one commit."""
+
+    def __init__(self, steps: Sequence[Step], disk: Disk) -> None:
+        self._steps = steps
+        self._disk = disk
+        self._folders: dict[str, int] = {}
+        self._grown: list[int] = []
+        self._made: list[str] = []
+        self._switched: list[Step] = []
+        self._fresh: dict[str, tuple[int, int]] = {}
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self.current = steps[0]
+
+    def carry_out(self) -> tuple[Written, ...]:
+        for step in self._steps:
+            self.current = step
+            self._enter(step)
+            self._prepare(step)
+        for step in self._steps:
+            self.current = step
+            self._switched.append(step)
+            self._switch(step)
+        for fd in (*self._folders.values(), *self._grown):
+            sync_folder(self._disk, fd)
+        for step in self._steps:
+            if step.manner != "in_place":
+                sweep(step, self._folders[step.folder], self._disk)
+        written = tuple(map(self._written, self._steps))
+        drop_emptied(self._steps, self._disk)
+        return written
+
+    def roll_back(self, cause: BaseException) -> None:
+        failures: list[OSError] = []
+        for step in reversed(self._switched):
+            try:
+                if step.manner != "create" or self._is_ours(step):
+                    take_back(step, self._folders[step.folder], self._disk)
+            except OSError as error:
+                failures.append(error)
+        for step in self._steps:
+            try:
+                if step.folder in self._folders:
+                    sweep(step, self._folders[step.folder], self._disk)
+            except OSError as error:
+                failures.append(error)
+        try:
+            drop_folders(self._made, self._disk)
+        except OSError as error:
+            failures.append(error)
+        if failures:
+            path = self.current.path
+            raise NotRolledBack(
+                path,
+                f"Writing {path} failed ({cause}), and so did taking it back ({failures[0]}); retried at next start.",
+            ) from cause
+
+    def close(self) -> None:
+        for fd in (*self._folders.values(), *self._grown):
+            os.close(fd)
+
+    def _enter(self, step: Step) -> None:
+        """Open the step's folder, making what is missing of it."""
+        if step.folder in self._folders:
+            return
+        for path in step.folders:
+            outer = open_folder(os.path.dirname(path))
+            self._grown.append(outer)
+            try:
+                self._disk.mkdir(os.path.basename(path), dir_fd=outer)
+            except FileExistsError:
+                continue
+            self._made.append(path)
+        try:
+            self._folders[step.folder] = open_folder(step.folder)
+        except NotADirectoryError:
+            raise Moved(step.path, "lies in a folder that was replaced meanwhile") from None
+
+    def _prepare(self, step: Step) -> None:
+        """Have the new content ready beside the file, and a second name for the old one."""
+        if step.after is None or step.manner == "in_place":
+            return
+        folder = self._folders[step.folder]
+        private = step.manner == "replace" or step.mode is not None
+        fd = self._disk.open(step.temp, NEW_FILE, PRIVATE if private else 0o666, dir_fd=folder)
+        try:
+            stat = os.fstat(fd)
+            self._fresh[step.temp] = stat.st_dev, stat.st_ino
+            write_all(self._disk, fd, step.after)
+            if step.manner == "replace":
+                self._carry_over(step, fd, folder)
+            elif step.mode is not None:
+                self._disk.chmod(fd, step.mode)
+            self._disk.sync(fd)
+        finally:
+            os.close(fd)
+        if step.manner == "replace":
+            try:
+                self._disk.link(step.name, step.aside, dir_fd=folder)
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+
+    def _carry_over(self, step: Step, fd: int, folder: int) -> None:
+        try:
+            original = os.open(step.name, READ_FLAGS, dir_fd=folder)
+        except FileNotFoundError:
+            raise Moved(step.path, "was removed meanwhile") from None
+        try:
+            self._notes[step.temp] = carry_over(self._disk, original, fd)
+        finally:
+            os.close(original)
+
+    def _switch(self, step: Step) -> None:
+        folder = self._folders[step.folder]
+        if step.manner == "create":
+            self._create(step, folder)
+            return
+        self._check(step, step.name, folder)
+        if step.manner == "replace":
+            self._disk.rename(step.temp, step.name, dir_fd=folder)
+        elif step.manner == "delete":
+            self._disk.rename(step.name, step.aside, dir_fd=folder)
+            self._check(step, step.aside, folder)
+        else:
+            fd = self._disk.open(step.name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+            try:
+                overwrite(self._disk, fd, len(step.before or b""), step.after or b"")
+            finally:
+                os.close(fd)
+
+    def _create(self, step: Step, folder: int) -> None:
+        """A new file must not take the place of one that appeared meanwhile: linking refuses, renaming would not."""
+        try:
+            self._disk.link(step.temp, step.name, dir_fd=folder)
+        except FileExistsError:
+            raise Moved(step.path, "was made by someone else meanwhile") from None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            if inode(step.name, folder) is not None:
+                raise Moved(step.path, "was made by someone else meanwhile") from None
+            self._disk.rename(step.temp, step.name, dir_fd=folder)
+
+    def _check(self, step: Step, name: str, folder: int) -> None:
+        try:
+            stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            raise Moved(step.path, "was removed meanwhile") from None
+        if identity(stat) != step.seen:
+            raise Moved(step.path, "was changed by someone else meanwhile")
+
+    def _is_ours(self, step: Step) -> bool:
+        fresh = self._fresh.get(step.temp)
+        return fresh is not None and inode(step.name, self._folders[step.folder]) == fresh
+
+    def _written(self, step: Step) -> Written:
+        notes = step.notes + self._notes.get(step.temp, ())
+        if step.after is None:
+            return Written(step.path, step.real_path, None, notes)
+        stat = os.stat(step.name, dir_fd=self._folders[step.folder], follow_symlinks=False)
+        return Written(step.path, step.real_path, stat, notes)

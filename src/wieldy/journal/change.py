@@ -9,11 +9,12 @@ from dataclasses import dataclass
 class Change:
     """The bytes of a file before and after; None means that there is no such file.
 
-    `real_path` is where `path` led when it was judged. If it is given and `path` leads elsewhere by the time of writing,
-    nothing is written.
+    `real_path` is where `path` led when it was judged: if it leads elsewhere when it is written, nothing is written.
+    `mode` are the permission bits of a file that is made anew, where they shall not be the usual ones.
     """
 
     path: str
     before: bytes | None
     after: bytes | None
     real_path: str | None = None
+    mode: int | None = None

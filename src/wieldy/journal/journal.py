@@ -1,56 +1,125 @@
-"""The one way in which tools change files: verified, kept for undo, written all or none."""
+"""The one way in which tools change files: verified, kept for undo, written all or none, taken back on request."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
-import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from wieldy.core.event import Notice
+from wieldy.core.places import state_home
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.edit.commit import CannotWrite, Moved, Written, write_atomically
+from wieldy.edit.commit import CannotWrite, Moved, Written
+from wieldy.edit.disk import LOCAL, Disk
 from wieldy.journal.change import Change
+from wieldy.journal.chronicle import Chronicle, Event
+from wieldy.journal.locks import Locks
+from wieldy.journal.retention import Retention
+from wieldy.journal.store import Store
+from wieldy.journal.writer import Origin, Receipt, Writer
+
+if TYPE_CHECKING:
+    from wieldy.journal.undo import Selector, UndoPlan
 
 __all__ = ["CannotWrite", "Journal", "Moved", "Receipt", "Written"]
 
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What was written. `entry` is None when every file already had the wanted content."""
-
-    entry: str | None
-    written: tuple[Written, ...]
+T = TypeVar("T")
 
 
 class Journal:
-    """A workspace's record of changes, made at first use: `workspace.resident(Journal)`."""
+    """A workspace's record of changes, made at first use: `workspace.resident(Journal)`.
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    Every async method has a sync twin in `writer`, `retention` or `journal/undo.py` for callers without a loop.
+    Settings: `journal.enabled`, `journal.max_age_days`, `journal.max_bytes`.
+    """
+
+    def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL) -> None:
+        home = state_home(workspace.env)
+        self.workspace = workspace
+        self.session = workspace.session_dir.name
+        self.store = Store(home / "journal" / project_key(workspace.root), disk=disk)
+        kept = self.store if workspace.setting("journal.enabled", True) else None
+        self.writer = Writer(kept, Locks(home / "locks"), disk=disk, roots=workspace.roots)
+        self.retention = Retention(
+            home / "journal",
+            max_age_days=workspace.setting("journal.max_age_days", 30),
+            max_bytes=workspace.setting("journal.max_bytes", 1 << 30),
+        )
+
+    async def start(self) -> tuple[str, ...]:
+        """Put right what a crash left, drop what is too old, say what was put right. Cheap: meant for every start."""
+        lines = await _to_the_end(self.start_now)
+        for line in lines:
+            self.workspace.emit(Notice(text=line))
+        return lines
+
+    def start_now(self) -> tuple[str, ...]:
+        """The same, for callers without a loop."""
+        lines = self.writer.recover()
+        self.retention.daily()
+        return tuple(lines)
 
     async def apply(self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None) -> Receipt:
-        """Write all changes or none. Raises `Moved` when a file is not as `before` says, `CannotWrite` when the system refuses."""
-        return await asyncio.to_thread(self._apply, tuple(changes))
+        """Write all changes or none.
 
-    def _apply(self, changes: tuple[Change, ...]) -> Receipt:
-        for change in changes:
-            if _content(change.path) != change.before:
-                raise Moved(change.path, "has changed on disk since it was read")
-        return Receipt(secrets.token_hex(6), tuple(_write(change) for change in changes))
+        Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
+        """
+        return await _to_the_end(self.writer.apply, tuple(changes), Origin(self.session, call_id, tool, turn))
+
+    async def record_snapshot(
+        self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None, covered: str = ""
+    ) -> Receipt:
+        """Keep changes that something else made, a shell command for one; `covered` says what was watched."""
+        origin = Origin(self.session, call_id, tool, turn, kind="snapshot", covered=covered)
+        return await _to_the_end(self.writer.record, tuple(changes), origin)
+
+    async def plan_undo(self, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
+        """What an undo would do, without doing it."""
+        from wieldy.journal.undo import plan_undo
+
+        return await in_thread(plan_undo, self, selector, merge=merge)
+
+    async def undo(self, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
+        """Take changes back: the last one, or those selected. Raises `CannotUndo` when a file has moved on since."""
+        from wieldy.journal.undo import undo
+
+        return await _to_the_end(undo, self, selector, merge=merge)
+
+    async def redo(self, *, merge: bool = False) -> UndoPlan:
+        """Bring back what the last undo took away."""
+        from wieldy.journal.undo import redo
+
+        return await _to_the_end(redo, self, merge=merge)
+
+    async def history(self, limit: int = 50) -> tuple[Event, ...]:
+        """The latest changes, newest first."""
+        from wieldy.journal.undo import history
+
+        return await in_thread(history, self, limit)
+
+    def chronicle(self) -> Chronicle:
+        """Everything that is kept, read anew."""
+        return Chronicle(self.store.records())
 
 
-def _content(path: str) -> bytes | None:
+def project_key(root: str) -> str:
+    """The name of a project's folder in the journal: readable, and its own."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
+    return f"{readable}-{hashlib.blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
+
+
+async def _to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run in a thread and never leave it half-way: a cancelled caller waits until the files are settled."""
+    work = asyncio.ensure_future(in_thread(function, *args, **kwargs))
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
-def _write(change: Change) -> Written:
-    if change.after is None:
-        os.unlink(change.path)
-        return Written(change.path, os.path.realpath(change.path), None)
-    os.makedirs(os.path.dirname(change.path), exist_ok=True)
-    return write_atomically(change.path, change.after)
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()
+        raise

@@ -1,0 +1,136 @@
+"""The system calls that change files, in one place, so that a full, broken or vanishing disk can be played."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import TypeAlias
+
+Data: TypeAlias = bytes | memoryview
+
+FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+WALK_FLAGS = FOLDER_FLAGS | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+class Disk:
+    """Every call that leaves a trace on a disk. Names are relative to `dir_fd` where given; faults override methods."""
+
+    __slots__ = ()
+
+    def open(self, name: str, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
+        """A new descriptor, never passed on to child processes."""
+        return os.open(name, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+
+    def write(self, fd: int, data: Data) -> int:
+        """Write some of the data where the descriptor stands."""
+        return os.write(fd, data)
+
+    def pwrite(self, fd: int, data: Data, offset: int) -> int:
+        """Write some of the data at an offset."""
+        return os.pwrite(fd, data, offset)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut a file to a size."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Wait until a file or folder is on the medium itself."""
+        full = getattr(fcntl, "F_FULLFSYNC", None)
+        if full is None:
+            os.fsync(fd)
+        else:
+            fcntl.fcntl(fd, full)
+
+    def chmod(self, fd: int, mode: int) -> None:
+        """Set the permission bits."""
+        os.fchmod(fd, mode)
+
+    def chown(self, fd: int, uid: int, gid: int) -> None:
+        """Set owner and group."""
+        os.fchown(fd, uid, gid)
+
+    def setxattr(self, fd: int, name: str, value: bytes) -> None:
+        """Set one extended attribute."""
+        os.setxattr(fd, name, value)
+
+    def link(self, name: str, new: str, *, dir_fd: int) -> None:
+        """A second name in the same folder; fails where the name is taken."""
+        os.link(name, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+
+    def rename(self, name: str, new: str, *, dir_fd: int) -> None:
+        """Give a file another name in the same folder, in the place of whatever has that name."""
+        os.rename(name, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def unlink(self, name: str, *, dir_fd: int | None = None) -> None:
+        """Remove a name."""
+        os.unlink(name, dir_fd=dir_fd)
+
+    def mkdir(self, name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        """Make a folder."""
+        os.mkdir(name, mode, dir_fd=dir_fd)
+
+    def rmdir(self, name: str, *, dir_fd: int) -> None:
+        """Remove an empty folder."""
+        os.rmdir(name, dir_fd=dir_fd)
+
+
+LOCAL = Disk()
+
+
+def write_all(disk: Disk, fd: int, data: Data) -> None:
+    """Write until nothing is left."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[_some(disk.write(fd, rest)) :]
+
+
+def pwrite_all(disk: Disk, fd: int, data: Data, offset: int) -> None:
+    """Write at an offset until nothing is left."""
+    rest = memoryview(data)
+    while rest:
+        count = _some(disk.pwrite(fd, rest, offset))
+        rest, offset = rest[count:], offset + count
+
+
+def read_all(fd: int) -> bytes:
+    """Everything from the start of an open file."""
+    size = os.fstat(fd).st_size
+    pieces: list[bytes] = []
+    offset = 0
+    while piece := os.pread(fd, max(size - offset, 0) + 1, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)
+
+
+def open_folder(path: str) -> int:
+    """A descriptor of a folder whose absolute path must contain no symlink: one that appeared since is an error."""
+    fd = os.open("/", WALK_FLAGS)
+    names = [name for name in path.split("/") if name]
+    try:
+        for name in names[:-1]:
+            fd, outer = os.open(name, WALK_FLAGS, dir_fd=fd), fd
+            os.close(outer)
+        last = names[-1] if names else "."
+        try:
+            return os.open(last, FOLDER_FLAGS, dir_fd=fd)
+        except PermissionError:
+            return os.open(last, WALK_FLAGS, dir_fd=fd)  # may be entered, not listed: good enough to write into
+    finally:
+        os.close(fd)
+
+
+def sync_folder(disk: Disk, fd: int) -> None:
+    """Make the names in a folder durable, where the system can."""
+    try:
+        disk.sync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _some(count: int) -> int:
+    if count <= 0:
+        raise OSError(errno.EIO, "the disk accepted no data")
+    return count

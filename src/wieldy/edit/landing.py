@@ -1,0 +1,194 @@
+"""Where and in which manner a write will land: links followed, obstacles found, temporary names chosen beforehand."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat as bits
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from wieldy.edit.disk import open_folder, read_all
+from wieldy.edit.failures import CannotWrite, Moved
+from wieldy.edit.metadata import keeps_owner
+
+Manner: TypeAlias = Literal["create", "replace", "in_place", "delete"]
+Identity: TypeAlias = tuple[int, int, int, int]
+
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file of a commit. Every name that will exist even for a moment is fixed here: a crash hides nothing.
+
+    `temp` and `aside` are names beside the file: its new content before, its old content after the switch. `folders`
+    are parents, outermost first, that have to be made or, with a deletion, that go if they are left empty. `mode` is
+    the file's own, None for a new one.
+    """
+
+    path: str
+    real_path: str
+    manner: Manner
+    before: bytes | None
+    after: bytes | None
+    temp: str
+    aside: str
+    folders: tuple[str, ...] = ()
+    seen: Identity | None = None
+    mode: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The folder the file is in."""
+        return os.path.dirname(self.real_path)
+
+    @property
+    def name(self) -> str:
+        """The file's name in its folder."""
+        return os.path.basename(self.real_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Where a path really leads, and what is there."""
+
+    path: str
+    real_path: str
+    stat: os.stat_result | None
+    folders: tuple[str, ...] = ()
+    content: bytes | None = None
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """What a writer must hold: the path and, for a file of several names, the file itself."""
+        if self.stat is None or self.stat.st_nlink == 1:
+            return (self.real_path,)
+        return (self.real_path, f"{self.stat.st_dev}:{self.stat.st_ino}")
+
+
+def locate(path: str) -> Landing:
+    """Follow links and look, without opening the file."""
+    real = os.path.realpath(path)
+    try:
+        stat = os.lstat(real)
+    except FileNotFoundError:
+        return Landing(path, real, None, _missing_folders(path, real))
+    except NotADirectoryError:
+        raise CannotWrite(path, f"{path} cannot exist: {_file_in_the_way(real)} is a file, not a folder.") from None
+    if not bits.S_ISREG(stat.st_mode):
+        raise CannotWrite(path, f"{path} is {_kind(stat.st_mode)}, not a regular file.")
+    return Landing(path, real, stat)
+
+
+def look(path: str) -> Landing:
+    """Follow links and read what is there."""
+    landing = locate(path)
+    if landing.stat is None:
+        return landing
+    try:
+        folder = open_folder(os.path.dirname(landing.real_path))
+        try:
+            fd = os.open(os.path.basename(landing.real_path), READ_FLAGS, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
+            raise Moved(path, "was replaced while it was being opened") from None
+        raise
+    try:
+        stat = os.fstat(fd)
+        if not bits.S_ISREG(stat.st_mode):
+            raise Moved(path, "was replaced while it was being opened")
+        return Landing(path, landing.real_path, stat, (), read_all(fd))
+    finally:
+        os.close(fd)
+
+
+def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> Step:
+    """The step that turns what is there into `after`; `mode` is for a file that is made anew."""
+    notes = [] if landing.path == landing.real_path else _link_note(landing)
+    stat = landing.stat
+    manner: Manner
+    if stat is None:
+        manner = "create"
+    elif after is None:
+        manner = "delete"
+        if stat.st_nlink > 1:
+            notes.append("only this name was removed: the file has other names (hard links)")
+    else:
+        manner, why = _manner(landing, stat)
+        notes += why
+    token = f".wieldy-{os.getpid()}-{secrets.token_hex(6)}"
+    return Step(
+        path=landing.path,
+        real_path=landing.real_path,
+        manner=manner,
+        before=landing.content,
+        after=after,
+        temp=f"{token}.tmp",
+        aside=f"{token}.old.tmp",
+        folders=landing.folders,
+        seen=None if stat is None else identity(stat),
+        mode=mode if stat is None else bits.S_IMODE(stat.st_mode),
+        notes=tuple(notes),
+    )
+
+
+def identity(stat: os.stat_result) -> Identity:
+    """What tells that a name still leads to the very file, unchanged, that was looked at."""
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _manner(landing: Landing, stat: os.stat_result) -> tuple[Manner, list[str]]:
+    if not may_write(landing.real_path):
+        read_only = os.statvfs(landing.real_path).f_flag & os.ST_RDONLY
+        raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable", landing.real_path)
+    if stat.st_nlink > 1:
+        return "in_place", [
+            f"written in place, because the file has {stat.st_nlink} names (hard links) that stay one file"
+        ]
+    if not keeps_owner(stat):
+        return "in_place", ["written in place, because a replacement would change its owner"]
+    if not may_write(os.path.dirname(landing.real_path)):
+        return "in_place", ["written in place, because its folder takes no new files"]
+    return "replace", []
+
+
+def may_write(path: str) -> bool:
+    """Whether we, as we are now, may write there."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _link_note(landing: Landing) -> list[str]:
+    if os.path.islink(landing.path):
+        return [f"{landing.path} is a symlink and stays one: its target {landing.real_path} was written"]
+    return []
+
+
+def _missing_folders(path: str, real: str) -> tuple[str, ...]:
+    missing: list[str] = []
+    folder = os.path.dirname(real)
+    while not os.path.isdir(folder):
+        if os.path.lexists(folder):
+            raise CannotWrite(path, f"{path} cannot be made: {folder} is not a folder.")
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return tuple(reversed(missing))
+
+
+def _file_in_the_way(real: str) -> str:
+    folder = os.path.dirname(real)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _kind(mode: int) -> str:
+    if bits.S_ISDIR(mode):
+        return "a folder"
+    if bits.S_ISLNK(mode):
+        return "a symlink that leads round in a circle"
+    return "a pipe, socket or device"

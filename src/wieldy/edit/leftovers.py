@@ -1,0 +1,164 @@
+"""Taking back what an unfinished commit did, in the process that failed or in the next one after a crash.
+
+Nothing is searched for: the steps name every file that may have been left, and the disk tells how far they came.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as bits
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Literal, TypeAlias
+
+from wieldy.edit.disk import LOCAL, Disk, open_folder, read_all, sync_folder, write_all
+from wieldy.edit.inplace import is_torn, put_back
+from wieldy.edit.landing import READ_FLAGS, Step
+from wieldy.edit.metadata import PRIVATE, carry_over
+
+State: TypeAlias = Literal["old", "new", "torn", "other"]
+
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EXDEV})
+
+
+def recover(steps: Sequence[Step], *, disk: Disk = LOCAL) -> bool:
+    """Bring the files of a commit whose process died to all new (true) or all old (false), and remove what it left.
+
+    The caller holds the locks of every path, so that nobody is still at it. A file that someone else has changed
+    since is left as it is.
+    """
+    with ExitStack() as stack:
+        folders = {step.folder: _opened(step.folder, stack) for step in steps}
+        states = [_state(step, folders[step.folder]) for step in steps]
+        finished = "new" in states and "old" not in states and "torn" not in states
+        for step, state in zip(reversed(steps), reversed(states), strict=True):
+            folder = folders[step.folder]
+            if folder is None:
+                continue
+            if not finished and state in ("new", "torn"):
+                take_back(step, folder, disk)
+            sweep(step, folder, disk)
+        if finished:
+            drop_emptied(steps, disk)
+        else:
+            drop_folders((folder for step in steps if step.manner == "create" for folder in step.folders), disk)
+        for folder in folders.values():
+            if folder is not None:
+                sync_folder(disk, folder)
+    return finished
+
+
+def take_back(step: Step, folder: int, disk: Disk) -> None:
+    """Give one file, whose switch may have happened, its old content."""
+    current = inode(step.name, folder)
+    if step.manner == "create":
+        disk.unlink(step.name, dir_fd=folder)
+    elif step.manner == "in_place":
+        fd = disk.open(step.name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            put_back(disk, fd, step.before or b"")
+        finally:
+            os.close(fd)
+    elif step.seen is not None and current == step.seen[:2]:
+        return  # it never happened
+    elif (aside := inode(step.aside, folder)) is None:
+        _rewrite(step, folder, disk)
+    elif aside != current and (step.manner == "replace" or current is None):
+        disk.rename(step.aside, step.name, dir_fd=folder)
+
+
+def sweep(step: Step, folder: int, disk: Disk) -> None:
+    """Remove the temporary names of a step."""
+    for name in (step.temp, step.aside):
+        with suppress(FileNotFoundError):
+            disk.unlink(name, dir_fd=folder)
+
+
+def drop_emptied(steps: Iterable[Step], disk: Disk) -> None:
+    """Remove the folders that deletions left empty, where that was asked for. The files are gone either way."""
+    with suppress(OSError):
+        drop_folders((folder for step in steps if step.manner == "delete" for folder in step.folders), disk)
+
+
+def drop_folders(folders: Iterable[str], disk: Disk) -> None:
+    """Remove these folders, innermost first, as far as they exist and are empty."""
+    for path in sorted(set(folders), key=len, reverse=True):
+        try:
+            parent = open_folder(os.path.dirname(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            disk.rmdir(os.path.basename(path), dir_fd=parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        finally:
+            os.close(parent)
+
+
+def inode(name: str, folder: int) -> tuple[int, int] | None:
+    """Which file a name stands for, if it stands for one."""
+    try:
+        stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _rewrite(step: Step, folder: int, disk: Disk) -> None:
+    """Where no second name could be kept, the old content is written anew."""
+    with suppress(FileNotFoundError):
+        disk.unlink(step.temp, dir_fd=folder)
+    fd = disk.open(step.temp, NEW_FILE, PRIVATE, dir_fd=folder)
+    try:
+        write_all(disk, fd, step.before or b"")
+        if inode(step.name, folder) is None:
+            disk.chmod(fd, PRIVATE if step.mode is None else step.mode)
+        else:
+            current = os.open(step.name, READ_FLAGS, dir_fd=folder)
+            try:
+                carry_over(disk, current, fd)
+            finally:
+                os.close(current)
+        disk.sync(fd)
+    finally:
+        os.close(fd)
+    disk.rename(step.temp, step.name, dir_fd=folder)
+
+
+def _state(step: Step, folder: int | None) -> State:
+    found = None if folder is None else _content(step.name, folder)
+    if found is False:
+        return "other"
+    if found == step.after:
+        return "new"
+    if found == step.before:
+        return "old"
+    torn = (
+        step.manner == "in_place" and isinstance(found, bytes) and is_torn(found, step.before or b"", step.after or b"")
+    )
+    return "torn" if torn else "other"
+
+
+def _content(name: str, folder: int) -> bytes | Literal[False] | None:
+    try:
+        fd = os.open(name, READ_FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return False
+    try:
+        return read_all(fd) if bits.S_ISREG(os.fstat(fd).st_mode) else False
+    finally:
+        os.close(fd)
+
+
+def _opened(path: str, stack: ExitStack) -> int | None:
+    try:
+        fd = open_folder(path)
+    except OSError:
+        return None
+    stack.callback(os.close, fd)
+    return fd

@@ -1,0 +1,63 @@
+"""The journal read as a story: which changes happened, in which order, and which of them stand now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wieldy.journal.record import Entry, Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change that happened; `stands` is false once it has been taken back."""
+
+    entry: Entry
+    stands: bool
+
+
+class Chronicle:
+    """A fold over the records: entries that were carried out, each standing or taken back."""
+
+    def __init__(self, records: Iterable[Entry | Settled]) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._stands: dict[str, bool] = {}
+        begun: dict[str, Entry] = {}
+        for record in records:
+            if isinstance(record, Entry):
+                begun[record.id] = record
+                if record.kind == "snapshot":
+                    self._happened(record)
+            elif record.how == "done" and record.entry in begun:
+                self._happened(begun[record.entry])
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that happened, oldest first."""
+        return tuple(Event(entry, self._stands[entry.id]) for entry in self._entries.values())
+
+    def standing(self, *kinds: str) -> list[Entry]:
+        """The entries of these kinds that have not been taken back, oldest first."""
+        return [entry for entry in self._entries.values() if entry.kind in kinds and self._stands[entry.id]]
+
+    def after(self, entry: Entry, real_path: str) -> Entry | None:
+        """The last standing change to a file after this one, if there is any."""
+        later = False
+        found = None
+        for other in self._entries.values():
+            if later and self._stands[other.id] and any(path.real_path == real_path for path in other.paths):
+                found = other
+            later = later or other.id == entry.id
+        return found
+
+    def _happened(self, entry: Entry) -> None:
+        if entry.id in self._entries:
+            return
+        self._entries[entry.id] = entry
+        self._set(entry, True)
+
+    def _set(self, entry: Entry, stands: bool) -> None:
+        self._stands[entry.id] = stands
+        for name in entry.reverses:
+            if name in self._entries:
+                self._set(self._entries[name], not stands)

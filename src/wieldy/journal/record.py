@@ -1,0 +1,89 @@
+"""What the journal knows of one change: who made it, when, and each file's content before and after by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from wieldy.core.failure import WieldyError
+from wieldy.edit.landing import Manner
+
+EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
+Settlement: TypeAlias = Literal["done", "taken_back", "given_up"]
+
+
+class BadRecord(WieldyError):
+    """A record of the journal that cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathRecord:
+    """One file of an entry. Contents are named by digest, None where there was no file; the rest traces a crash."""
+
+    path: str
+    real_path: str
+    before: str | None
+    after: str | None
+    mode: int | None = None
+    manner: Manner = "replace"
+    temp: str = ""
+    aside: str = ""
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One call's changes. `reverses` are the entries an undo or redo takes back; `covered` says what a snapshot saw."""
+
+    id: str
+    kind: EntryKind
+    session: str
+    call_id: str
+    tool: str
+    at: float
+    paths: tuple[PathRecord, ...]
+    turn: str | None = None
+    reverses: tuple[str, ...] = ()
+    covered: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How an entry ended."""
+
+    entry: str
+    how: Settlement
+
+
+def encode(record: Entry | Settled) -> bytes:
+    """A record as JSON. File names that are no valid Unicode survive as escapes."""
+    return json.dumps(asdict(record), separators=(",", ":")).encode()
+
+
+def decode_entry(payload: bytes) -> Entry:
+    """An entry from its JSON."""
+    fields = _fields(payload)
+    try:
+        paths = tuple(PathRecord(**{**path, "folders": tuple(path["folders"])}) for path in fields.pop("paths"))
+        return Entry(**{**fields, "paths": paths, "reverses": tuple(fields["reverses"])})
+    except (TypeError, KeyError) as error:
+        raise BadRecord(f"a journal entry cannot be understood: {error}") from error
+
+
+def decode_settled(payload: bytes) -> Settled:
+    """A settlement from its JSON."""
+    try:
+        return Settled(**_fields(payload))
+    except TypeError as error:
+        raise BadRecord(f"a journal record cannot be understood: {error}") from error
+
+
+def _fields(payload: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(payload)
+    except ValueError as error:
+        raise BadRecord(f"a journal record is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise BadRecord("a journal record is no JSON object")
+    return fields
