@@ -14,8 +14,7 @@ from typing import Any, Self, TypeAlias
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Adviser, Answer, Approver, Decision, Judge, Question
-from wieldy.core.event import Event
+from wieldy.core.decision import Adviser, Answer, Decision, Judge, Question
 from wieldy.core.failure import Refusal
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
@@ -48,7 +47,7 @@ class Toolbox:
     without it, what would be asked is denied.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every option is a keyword with a default
         self,
         root: str | os.PathLike[str] = ".",
         *,
@@ -119,7 +118,7 @@ class Toolbox:
         removed = getattr(self._bench.judge, "removes", None)
         if removed is not None and (reason := removed(tool.name)) is not None:
             return Offered(tool, False, str(reason))
-        enabled = await self._bench.leash.hold(tool.enabled(self.workspace), self._bench.abort, 10.0)  # type: ignore[arg-type]
+        enabled = await self._bench.leash.hold(tool.enabled(self.workspace), self._bench.abort, 10.0)
         if enabled is not True:
             return Offered(tool, False, enabled or "it is not available here")
         return Offered(tool, True, "deferred until searched for" if tool.deferred else "available")
@@ -182,7 +181,11 @@ class _Nobody:
     """Where nobody can answer, a question is a denial that says how to go on."""
 
     async def ask(self, question: Question) -> Answer:
-        rule = f" A rule such as `{question.decision.suggestions[0]}` would allow it." if question.decision.suggestions else ""
+        rule = (
+            f" A rule such as `{question.decision.suggestions[0]}` would allow it."
+            if question.decision.suggestions
+            else ""
+        )
         raise Refusal(
             "permission",
             f"Permission denied for {question.plan.tool.name}: {question.decision.why}, and nobody is there to ask.{rule} "

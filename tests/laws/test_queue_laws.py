@@ -102,10 +102,13 @@ async def inner(effects: Effects, queue: Queue, abort: Abort) -> None:
         await asyncio.sleep(0)
 
 
-async def run(jobs: list[Job], limit: int, *, rewrites: bool = False, stop_after: int | None = None) -> tuple[Trace, list[str]]:
+async def run(
+    jobs: list[Job], limit: int, *, rewrites: bool = False, stop_after: int | None = None
+) -> tuple[Trace, list[str]]:
     queue, trace, abort = Queue(limit, Leash()), Trace(), Abort()
     tasks = [
-        asyncio.create_task(work(number, job, queue, trace, abort, rewrites=rewrites)) for number, job in enumerate(jobs)
+        asyncio.create_task(work(number, job, queue, trace, abort, rewrites=rewrites))
+        for number, job in enumerate(jobs)
     ]
     if stop_after is not None:
         for _ in range(stop_after):

@@ -30,7 +30,9 @@ async def _ask(question: Question) -> Answer:
             case "a" | "always" if rules:
                 return Answer(True, remember=rules)
             case "n" | "no" | "":
-                return Answer(False, (await in_thread(_line, "  what should be done instead? (Enter: nothing) ")).strip())
+                return Answer(
+                    False, (await in_thread(_line, "  what should be done instead? (Enter: nothing) ")).strip()
+                )
 
 
 def _line(prompt: str) -> str:

@@ -36,7 +36,9 @@ def main(command: str, argv: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("tool", metavar="TOOL", help="the tool's name; `wieldy tools` lists them")
-    parser.add_argument("fields", nargs="*", metavar="key=value | JSON | -", help="its input; `-` reads JSON from stdin")
+    parser.add_argument(
+        "fields", nargs="*", metavar="key=value | JSON | -", help="its input; `-` reads JSON from stdin"
+    )
     parser.add_argument("--json", action="store_true", help="print the structured result")
     parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
     parser.add_argument("--mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions")

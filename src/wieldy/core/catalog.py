@@ -37,7 +37,9 @@ class Catalog:
     def add(self, tool: Tool) -> None:
         """Offer a tool. Raises `ToolDefinitionError` for one that no model could call."""
         if not isinstance(tool, Tool):
-            raise ToolDefinitionError(f"{tool!r} is not a tool: decorate the function with @tool, or use Tool.from_schema")
+            raise ToolDefinitionError(
+                f"{tool!r} is not a tool: decorate the function with @tool, or use Tool.from_schema"
+            )
         if reason := unusable(tool):
             raise ToolDefinitionError(reason)
         if tool.name in self._tools:

@@ -72,7 +72,7 @@ class FunctionTool(Tool):
     def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
         self.function = function
         self.declared = declared
-        self.name = declared.get("name") or getattr(function, "__name__", "")
+        self.name = str(declared.get("name") or getattr(function, "__name__", ""))
         self.title = declared.get("title", "")
         self.prompt = declared.get("prompt", "")
         self.reads = _names(declared.get("reads", ()))
@@ -216,7 +216,7 @@ def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:
-    annotations = getattr(function, "__annotations__", None)
+    annotations: dict[str, Any] | None = getattr(function, "__annotations__", None)
     if annotations is None:
         raise ToolDefinitionError(f"@tool needs a function, not {type(function).__name__}")
     for name, annotation in annotations.items():

@@ -8,6 +8,7 @@ import inspect
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -60,12 +61,11 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         try:
             value = context.run(function, *args, **kwargs)
         except BaseException as error:
-            settle = _failed
-            outcome: Any = error
+            settle: Callable[[], None] = partial(_failed, future, error)
         else:
-            settle, outcome = _succeeded, value
+            settle = partial(_succeeded, future, value)
         try:
-            loop.call_soon_threadsafe(settle, future, outcome)
+            loop.call_soon_threadsafe(settle)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 

@@ -33,7 +33,7 @@ async def authorise(
 async def _ask(plan: PlannedCall, decision: Decision, bench: Bench) -> Answer:
     if bench.events.heard:
         bench.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
-    return await bench.leash.hold(bench.approver.ask(Question(plan, decision)), bench.abort)  # type: ignore[arg-type]
+    return await bench.leash.hold(bench.approver.ask(Question(plan, decision)), bench.abort)
 
 
 def _after(decision: Decision, answer: Answer) -> Decision:

@@ -36,7 +36,9 @@ def _read(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
     except Unreadable as unreadable:
         if unreadable.cut_off:
             raise _cut_off(tool) from None
-        advice = f"InputValidationError: the input of `{tool.name}` is not valid JSON: {unreadable}. Send the call again."
+        advice = (
+            f"InputValidationError: the input of `{tool.name}` is not valid JSON: {unreadable}. Send the call again."
+        )
         raise Refusal("schema", advice) from None
     return read.value, read.notes
 
@@ -61,9 +63,7 @@ def _canonical(value: dict[str, Any], parameters: Parameters) -> dict[str, Any]:
     return renamed
 
 
-def _second_try(
-    call: ToolCall, tool: Tool, value: dict[str, Any], notes: tuple[str, ...], misfit: Misfit
-) -> BoundCall:
+def _second_try(call: ToolCall, tool: Tool, value: dict[str, Any], notes: tuple[str, ...], misfit: Misfit) -> BoundCall:
     from wieldy.schema.coerce import coerce
     from wieldy.schema.explain import explain
 

@@ -37,9 +37,11 @@ def _content(content: Content, call: ToolCall, limit: int, spill: Spill, notes: 
         if isinstance(block, Text):
             if not block.text.strip() and len(content) > 1:
                 continue
-            block = _text(block, call, max(left, 0), spill)
-            left -= len(block.text)
-        blocks.append(block)
+            shown = _text(block, call, max(left, 0), spill)
+            left -= len(shown.text)
+            blocks.append(shown)
+        else:
+            blocks.append(block)
     if notes:
         blocks.append(Text("(" + "; ".join(notes) + ")"))
     return tuple(blocks) or (Text("(no output)"),)

@@ -15,9 +15,7 @@ async def consult(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> Advice:
     own = await _own_check(plan, ctx, bench)
     if not bench.advisers:
         return Advice(opinions=own)
-    heard = await asyncio.gather(
-        *(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in bench.advisers)  # type: ignore[arg-type]
-    )
+    heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in bench.advisers))
     rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
     return Advice(
         opinions=(*own, *(opinion for advice in heard for opinion in advice.opinions)),
@@ -29,5 +27,5 @@ async def consult(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> Advice:
 async def _own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
     if not plan.tool.checks:
         return ()
-    doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))  # type: ignore[arg-type]
+    doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()

@@ -120,6 +120,7 @@ class ThreadFeed(Feed):
         threading.Thread(target=self._deliver, name="wieldy-events", daemon=True).start()
 
     def wake(self) -> None:
+        """Let the thread look."""
         self._ready.set()
 
     def _deliver(self) -> None:
@@ -136,6 +137,7 @@ class ThreadFeed(Feed):
                 return
 
     async def aclose(self) -> None:
+        """Give the thread a second to deliver the rest."""
         self.close()
         await asyncio.to_thread(self._ended.wait, 1.0)
 
@@ -150,6 +152,7 @@ class LoopFeed(Feed):
         self._woken = False
 
     def wake(self) -> None:
+        """Let the loop look, from whichever thread this is."""
         if self._woken:
             return
         self._woken = True
@@ -185,6 +188,7 @@ class AsyncFeed(LoopFeed):
                 log.exception("a subscriber failed on %s", event.kind)
 
     async def aclose(self) -> None:
+        """Give the subscriber a second to take the rest."""
         self.close()
         await asyncio.wait((self._task,), timeout=1.0)
         self._task.cancel()

@@ -38,9 +38,7 @@ async def _drive(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output
                 return as_output(item)
             if bench.events.heard:
                 shown = plan.tool.show_progress(item)
-                bench.events.emit(
-                    ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=item.data)
-                )
+                bench.events.emit(ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=item.data))
     finally:
         await _close(running)
     raise ToolFailure(f"{plan.tool.name} ended without a result. This is a fault of the tool, not of the call.")

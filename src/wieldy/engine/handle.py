@@ -31,12 +31,15 @@ log.addHandler(logging.NullHandler())
 BIG_RESULT_CHARS = 1_000_000
 
 
-async def handle(call: ToolCall, bench: Bench, message_id: str | None = None, siblings: tuple[str, ...] = ()) -> ToolResult:
+async def handle(
+    call: ToolCall, bench: Bench, message_id: str | None = None, siblings: tuple[str, ...] = ()
+) -> ToolResult:
     """Take one call from the model's words to its result. Raises nothing a model could cause."""
     started = time.perf_counter()
     if bench.events.heard:
         bench.events.emit(ToolRequested(call_id=call.id, name=call.name))
-    limit, notes = DEFAULT_MAX_RESULT_CHARS, ()
+    limit = DEFAULT_MAX_RESULT_CHARS
+    notes: tuple[str, ...] = ()
     with bench.queue.place() as place:
         try:
             tool = lookup(call, bench.catalog)
@@ -91,10 +94,11 @@ async def _rewritten(plan: PlannedCall, input: dict[str, object], place: Place, 
     return again
 
 
-async def _concluded(
-    call: ToolCall, outcome: Outcome, limit: int, bench: Bench, notes: tuple[str, ...]
-) -> ToolResult:
-    if isinstance(outcome, Done) and sum(len(b.text) for b in outcome.content if isinstance(b, Text)) > BIG_RESULT_CHARS:
+async def _concluded(call: ToolCall, outcome: Outcome, limit: int, bench: Bench, notes: tuple[str, ...]) -> ToolResult:
+    if (
+        isinstance(outcome, Done)
+        and sum(len(b.text) for b in outcome.content if isinstance(b, Text)) > BIG_RESULT_CHARS
+    ):
         return await in_thread(conclude, call, outcome, limit, bench.spill, notes)
     return conclude(call, outcome, limit, bench.spill, notes)
 

@@ -16,7 +16,9 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     near = nearest(call.name, list(catalog))
     hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
     names = ", ".join(sorted(catalog))
-    raise Refusal("lookup", f"No such tool: `{call.name}`. {hint}Available tools: {names or 'none'}.", data={"nearest": near})
+    raise Refusal(
+        "lookup", f"No such tool: `{call.name}`. {hint}Available tools: {names or 'none'}.", data={"nearest": near}
+    )
 
 
 def nearest(name: str, names: list[str], most: int = 3) -> list[str]:

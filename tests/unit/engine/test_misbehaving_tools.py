@@ -91,14 +91,13 @@ async def test_a_blocking_function_holds_up_neither_the_loop_nor_its_siblings(ma
         gate.wait(5)
         return "unblocked"
 
-    async with make_box(blocking, fine) as box:
-        async with box.turn() as turn:
-            for _ in range(8):
-                turn.submit(box._call(("blocking", {})))
-            last = turn.submit(box._call(("fine", {"n": 3})))
-            assert (await asyncio.wait_for(last, 5)).text == "fine 3"
-            gate.set()
-            assert [r.text for r in await turn.results()] == ["unblocked"] * 8 + ["fine 3"]
+    async with make_box(blocking, fine) as box, box.turn() as turn:
+        for _ in range(8):
+            turn.submit(box._call(("blocking", {})))
+        last = turn.submit(box._call(("fine", {"n": 3})))
+        assert (await asyncio.wait_for(last, 5)).text == "fine 3"
+        gate.set()
+        assert [r.text for r in await turn.results()] == ["unblocked"] * 8 + ["fine 3"]
 
 
 async def test_a_sync_generator_reports_progress_and_returns_its_result(make_box):

@@ -23,6 +23,9 @@ async def add(a: Annotated[int, "first"], b: int = 1) -> int:
     return a + b
 
 
+GREETING = {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]}
+
+
 @tool(read_only=True)
 def shout(text: str, loud: bool = False) -> str:
     """Say it again."""
@@ -185,7 +188,9 @@ async def test_an_approver_may_change_the_input_and_it_is_checked_again(make_box
     answers = [Answer(True, updated_input={"a": 40, "b": 2}), Answer(True)]
     async with make_box(add, verdicts={"add": "ask"}, ask=lambda question: answers.pop(0)) as box:
         assert (await box.call("add", a=1)).text == "42"
-    async with make_box(add, verdicts={"add": "ask"}, ask=lambda question: Answer(True, updated_input={"a": "x"})) as box:
+    async with make_box(
+        add, verdicts={"add": "ask"}, ask=lambda question: Answer(True, updated_input={"a": "x"})
+    ) as box:
         assert (await box.call("add", a=1)).text.startswith("InputValidationError")
 
 
@@ -282,7 +287,7 @@ async def test_a_class_tool_with_a_raw_schema_gets_what_fits_it(make_box):
     class Greet(Tool):
         name = "Greet"
         description = "Greets."
-        input_schema = {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]}
+        input_schema = GREETING
         read_only = True
 
         async def run(self, args: dict[str, Any], ctx: ToolContext) -> str:  # type: ignore[override]

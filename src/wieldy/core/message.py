@@ -1,0 +1,42 @@
+"""A conversation: messages in the form of the Anthropic Messages API, each encoded for a wire at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Role: TypeAlias = Literal["user", "assistant"]
+ContentBlock: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One message. What a model said is kept verbatim: its blocks are never edited, reordered or merged."""
+
+    role: Role
+    content: tuple[ContentBlock, ...]
+    _wires: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def user(cls, text: str) -> Message:
+        """A message of the person's."""
+        return cls("user", ({"type": "text", "text": text},))
+
+    def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> bytes:
+        """This message on a wire, encoded the first time it is asked for."""
+        found = self._wires.get(wire)
+        if found is None:
+            found = self._wires[wire] = encode(self)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """This message as the API takes it."""
+        return {"role": self.role, "content": [dict(block) for block in self.content]}
+
+    def calls(self) -> tuple[ContentBlock, ...]:
+        """The tool uses in it."""
+        return tuple(block for block in self.content if block["type"] == "tool_use")
+
+
+History: TypeAlias = Sequence[Message]

@@ -1,0 +1,126 @@
+"""What a model is to us: a request goes out, deltas come in. Each API has one adapter that speaks this."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from wieldy.core.failure import WieldyError
+from wieldy.core.message import ContentBlock, History
+
+StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStarted:
+    """A block begins; `block` is as the API announced it, its text still to come."""
+
+    index: int
+    block: ContentBlock
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGrew:
+    """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
+
+    index: int
+    field: Literal["text", "thinking", "signature", "input", "citation"]
+    piece: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEnded:
+    """A block is complete: a tool use may start now, while the model still speaks."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request; a later report of the same request replaces what it names."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What the request has cost so far."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The model is done, and why."""
+
+    reason: StopReason
+
+
+Delta: TypeAlias = BlockStarted | BlockGrew | BlockEnded | Metered | Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """One tool as a model is shown it; `encoded` caches its bytes by wire."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable."""
+
+    system: tuple[str, ...]
+    messages: History
+    tools: tuple[ToolOffer, ...] = ()
+    breaks: tuple[int, ...] = ()
+    server_tools: tuple[Mapping[str, Any], ...] = ()
+    max_tokens: int = 16_000
+    thinking_budget: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+
+
+FailureKind: TypeAlias = Literal[
+    "auth", "model", "overflow", "too_large", "rate", "overloaded", "connection", "bad_request", "protocol"
+]
+
+
+class ProviderFailure(WieldyError):
+    """The model could not be heard. `transient` failures may be tried again; the message is one line for the person."""
+
+    def __init__(
+        self, kind: FailureKind, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in ("rate", "overloaded", "connection")
+
+
+class Provider(Protocol):
+    """One model behind one API."""
+
+    name: str
+    model: str
+    context_window: int
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Send a request and give its deltas. Raises `ProviderFailure`; leaving early closes the connection."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,1 @@
+"""A short tour of the tools on a bundled sample project: no model, no key, no network."""

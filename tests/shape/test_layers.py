@@ -1,0 +1,80 @@
+"""Imports only go down. Read from the source, so that a lazy import counts too."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "wieldy"
+
+# From the ground up; a package may import those on lower lines, and itself.
+LAYERS = [
+    {"schema"},
+    {"core"},
+    {"text"},
+    {"reading", "edit", "shell", "search"},
+    {"journal", "permissions", "hooks"},
+    {"engine"},
+    {"tools"},
+    {"settings", "toolbox"},
+    {"cli", "__main__", "__init__", "demo", "testing"},
+]
+# Within a line: who may lean on whom. Everything else sideways is an upward import in disguise.
+SIDEWAYS = {
+    ("reading", "search"),
+    ("reading", "edit"),
+    ("edit", "search"),
+    ("toolbox", "settings"),
+    ("permissions", "hooks"),
+    ("__main__", "cli"),
+    ("cli", "demo"),
+    ("__main__", "__init__"),
+    ("cli", "__init__"),
+}
+# Types that travel upwards on purpose: `core` names what `schema` makes, under its own roof.
+HEIGHT = {package: height for height, layer in enumerate(LAYERS) for package in layer}
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if "sample" not in path.parts)
+
+
+def package_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("wieldy"):
+            parts = node.module.split(".")
+            names |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("wieldy.")}
+    return names
+
+
+def test_every_package_has_a_layer():
+    assert {package_of(path) for path in MODULES} <= set(HEIGHT)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_imports_upward(path: Path):
+    here = package_of(path)
+    if here == "__init__":
+        return  # the front door names everything, and loads nothing
+    upward = {
+        there
+        for there in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if there in HEIGHT
+        and there != here
+        and (HEIGHT[there] > HEIGHT[here] or (HEIGHT[there] == HEIGHT[here] and (here, there) not in SIDEWAYS))
+    }
+    assert not upward, f"{here} must not import {', '.join(sorted(upward))}"
+
+
+def test_a_tool_imports_core_and_craft_only():
+    craft = {"core", "schema", "text", "reading", "edit", "shell", "search", "journal"}
+    for path in (SOURCE / "tools").glob("*.py"):
+        strangers = imported(ast.parse(path.read_text(encoding="utf-8"))) - craft - {"tools"}
+        assert not strangers, f"{path.name} imports {strangers}"
