@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.content import Content, Text
@@ -23,11 +25,18 @@ if TYPE_CHECKING:
 SMALL = 256 * 1024
 
 
-def is_small_text(file: Opened) -> bool:
-    """Whether showing the file takes less time than the way to a thread and back."""
-    if not 0 < file.stat.st_size < SMALL or file.path.endswith(".ipynb"):
+def is_small(path: str) -> bool:
+    """Whether this is a file that is read faster than a thread is reached."""
+    try:
+        stat = os.stat(path)
+    except (OSError, ValueError):
         return False
-    return b"\0" not in file.head and decodes(file.head, "utf-8")
+    return S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL
+
+
+def is_plain(file: Opened) -> bool:
+    """Whether showing a small file takes no more than cutting UTF-8 into lines."""
+    return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,10 @@ class Reader:
     seen: ReadState
     repeats: Repeats | None
     stopped: Callable[[], bool]
+
+    def read(self, path: str) -> Output:
+        """Open and show a file."""
+        return self.show(Opened(path))
 
     def show(self, file: Opened) -> Output:
         """The file as what it is. Closes it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import unicodedata
 from dataclasses import dataclass
+from itertools import pairwise
+from unicodedata import category
 
 BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -22,15 +23,16 @@ MULTIBYTE = ("gb18030", "cp932", "euc_jis_2004", "big5hkscs", "cp949")
 SINGLE_BYTE = (
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874"),
     *("iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9", "iso8859-15"),
-    *("koi8-r", "koi8-u", "cp866", "cp437", "cp850", "mac-roman"),
+    *("koi8-r", "koi8-u", "cp866", "cp437", "cp850"),
 )
-# The plain codec is preferred where it fits, so that an edit cannot bring in characters older programs do not know.
-PLAIN = {"euc_jis_2004": "euc_jp", "big5hkscs": "big5"}
+# Named as the older, smaller codec where it fits, so that an edit cannot bring in characters its programs do not know;
+# Latin-1 as Windows has it, which differs only in holding quotes and dashes where Latin-1 has control characters.
+NAMED = {"euc_jis_2004": "euc_jp", "big5hkscs": "big5", "iso8859-1": "cp1252"}
 
 SAMPLE = 32 * 1024
 WIDE_SAMPLE = 4096
-# Below this the statistics rank languages by chance; a Western European guess is then right most often.
-TRUSTED_SINGLE_BYTE = 0.2
+# Below the first the statistics rank languages by chance; from the second on a guess is called sure.
+WEAK = 0.03
 SURE = 0.3
 
 
@@ -109,37 +111,48 @@ def _by_bom(data: bytes, whole: bool) -> Encoding | None:
 
 
 def _reads_as_text(text: str) -> bool:
-    """Whether there is Latin punctuation or white space among the letters, and nothing that no text holds."""
-    if not any(char.isascii() for char in text):
+    """Whether there is something of ASCII in the text, and nothing that no text holds."""
+    plain = sum(map(str.isascii, text))
+    if not plain or any(char not in "\t\n\r\f\x1b" and category(char) in {"Cc", "Cn", "Co", "Cs"} for char in text):
         return False
-    return all(char in "\t\n\r\f\x1b" or unicodedata.category(char) not in {"Cc", "Cn", "Co", "Cs"} for char in text)
+    # Two letters of a narrow text, taken for one wide character, look Chinese. Real Chinese is not all of that kind.
+    paired = sum(0x20 <= ord(char) >> 8 <= 0x7E and 0x20 <= ord(char) & 0xFF <= 0x7E for char in text)
+    return paired <= plain or paired * 5 <= (len(text) - plain) * 4
 
 
 def _mostly_utf8(data: bytes) -> bool:
-    # One character an undecodable byte, so what the text is shorter by are the continuation bytes of good characters.
-    text = data.decode("utf-8", "surrogateescape")
-    good = len(data) - len(text)
-    bad = len(data) - len(text.encode("utf-8", "ignore"))
-    return good >= 2 * bad
+    """Whether good characters beyond ASCII outweigh what does not decode; the longer a good one, the less by chance."""
+    good = data.decode("utf-8", "ignore")
+    continued = len(good.encode()) - len(good)
+    bad = data.decode("utf-8", "replace").count(_MARK) - data.count(_MARK.encode())
+    return continued >= 2 * bad
 
 
 def _by_statistics(data: bytes, whole: bool) -> Encoding:
     import chardet
 
+    part = _telling_part(data)
     guesses = chardet.detect_all(
-        _telling_part(data),
+        part,
         ignore_threshold=True,
         compat_names=False,
         include_encodings=(*MULTIBYTE, *SINGLE_BYTE),
     )
-    ranked = [(guess["encoding"], guess["confidence"]) for guess in guesses]
-    trusted = [(codec, c) for codec, c in ranked if codec and (codec in MULTIBYTE or c >= TRUSTED_SINGLE_BYTE)]
-    doubtful = [(codec, 0.0) for codec in ("cp1252", *(codec for codec, _ in ranked if codec))]
-    for codec, confidence in (*trusted, *doubtful):
-        for name in (PLAIN.get(codec, codec), codec):
-            if decodes(data, name, whole=whole):
+    for rank, guess in enumerate(guesses):
+        codec, confidence = guess["encoding"] or "", guess["confidence"]
+        if codec not in MULTIBYTE + SINGLE_BYTE or (confidence < WEAK and (rank > 0 or codec in SINGLE_BYTE)):
+            continue
+        for name in (NAMED.get(codec, codec), codec):
+            if decodes(data, name, whole=whole) and not _mixes_scripts(part.decode(name, "ignore")):
                 return Encoding(name, sure=confidence >= SURE)
-    return Encoding("latin-1", sure=False)
+    return Encoding("cp1252" if decodes(data, "cp1252") else "latin-1", sure=False)
+
+
+def _mixes_scripts(text: str) -> bool:
+    """Whether Greek, Cyrillic, Hebrew, Arabic or Thai letters stand inside English words, as in "Cafй"."""
+    foreign = sum("\u0370" <= char < "\u1e00" for char in text)
+    inside = sum((a.isascii() and a.isalpha() and "\u0370" <= b < "\u1e00") for a, b in pairwise(text))
+    return inside * 4 > foreign
 
 
 def _telling_part(data: bytes) -> bytes:
@@ -152,3 +165,4 @@ def _telling_part(data: bytes) -> bytes:
 
 
 _ASCII = bytes(range(128))
+_MARK = "\N{REPLACEMENT CHARACTER}"

@@ -12,7 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.reading.opened import Opened
 from wieldy.reading.page import CHARS, LIMIT
 from wieldy.reading.repeats import Repeats
-from wieldy.reading.show import Reader, is_small_text
+from wieldy.reading.show import Reader, is_plain, is_small
 from wieldy.schema.annotate import Param
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -50,8 +50,10 @@ async def TOOL(
         stopped=enough.is_set,
     )
     try:
+        if not is_small(file_path):
+            return await in_thread(reader.read, file_path)
         file = Opened(file_path)
-        return reader.show(file) if is_small_text(file) else await in_thread(reader.show, file)
+        return reader.show(file) if is_plain(file) else await in_thread(reader.show, file)
     except OSError as error:
         from wieldy.reading.unreadable import why_unreadable
 
