@@ -23,6 +23,12 @@ from wieldy.schema.field import MISSING, PLAIN, Fields, fields_of_model, is_mode
 Maker: typing.TypeAlias = Callable[[Any], Any]
 
 _NATIVE = frozenset({str, int, float, bool, None, type(None), Any, list, dict, set, frozenset, tuple})
+_FAMILIES: dict[Any, str] = {
+    str: "text",
+    int: "number",
+    float: "number",
+    **dict.fromkeys((list, dict, set, frozenset, tuple), "length"),
+}
 _STRINGY = frozenset({("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"), ("uuid", "UUID")})
 
 
@@ -112,7 +118,7 @@ class Converter:
             return _bounded(GenericAlias(ARRAYS[origin], self._type(arguments[0], PLAIN)), bounds, "length")
         if origin is tuple:
             parts = tuple(part if part is ... else self._type(part, PLAIN) for part in arguments)
-            return _bounded(GenericAlias(tuple, parts), bounds, "length")
+            return _bounded(GenericAlias(tuple, parts), bounds, "length" if ... in parts else "")
         if origin in OBJECTS:
             key, value = (self._type(argument, PLAIN) for argument in arguments)
             return _bounded(GenericAlias(dict, (key, value)), bounds, "length")
@@ -120,8 +126,7 @@ class Converter:
 
     def _plain_type(self, cls: Any, bounds: Param) -> Any:
         if cls in _NATIVE:
-            kind = {str: "text", int: "number", float: "number", list: "length", dict: "length"}.get(cls, "")
-            return _bounded(cls, bounds, kind)
+            return _bounded(cls, bounds, _FAMILIES.get(cls, ""))
         if cls in ARRAYS:
             return _bounded(ARRAYS[cls], bounds, "length")
         if cls is object or cls in OBJECTS:
@@ -177,15 +182,15 @@ class Converter:
     def _union(self, members: list[Any]) -> Any:
         """msgspec's own union where it can tell the members apart, else the first member that fits."""
         union: Any = typing.Union.__getitem__(tuple(members))
-        if not any(_customs(member, self._makers) for member in members):
+        some = [member for member in members if member not in (None, type(None))]
+        if len(some) == 1 and len(some) < len(members):
+            return union
+        if not any(member in self._makers or _is_bounded(member) for member in some):
             try:
                 msgspec.json.Decoder(union)
                 return union
             except TypeError:
                 pass
-        rest = [member for member in members if member not in (None, type(None))]
-        if len(rest) == 1 and len(rest) < len(members):
-            return rest[0] | None if isinstance(rest[0], type) else typing.Optional[rest[0]]  # noqa: UP045
 
         def make(value: Any) -> Any:
             complaint: Exception | None = None
@@ -222,19 +227,19 @@ def _chosen(table: dict[tuple[bool, Any], Any], value: Any) -> Any:
     return table[_key(value)]
 
 
-def _customs(kind: Any, makers: dict[type, Maker]) -> bool:
-    return isinstance(kind, type) and kind in makers
+def _is_bounded(kind: Any) -> bool:
+    """Bounded members stay out of msgspec's unions: version 0.22 corrupts memory on some, such as a pattern beside a dict."""
+    return typing.get_origin(kind) is typing.Annotated
 
 
 def _bounded(kind: Any, bounds: Param, family: str) -> Any:
     if bounds is PLAIN or not family:
         return kind
-    said: dict[str, Any] = {}
     if family == "number":
         names: tuple[str, ...] = ("ge", "gt", "le", "lt", "multiple_of")
     else:
         names = ("min_length", "max_length")
-    said = {name: limit for name in names if (limit := getattr(bounds, name)) is not None}
+    said: dict[str, Any] = {name: limit for name in names if (limit := getattr(bounds, name)) is not None}
     if family == "text" and bounds.pattern is not None:
         said["pattern"] = _python_pattern(bounds.pattern)
     return typing.Annotated[kind, msgspec.Meta(**said)] if said else kind

@@ -68,16 +68,6 @@ class Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
         return cls(dict(schema), dict(aliases or {}), None)
 
-    def canonical(self, input: Mapping[str, Any]) -> dict[str, Any]:
-        """The input under the names of the schema. Where both spellings are given, neither is lost."""
-        if not self.aliases or self.aliases.keys().isdisjoint(input):
-            return dict(input)
-        renamed: dict[str, Any] = {}
-        for key, value in input.items():
-            name = self.aliases.get(key, key)
-            renamed[key if name in input else name] = value
-        return renamed
-
     def compile(self) -> None:
         """Raise `SchemaError` if the schema cannot be used."""
         self._checker.compile()
