@@ -1,0 +1,64 @@
+"""The command lines of a search, the same for `rg` and for the built-in engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wieldy.search.ignore import inside_repository
+from wieldy.search.ripgrep import find_ripgrep
+from wieldy.search.walk import VERSION_CONTROL
+
+_BUILTIN = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.search.builtin import main; sys.exit(main(sys.argv[2:]))"
+)
+_PACKAGES = str(Path(__file__).resolve().parents[2])
+_ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The program that searches, the environment it runs in, and how long it may take."""
+
+    program: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    seconds: float = 30.0
+
+
+def choose_engine(env: Mapping[str, str] = os.environ, seconds: float = 30.0) -> Engine:
+    """`rg` where there is one, else the built-in engine."""
+    ripgrep = find_ripgrep(env)
+    # -I and -S keep files of the searched folder, and site-packages, from being imported.
+    program = (ripgrep.path,) if ripgrep else (sys.executable, "-I", "-S", "-c", _BUILTIN, _PACKAGES)
+    return Engine(program, env, seconds)
+
+
+def listing(engine: Engine, folder: str) -> list[str]:
+    """Lists every file below the folder it runs in."""
+    return [*engine.program, *_ALWAYS, *_leaving_out(folder), "--files", "--", "./"]
+
+
+def matching(engine: Engine, folder: str, pattern: str, flags: Iterable[str], path: str) -> list[str]:
+    """Searches a path below the folder it runs in."""
+    return [*engine.program, *_ALWAYS, *_leaving_out(folder), *flags, f"--regexp={pattern}", "--", path]
+
+
+def printing(engine: Engine, pattern: str, flags: Iterable[str], paths: Iterable[bytes]) -> list[str | bytes]:
+    """Prints the lines found in the files named, in their order."""
+    fields = ("--line-number", "--column", "--field-match-separator=\\x00", "--field-context-separator=\\x01")
+    layout = ("--threads=1", "--text", "--no-heading", "--with-filename", "--no-context-separator")
+    return [*engine.program, *_ALWAYS, *layout, *fields, *flags, f"--regexp={pattern}", "--", *paths]
+
+
+def excluding(globs: Iterable[str]) -> list[str]:
+    """Leaves out what matches, and does not enter folders that do."""
+    return [f"--glob=!{glob}" for glob in globs]
+
+
+def _leaving_out(folder: str) -> list[str]:
+    # Inside a repository git's own rules hold: a .gitignore above its root says nothing about it.
+    obeyed = [] if inside_repository(os.path.realpath(folder)) else ["--no-require-git"]
+    return [*obeyed, *excluding(VERSION_CONTROL)]

@@ -1,0 +1,55 @@
+"""What is searched for, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from wieldy.search.lines import Line
+
+Mode: TypeAlias = Literal["files_with_matches", "content", "count"]
+Omit: TypeAlias = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all."""
+
+    pattern: str
+    root: str
+    mode: Mode = "files_with_matches"
+    globs: tuple[str, ...] = ()
+    file_type: str | None = None
+    ignore_case: bool = False
+    only_matching: bool = False
+    multiline: bool = False
+    before: int = 0
+    after: int = 0
+    limit: int = 250
+    offset: int = 0
+
+    @property
+    def one_line_a_match(self) -> bool:
+        """Whether every match counted is exactly one line printed."""
+        return not (self.before or self.after or self.multiline or self.only_matching)
+
+
+@dataclass(frozen=True, slots=True)
+class FileMatches:
+    """A file (absolute path) and how many matches it has; 0 where they were not counted."""
+
+    path: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page of a search and the size of the whole. `notices` say what is missing from it and why."""
+
+    files: tuple[FileMatches, ...] = ()
+    lines: tuple[tuple[str, Line], ...] = ()
+    total_files: int = 0
+    total_matches: int = 0
+    more: bool = False
+    notices: tuple[str, ...] = ()

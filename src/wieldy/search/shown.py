@@ -1,0 +1,45 @@
+"""How names and lines are written for a model: short, on one line, and always valid text."""
+
+from __future__ import annotations
+
+import os
+import re
+
+LINE_CHARS = 500
+LEAD_CHARS = 100
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def name_in(path: str, cwd: str) -> str:
+    """A path as a model can use it again: relative when it is below the working directory, else absolute."""
+    below = cwd.rstrip("/") + "/"
+    short = path[len(below) :] if path.startswith(below) else path
+    if short.startswith("~"):
+        short = f"./{short}"
+    return on_one_line(readable(short))
+
+
+def readable(path: str) -> str:
+    """A path as valid text; bytes that are not UTF-8 become replacement marks."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def on_one_line(text: str) -> str:
+    """Control characters made visible."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_after: int = 0) -> str:
+    """A line's text, or the part of a long one around a byte column, saying how many bytes were left out."""
+    text = line.decode("utf-8", "replace")
+    if len(text) <= LINE_CHARS and not missing_before and not missing_after:
+        return text
+    start = 0
+    focus = len(line[: max(column - 1, 0)].decode("utf-8", "replace"))
+    if focus > LINE_CHARS - LEAD_CHARS:
+        start = focus - LEAD_CHARS
+    middle = text[start : start + LINE_CHARS]
+    before = missing_before + len(text[:start].encode())
+    after = missing_after + len(text[start + LINE_CHARS :].encode())
+    opening = f"[{before} bytes cut] " if before else ""
+    return opening + middle + (f" [{after} bytes cut]" if after else "")
