@@ -1,0 +1,243 @@
+"""Decides: rules, guards, mode and opinions in, one decision with its whole trail out. Reads nothing but what `Paths` sees."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
+from wieldy.core.effect import Fetches, Opaque, Reads, Runs, Writes
+from wieldy.permissions import suggest
+from wieldy.permissions.addresses import Addresses
+from wieldy.permissions.commands import Commands
+from wieldy.permissions.files import Files, Outside, Touch
+from wieldy.permissions.finding import Case, Finding, by_rule
+from wieldy.permissions.levels import Levels
+from wieldy.permissions.mode import ModeName, mode_named
+from wieldy.permissions.paths import Paths
+from wieldy.permissions.protected import Protected
+from wieldy.permissions.rule import Rule
+from wieldy.permissions.ruleset import RuleSet, Shelf
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+    from wieldy.shell.analysis import Analysis
+
+# An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
+CLEAN_TREE = "clean work tree"
+KEPT_ANALYSES = 64
+
+
+class Policy:
+    """The judge of one workspace. Between decisions the mode may change and rules may be granted; a decision changes nothing."""
+
+    def __init__(
+        self,
+        rules: RuleSet | None = None,
+        *,
+        paths: Paths,
+        mode: str = "default",
+        levels: Levels | None = None,
+        outside: Outside = "ask",
+        configured_by: Sequence[str] = (),
+        cwd: Callable[[], str] | None = None,
+        analyse: Callable[[str], Analysis] | None = None,
+    ) -> None:
+        self._mode = mode_named(mode)
+        self._paths = paths
+        self._levels = levels or Levels()
+        self._outside: Outside = outside
+        self._protected = Protected(paths.roots, configured_by)
+        self._cwd = cwd or (lambda: paths.root)
+        self._analyse = analyse or self._shell_analysis
+        self._analysed: dict[tuple[str, str], Analysis] = {}
+        self._use(rules or RuleSet())
+
+    @classmethod
+    def for_workspace(
+        cls,
+        workspace: Workspace,
+        rules: RuleSet,
+        *,
+        mode: str = "default",
+        tools: Any = None,
+        outside: Outside = "ask",
+        configured_by: Sequence[str | Path] = (),
+    ) -> Policy:
+        """The judge of a workspace; `tools` is the settings section of that name, `configured_by` the user's settings folders."""
+        home = workspace.env.get("HOME") or os.path.expanduser("~")
+        paths = Paths(workspace.roots, home=home, readable=(os.path.realpath(workspace.session_dir),))
+        return cls(
+            rules,
+            paths=paths,
+            mode=mode,
+            levels=Levels.from_settings(tools),
+            outside=outside,
+            configured_by=[os.path.realpath(folder) for folder in configured_by],
+            cwd=lambda: workspace.cwd,
+        )
+
+    @property
+    def mode(self) -> ModeName:
+        """The mode in force."""
+        return self._mode.name
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self._mode = mode_named(name)
+
+    @property
+    def root(self) -> str:
+        """The project's root."""
+        return self._paths.root
+
+    @property
+    def paths(self) -> Paths:
+        """How this judge sees paths."""
+        return self._paths
+
+    def analyse(self, command: str) -> Analysis:
+        """What the command analysis says, as decisions use it."""
+        return self._analyse(command)
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force, those granted during the session included."""
+        return self._rules
+
+    def grant(self, *rules: Rule) -> None:
+        """Put more rules in force until the session ends."""
+        self._use(self._rules.plus(*rules))
+
+    def replace(self, rules: RuleSet) -> None:
+        """Put another set of rules in force, as after a change of the settings; what the session granted stays."""
+        self._use(rules.plus(*(rule for rule in self._rules.rules if rule.origin.layer == "session")))
+
+    def _use(self, rules: RuleSet) -> None:
+        self._rules = rules
+        deny, ask, allow = (Shelf(rules.of(b), b, self._paths) for b in ("deny", "ask", "allow"))
+        self._deny, self._ask, self._allow = deny, ask, allow
+        self._files = Files(deny, ask, allow, self._paths, self._protected, self._outside)
+        self._addresses = Addresses(deny, ask, allow)
+        self._commands = Commands(deny, ask, allow, self._files, self._addresses, self._analyse)
+
+    def _shell_analysis(self, command: str) -> Analysis:
+        """The analysis of a command, kept for the few asked about last: one decision needs it more than once."""
+        where = (command, self._cwd())
+        found = self._analysed.pop(where, None)
+        if found is None:
+            from wieldy.shell.analysis import analyse
+
+            found = analyse(command, cwd=where[1], home=self._paths.home, root=self._paths.root)
+        self._analysed[where] = found
+        if len(self._analysed) > KEPT_ANALYSES:
+            del self._analysed[next(iter(self._analysed))]
+        return found
+
+    def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
+        """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
+        case = self._case(plan, opinions)
+        findings = [*self._about_tool(case), *self._about_effects(case)]
+        findings += [_spoken(opinion, plan) for opinion in sorted(opinions, key=lambda o: (o.who, o.behavior, o.why))]
+        return self._conclude(case, findings)
+
+    def removes(self, tool_name: str) -> Reason | None:
+        """Why a tool is not to be offered at all; None where it may be."""
+        rule = self._deny.for_tool(tool_name)
+        if rule is not None:
+            return by_rule(rule, "deny")
+        if self._levels.care(tool_name).level == "forbidden":
+            return Reason("default", "deny", f"the settings forbid {tool_name}")
+        return None
+
+    def hides(self, path: str) -> bool:
+        """Whether searches and listings are to leave a path out."""
+        return self._files.hides_anything and self._files.hides(path)
+
+    @property
+    def hides_anything(self) -> bool:
+        """Whether `hides` can be true for any path."""
+        return self._files.hides_anything
+
+    def _case(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Case:
+        level = self._levels.of(plan.tool, plan.input, plan.effects)
+        configured = self._levels.care(plan.tool.name)
+        clean = any(o.who == CLEAN_TREE and o.behavior == "allow" for o in opinions)
+        voices = sorted(
+            (o for o in opinions if o.behavior == "allow" and o.who != CLEAN_TREE), key=lambda o: (o.who, o.why)
+        )
+        cover: Reason | None = None
+        if (
+            rule := self._allow.for_tool(plan.tool.name) or self._allow.for_input(plan.tool.name, plan.input)
+        ) is not None:
+            cover = by_rule(rule, "allow")
+        elif (listed := configured.allows(plan.input)) is not None:
+            cover = Reason("default", "allow", f"the settings allow {plan.tool.name} with {listed}")
+        elif voices:
+            cover = _spoken(voices[0], plan).reason
+        elif level == "safe":
+            cover = Reason("default", "allow", f"{plan.tool.name} is safe")
+        return Case(plan, self._mode, level, cover, bool(voices), configured.level in ("confirm", "dangerous"), clean)
+
+    def _about_tool(self, case: Case) -> Iterator[Finding]:
+        name, input = case.plan.tool.name, case.plan.input
+        for shelf in (self._deny, self._ask):
+            behavior = "deny" if shelf is self._deny else "ask"
+            for rule in (shelf.for_tool(name), shelf.for_input(name, input)):
+                if rule is not None:
+                    yield Finding(by_rule(rule, "deny" if behavior == "deny" else "ask"))
+        if (blocked := self._levels.care(name).blocks(input)) is not None:
+            yield Finding(Reason("default", "deny", f"the settings block {name} with {blocked}"))
+        if case.level == "forbidden":
+            yield Finding(Reason("default", "deny", f"the settings forbid {name}"))
+
+    def _about_effects(self, case: Case) -> Iterator[Finding]:
+        effects = case.plan.effects
+        commands = [effect.command for effect in effects if isinstance(effect, Runs)]
+        judged = {effect for command in commands for effect in self._commands.effects_of(command)}
+        for command in commands:
+            yield from self._commands.judge(command, case)
+        for effect in effects:
+            if effect in judged:
+                continue
+            if isinstance(effect, Reads | Writes):
+                yield self._files.judge(Touch(effect), case)
+            elif isinstance(effect, Fetches):
+                yield from self._addresses.judge(effect.url, case)
+            elif isinstance(effect, Opaque) and not commands:
+                yield self._unknown(case, "nobody can say what it touches")
+        if not effects:
+            yield self._unknown(case, "it asks before it runs", harmless=True)
+
+    def _unknown(self, case: Case, why: str, *, harmless: bool = False) -> Finding:
+        name = case.plan.tool.name
+        if case.mode.reads_only and not harmless:
+            return Finding(Reason("mode", "deny", f"plan mode changes nothing, and of {name} {why}"))
+        if case.mode.accepts_all:
+            return Finding(Reason("mode", "allow", f"{case.mode.name} mode"))
+        if case.cover is not None:
+            return Finding(case.cover)
+        remedy = suggest.for_tool(name) if case.level == "confirm" else None
+        return Finding(Reason("default", "ask", f"{name} needs permission: {why}"), remedy)
+
+    def _conclude(self, case: Case, findings: Sequence[Finding]) -> Decision:
+        behavior: Behavior = max((f.behavior for f in findings), key=STRICTNESS.__getitem__, default="ask")
+        trail = sorted(dict.fromkeys(f.reason for f in findings), key=lambda r: -STRICTNESS[r.behavior])
+        if behavior == "allow" and self._rules.broken:
+            behavior, text = "ask", f"{self._rules.broken}; until that is mended nothing is allowed unasked"
+            trail.insert(0, Reason("guard", "ask", text))
+        remedies = dict.fromkeys(finding.remedy for finding in findings if finding.behavior == "ask")
+        useful = behavior == "ask" and None not in remedies and len(remedies) <= suggest.MOST_RULES
+        suggestions = tuple(r for r in remedies if r is not None) if useful else ()
+        if behavior == "ask" and not case.mode.asks:
+            behavior = "deny"
+            trail.insert(0, Reason("mode", "deny", f"{case.mode.name} mode refuses what would be asked"))
+        return Decision(behavior, tuple(trail), suggestions)
+
+
+def _spoken(opinion: Opinion, plan: PlannedCall) -> Finding:
+    kind: Literal["tool", "hook"] = "tool" if opinion.who == plan.tool.name else "hook"
+    return Finding(Reason(kind, opinion.behavior, f"{opinion.who}: {opinion.why}" if opinion.why else opinion.who))

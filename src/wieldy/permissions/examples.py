@@ -1,0 +1,48 @@
+"""Rules that carry examples of what they match and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from wieldy.permissions import domain
+from wieldy.permissions.command import CommandPattern
+from wieldy.permissions.domain import host_of
+from wieldy.permissions.path_index import PathIndex
+from wieldy.permissions.paths import Paths, plain
+from wieldy.permissions.rule import Rule
+from wieldy.permissions.ruleset import pattern_of
+
+
+def failing(rule: Rule, paths: Paths) -> list[str]:
+    """What a rule's examples promise and the rule does not keep, in words."""
+    return list(_broken_promises(rule, paths))
+
+
+def _broken_promises(rule: Rule, paths: Paths) -> Iterator[str]:
+    for example in rule.examples.match:
+        if not matches_example(rule, example, paths):
+            yield f"should match `{example}` and does not"
+    for example in rule.examples.not_match:
+        if matches_example(rule, example, paths):
+            yield f"should not match `{example}` and does"
+
+
+def matches_example(rule: Rule, example: str, paths: Paths) -> bool:
+    """Whether a rule covers one simple command, path, URL, tool name or parameter value."""
+    specifier = rule.specifier or ""
+    match rule.kind:
+        case "command":
+            return CommandPattern(specifier).matches(example.strip())
+        case "path":
+            expanded = paths.home + example[1:] if example.startswith("~/") else example
+            path = plain(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
+            return PathIndex([(pattern_of(rule, paths), rule)]).find(path) is not None
+        case "domain":
+            host = host_of(example)
+            return host is not None and domain.matches(specifier, host)
+        case "parameter":
+            return fnmatchcase(example.removeprefix(specifier.partition(":")[0] + ":"), specifier.partition(":")[2])
+        case "choice":
+            return fnmatchcase(example, specifier)
+    return fnmatchcase(example, rule.subject)

@@ -1,0 +1,188 @@
+"""The permission engine in words: what would be decided and why, which rules there are, what they promise, what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
+from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.permissions.decide import Policy
+from wieldy.permissions.examples import failing
+from wieldy.permissions.rule import Rule
+from wieldy.permissions.visible import visible
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeen:
+    """One simple command that was found in a call, what it touches, and why."""
+
+    text: str
+    program: str | None
+    effects: tuple[str, ...]
+    read_only: bool
+    why: str
+    via: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision with everything that led to it; nothing was run."""
+
+    tool: str
+    decision: Decision
+    effects: tuple[str, ...]
+    parts: tuple[PartSeen, ...]
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "tool": self.tool,
+            "behavior": self.decision.behavior,
+            "reasons": [_reason_json(reason) for reason in self.decision.reasons],
+            "suggestions": list(self.decision.suggestions),
+            "effects": list(self.effects),
+            "parts": [
+                {
+                    "text": part.text,
+                    "program": part.program,
+                    "effects": list(part.effects),
+                    "read_only": part.read_only,
+                    "why": part.why,
+                    "via": list(part.via),
+                }
+                for part in self.parts
+            ],
+            "problems": list(self.problems),
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        out = [f"{self.decision.behavior.upper()} {self.tool}"]
+        for part in self.parts:
+            kept = "read-only" if part.read_only else "not read-only"
+            through = f", through {' '.join(part.via)}" if part.via else ""
+            out.append(f"  command  {visible(part.text)}  ({kept}: {part.why}{through})")
+            out += [f"             {effect}" for effect in part.effects]
+        if not self.parts:
+            out += [f"  effect   {effect}" for effect in self.effects]
+        out += [f"  problem  {visible(problem)}" for problem in self.problems]
+        out += [f"  {reason.behavior:<7}  {visible(_reason_line(reason))}" for reason in self.decision.reasons]
+        if self.decision.suggestions:
+            out.append("  to allow it: " + ", ".join(self.decision.suggestions))
+        return out
+
+
+def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Explanation:
+    """What would be decided about a call, with every simple command found in it."""
+    parts: list[PartSeen] = []
+    problems: list[str] = []
+    for effect in plan.effects:
+        if isinstance(effect, Runs):
+            analysis = policy.analyse(effect.command)
+            problems += analysis.problems
+            for part in analysis.parts:
+                touched = tuple(_effect_line(one) for one in (*part.effects, *part.redirects))
+                parts.append(PartSeen(part.text, part.program, touched, part.read_only, part.why, tuple(part.via)))
+    effects = tuple(_effect_line(effect) for effect in plan.effects)
+    return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
+
+
+def _effect_line(effect: Effect) -> str:
+    match effect:
+        case Reads(path):
+            return f"reads {path}"
+        case Writes(path):
+            return f"writes {path}"
+        case Fetches(url):
+            return f"talks to {url}"
+        case Runs(command):
+            return f"runs {visible(command)}"
+        case Opaque():
+            return "touches who knows what"
+
+
+def _reason_line(reason: Reason) -> str:
+    return str(reason).partition(": ")[2]
+
+
+def _reason_json(reason: Reason) -> dict[str, Any]:
+    return {
+        "kind": reason.kind,
+        "behavior": reason.behavior,
+        "text": reason.text,
+        "rule": reason.rule,
+        "file": reason.file,
+        "line": reason.line,
+        "part": reason.part,
+    }
+
+
+def listing(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """Every rule with where it is written, strictest first."""
+    ordered = sorted(rules, key=lambda rule: -STRICTNESS[rule.behavior])
+    return [
+        {
+            "behavior": rule.behavior,
+            "rule": rule.text,
+            "layer": rule.origin.layer,
+            "file": rule.origin.file,
+            "line": rule.origin.line,
+        }
+        for rule in ordered
+    ]
+
+
+def listing_lines(rules: Iterable[Rule]) -> list[str]:
+    """Every rule on a line, for people."""
+    rows = listing(rules)
+    width = max((len(visible(row["rule"])) for row in rows), default=0)
+    return [f"{row['behavior']:<5}  {visible(row['rule']):<{width}}  {_place(row)}".rstrip() for row in rows]
+
+
+def _place(row: dict[str, Any]) -> str:
+    file = row["file"]
+    return f"{row['layer']}" if file is None else f"{row['layer']}  {file}:{row['line']}" if row["line"] else file
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """How a rule did on its own examples."""
+
+    rule: Rule
+    examples: int
+    failures: tuple[str, ...]
+
+
+def try_examples(policy: Policy) -> list[Tested]:
+    """Every rule that carries examples, put to them."""
+    return [
+        Tested(rule, len(rule.examples.match) + len(rule.examples.not_match), tuple(failing(rule, policy.paths)))
+        for rule in policy.rules.rules
+        if rule.examples.match or rule.examples.not_match
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A past call that would now be decided otherwise."""
+
+    plan: PlannedCall
+    before: Behavior
+    now: Decision
+
+    @property
+    def widened(self) -> bool:
+        """Whether more would be allowed than was."""
+        return STRICTNESS[self.now.behavior] < STRICTNESS[self.before]
+
+
+def replay(policy: Policy, past: Iterable[tuple[PlannedCall, Behavior]]) -> Iterator[Changed]:
+    """Past calls against the rules in force: only those that would come out differently, in order."""
+    for plan, before in past:
+        now = policy.decide(plan)
+        if now.behavior != before:
+            yield Changed(plan, before, now)

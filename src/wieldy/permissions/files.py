@@ -1,0 +1,162 @@
+"""Judges one file that a call reads or writes: the same for every tool, for arguments of commands and for redirections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from wieldy.core.decision import Reason
+from wieldy.core.effect import Reads, Writes
+from wieldy.permissions import suggest
+from wieldy.permissions.finding import Case, Finding, by_rule
+from wieldy.permissions.paths import Paths, Seen, is_stream
+from wieldy.permissions.protected import Protected
+from wieldy.permissions.rule import Rule
+from wieldy.permissions.ruleset import Shelf, pattern_of
+
+Outside: TypeAlias = Literal["ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One file effect. `part` is the command it comes from, `backing` what allows that command, `exact` by its full text."""
+
+    effect: Reads | Writes
+    part: str | None = None
+    backing: Reason | None = None
+    exact: bool = False
+    redirect: bool = False
+    lists_only: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Whether the file would change."""
+        return isinstance(self.effect, Writes)
+
+
+class Files:
+    """The one path policy."""
+
+    def __init__(
+        self, deny: Shelf, ask: Shelf, allow: Shelf, paths: Paths, protected: Protected, outside: Outside = "ask"
+    ) -> None:
+        self._deny, self._ask, self._allow = deny, ask, allow
+        self._paths = paths
+        self._protected = protected
+        self._outside = outside
+
+    def judge(self, touch: Touch, case: Case) -> Finding:
+        """What rules, guards, mode and defaults say about one file."""
+        path = touch.effect.path
+        if is_stream(path, reading=not touch.writes):
+            return Finding(Reason("default", "allow", f"{path} is a stream", part=touch.part))
+        seen = self._paths.look(path, reading=not touch.writes)
+        reason = self._forbidden(touch, seen, case) or self._asked(touch, seen)
+        if reason is not None:
+            return Finding(reason)
+        return self._permitted(touch, seen, case)
+
+    def _forbidden(self, touch: Touch, seen: Seen, case: Case) -> Reason | None:
+        verb = "writing" if touch.writes else "reading"
+        rule = self._either(self._deny, seen, "Edit" if touch.writes else "Read")
+        if rule is None and touch.writes:
+            rule = self._in_views(self._deny.reading(seen), seen)
+        if rule is not None:
+            return by_rule(rule, "deny", f"forbids {verb} {touch.effect.path}", touch.part)
+        rule = self._surely_inside(touch, seen)
+        if rule is not None:
+            return by_rule(rule, "deny", f"forbids {verb} something in {touch.effect.path}", touch.part)
+        if not seen.inside and self._outside == "deny":
+            return Reason("path", "deny", f"{seen.real} is outside the allowed folders", part=touch.part)
+        if touch.writes and case.mode.reads_only:
+            return Reason(
+                "mode", "deny", f"plan mode changes nothing, and this writes {touch.effect.path}", part=touch.part
+            )
+        return None
+
+    def _asked(self, touch: Touch, seen: Seen) -> Reason | None:
+        rule = self._either(self._ask, seen, "Edit" if touch.writes else "Read")
+        if rule is not None:
+            return by_rule(rule, "ask", f"wants a question about {touch.effect.path}", touch.part)
+        rule = self._perhaps_inside(touch, seen)
+        if rule is not None:
+            return by_rule(rule, "ask", f"may forbid something in {touch.effect.path}", touch.part)
+        if touch.writes and (protection := self._protected.find(seen)) is not None:
+            allowed = self._allowing(touch, seen)
+            if allowed is None or not (protection.soft or (protection.liftable and self._names(allowed, seen))):
+                text = f"{touch.effect.path} is protected: {protection.why}"
+                return Reason("guard", "ask", text, part=touch.part)
+        return None
+
+    def _permitted(self, touch: Touch, seen: Seen, case: Case) -> Finding:
+        allowed = self._allowing(touch, seen)
+        if allowed is not None:
+            return Finding(by_rule(allowed, "allow", "", touch.part))
+        if case.mode.accepts_all:
+            return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=touch.part))
+        if not seen.inside and not (case.vouched or touch.exact):
+            remedy = suggest.for_path(touch.effect, seen, self._paths)
+            text = f"{seen.real} is outside the allowed folders"
+            return Finding(Reason("path", "ask", text, part=touch.part), remedy)
+        return self._inside(touch, seen, case)
+
+    def _inside(self, touch: Touch, seen: Seen, case: Case) -> Finding:
+        path, part = touch.effect.path, touch.part
+        if case.cover is not None:
+            return Finding(case.cover)
+        if touch.backing is not None and (not touch.redirect or touch.exact or not touch.writes):
+            return Finding(touch.backing)
+        if not touch.writes and not case.careful:
+            return Finding(Reason("default", "allow", f"reads {path}", part=part))
+        if touch.writes and case.mode.accepts_edits and not case.careful and (part is None or touch.backing):
+            return Finding(Reason("mode", "allow", f"{case.mode.name} mode: writes {path}", part=part))
+        whole = self._allow.for_tool("Edit" if touch.writes else "Read")
+        if whole is not None:
+            return Finding(by_rule(whole, "allow", "", part))
+        remedy = suggest.for_path(touch.effect, seen, self._paths)
+        return Finding(Reason("default", "ask", f"{'writes' if touch.writes else 'reads'} {path}", part=part), remedy)
+
+    def _either(self, shelf: Shelf, seen: Seen, subject: str) -> Rule | None:
+        """A deny or ask rule needs to match one spelling only."""
+        look_up = shelf.writing(seen) if subject == "Edit" else shelf.reading(seen)
+        return self._in_views(look_up, seen) or shelf.for_tool(subject)
+
+    def _in_views(self, look_up: Callable[[str], Rule | None], seen: Seen) -> Rule | None:
+        return next((rule for view in seen.views if (rule := look_up(view)) is not None), None)
+
+    def _allowing(self, touch: Touch, seen: Seen) -> Rule | None:
+        """An allow rule must match every spelling; allowing edits allows reading."""
+        found: Rule | None = None
+        for view in seen.views:
+            found = self._allow.writing(seen)(view) or (None if touch.writes else self._allow.reading(seen)(view))
+            if found is None:
+                return None
+        return found
+
+    def _names(self, rule: Rule, seen: Seen) -> bool:
+        return pattern_of(rule, self._paths).literal == seen.real
+
+    def _surely_inside(self, touch: Touch, seen: Seen) -> Rule | None:
+        if not touch.writes or not self._deny.path_subjects:
+            return None
+        return self._deny.surely_inside("Edit", seen) or self._deny.surely_inside("Read", seen)
+
+    def _perhaps_inside(self, touch: Touch, seen: Seen) -> Rule | None:
+        """A command that takes a whole folder may touch what a rule forbids in it; our own tools leave that out."""
+        subject = "Edit" if touch.writes else "Read"
+        if touch.part is None or (touch.lists_only and not touch.writes) or subject not in self._deny.path_subjects:
+            return None
+        if not self._paths.is_folder(seen.real):
+            return None
+        return self._deny.perhaps_inside(subject, seen)
+
+    def hides(self, path: str) -> bool:
+        """Whether a rule forbids reading a path, so that searches and listings leave it out."""
+        seen = self._paths.look(path, reading=True)
+        return self._in_views(self._deny.reading(seen), seen) is not None
+
+    @property
+    def hides_anything(self) -> bool:
+        """Whether there is any rule that forbids reading a path."""
+        return "Read" in self._deny.path_subjects

@@ -1,0 +1,47 @@
+"""What is found about one thing a call would do, and the case it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Behavior, Reason
+from wieldy.permissions.levels import Level
+from wieldy.permissions.mode import Mode
+from wieldy.permissions.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One step of the trail; `remedy` is a rule that would turn its ask into an allow."""
+
+    reason: Reason
+    remedy: str | None = None
+
+    @property
+    def behavior(self) -> Behavior:
+        """What the step says."""
+        return self.reason.behavior
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
+
+    `careful` means the settings want a question even where the tool's effects are harmless.
+    """
+
+    plan: PlannedCall
+    mode: Mode
+    level: Level
+    cover: Reason | None = None
+    vouched: bool = False
+    careful: bool = False
+    clean_tree: bool = False
+
+
+def by_rule(rule: Rule, behavior: Behavior, text: str = "", part: str | None = None) -> Reason:
+    """A step that a rule decided, with where the rule is written."""
+    said = f"rule `{rule.text}`" + (f" {text}" if text else "")
+    where = rule.origin
+    return Reason("rule", behavior, said, rule.text, where.file or where.layer, where.line, part)

@@ -1,0 +1,145 @@
+"""How a path is seen: as given and as it really is, inside the allowed roots or not, on a volume that folds case or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+_STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
+_SOURCES = frozenset({"/dev/random", "/dev/urandom"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One path under all its names. `views` are spellings to match rules against: as given, and with links followed."""
+
+    views: tuple[str, ...]
+    inside: bool
+    fold: bool = False
+
+    @property
+    def real(self) -> str:
+        """The path with every link followed."""
+        return self.views[-1]
+
+
+class CaseProbe:
+    """Whether a path lies on a volume that takes `A` and `a` for the same name; found out once for each volume."""
+
+    def __init__(self, stat: Callable[[str], os.stat_result] = os.stat) -> None:
+        self._stat = stat
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, path: str) -> bool:
+        """Look for the nearest existing folder under a name of swapped case."""
+        while True:
+            try:
+                here = self._stat(path)
+                break
+            except (OSError, ValueError):
+                above = os.path.dirname(path)
+                if above == path:
+                    return False
+                path = above
+        if here.st_dev not in self._known:
+            folds = self._folds(path, here)
+            if folds is None:
+                return False
+            self._known[here.st_dev] = folds
+        return self._known[here.st_dev]
+
+    def _folds(self, path: str, here: os.stat_result) -> bool | None:
+        while (name := os.path.basename(path)).swapcase() == name:
+            above = os.path.dirname(path)
+            if above == path:
+                return None
+            path = above
+            try:
+                up = self._stat(path)
+            except OSError:
+                return None
+            if up.st_dev != here.st_dev:
+                return None
+            here = up
+        try:
+            other = self._stat(os.path.join(os.path.dirname(path), name.swapcase()))
+        except OSError:
+            return False
+        return (other.st_dev, other.st_ino) == (here.st_dev, here.st_ino)
+
+
+class Paths:
+    """Looks at paths for one workspace. The file system is a parameter."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        *,
+        home: str | None = None,
+        readable: Sequence[str] = (),
+        real: Callable[[str], str] = os.path.realpath,
+        is_folder: Callable[[str], bool] = os.path.isdir,
+        folds_case: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.roots = tuple(roots)
+        self.home = os.path.expanduser("~") if home is None else home
+        self.readable = tuple(readable)
+        self.real = real
+        self.is_folder = is_folder
+        self.folds_case = CaseProbe() if folds_case is None else folds_case
+
+    @property
+    def root(self) -> str:
+        """The project's own root."""
+        return self.roots[0]
+
+    def look(self, path: str, *, reading: bool = False) -> Seen:
+        """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder."""
+        given = plain(path)
+        real = self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+        fold = self.folds_case(real)
+        inside = any(below(real, root, fold) for root in (*self.roots, *(self.readable if reading else ())))
+        inside = inside or is_stream(given, reading)
+        if given == real:
+            return Seen((real,), inside, fold)
+        return Seen((self._from_root(given, real, fold), real), inside, fold)
+
+    def _from_root(self, given: str, real: str, fold: bool) -> str:
+        """A path given through another name of a root, spelled from the root itself."""
+        for root in self.roots:
+            if below(given, root, fold) or not below(real, root, fold):
+                continue
+            folder, tail = given, ""
+            while folder != os.path.dirname(folder):
+                if self.real(folder) == root:
+                    return os.path.join(root, tail) if tail else root
+                folder, name = os.path.split(folder)
+                tail = os.path.join(name, tail) if tail else name
+        return given
+
+
+def plain(path: str) -> str:
+    """An absolute path without `.`, `..` and doubled slashes."""
+    norm = os.path.normpath(path)
+    return norm[1:] if norm.startswith("//") else norm
+
+
+def below(path: str, folder: str, fold: bool = False) -> bool:
+    """Whether a path is a folder or lies in it."""
+    path, folder = key(path, fold), key(folder, fold)
+    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def key(path: str, fold: bool = False) -> str:
+    """A spelling under which equal files compare equal: composed characters, and folded case where the volume folds it."""
+    if not path.isascii():
+        import unicodedata
+
+        path = unicodedata.normalize("NFC", path)
+    return path.casefold() if fold else path
+
+
+def is_stream(path: str, reading: bool = False) -> bool:
+    """Whether a path is no file at all but a stream that every process has."""
+    return path in _STREAMS or path.startswith("/dev/fd/") or (reading and path in _SOURCES)

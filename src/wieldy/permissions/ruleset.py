@@ -1,0 +1,211 @@
+"""Rules from several sources, filed so that one call looks only at the few that could concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from wieldy.core.decision import Behavior
+from wieldy.permissions import domain
+from wieldy.permissions.command import CommandPattern
+from wieldy.permissions.levels import as_text
+from wieldy.permissions.path_index import PathIndex, both_ways
+from wieldy.permissions.paths import Paths, Seen
+from wieldy.permissions.pattern import PathPattern, resolve
+from wieldy.permissions.rule import CHOICES, PATH_RULES_OF, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Every rule in force, each with where it is written. `broken` says why nothing may be allowed unasked."""
+
+    rules: tuple[Rule, ...] = ()
+    broken: str | None = None
+
+    def plus(self, *rules: Rule) -> RuleSet:
+        """These rules and more."""
+        return RuleSet((*self.rules, *rules), self.broken)
+
+    def of(self, behavior: Behavior) -> tuple[Rule, ...]:
+        """The rules of one behaviour."""
+        return tuple(rule for rule in self.rules if rule.behavior == behavior)
+
+
+class Shelf:
+    """The rules of one behaviour, by what they are about."""
+
+    def __init__(self, rules: Iterable[Rule], behavior: Behavior, paths: Paths) -> None:
+        self._rules = tuple(rules)
+        self._behavior: Behavior = behavior
+        self._paths = paths
+        self._path_indexes: dict[tuple[str, bool], PathIndex] = {}
+
+    def for_tool(self, name: str) -> Rule | None:
+        """A rule about the tool as such. `Read` and `Edit` stand for all tools that read or edit."""
+        exact, globs = self._tools
+        for candidate in (name, PATH_RULES_OF.get(name) if self._behavior != "allow" else None, *_servers(name)):
+            if candidate is not None and candidate in exact:
+                return exact[candidate]
+        return next((rule for pattern, rule in globs if fnmatchcase(name, pattern)), None)
+
+    def for_command(self, text: str) -> Rule | None:
+        """A rule that covers one simple command."""
+        exact, by_word, loose = self._commands
+        if (found := exact.get(text)) is not None:
+            return found
+        for pattern, rule in by_word.get(text.split(maxsplit=1)[0] if text.strip() else "", ()):
+            if pattern.matches(text):
+                return rule
+        for pattern, rule in loose:
+            if pattern.needle in text and pattern.matches(text):
+                return rule
+        return None
+
+    def for_exact_command(self, text: str) -> Rule | None:
+        """A rule that names this very command, with no pattern in it."""
+        return self._commands[0].get(text.strip())
+
+    def for_host(self, host: str) -> Rule | None:
+        """A rule that covers a host."""
+        exact, below, loose = self._domains
+        if (found := exact.get(host)) is not None:
+            return found
+        rest = host
+        while "." in rest:
+            rest = rest.partition(".")[2]
+            if (found := below.get(rest)) is not None:
+                return found
+        return next((rule for rule in loose if domain.matches(rule.specifier or "", host)), None)
+
+    def for_input(self, tool: str, input: Mapping[str, Any]) -> Rule | None:
+        """A rule about a parameter of the call, or about what it picks."""
+        for rule in self._inputs.get(tool, ()):
+            specifier = rule.specifier or ""
+            if rule.kind == "choice":
+                values = [as_text(input[name]) for name in CHOICES[tool] if name in input]
+                pattern = specifier.removesuffix(" *") + "*" if specifier.endswith(" *") else specifier
+            else:
+                name, _, pattern = specifier.partition(":")
+                values = [as_text(input[name])] if name in input else []
+            if any(value is not None and fnmatchcase(value, pattern) for value in values):
+                return rule
+        return None
+
+    def reading(self, seen: Seen) -> Callable[[str], Rule | None]:
+        """Looks up the rule about reading one spelling of a path."""
+        return self._index("Read", seen.fold).find
+
+    def writing(self, seen: Seen) -> Callable[[str], Rule | None]:
+        """Looks up the rule about writing one spelling of a path."""
+        return self._index("Edit", seen.fold).find
+
+    def surely_inside(self, subject: str, seen: Seen) -> Rule | None:
+        """A rule that names one path inside a folder."""
+        return next(filter(None, map(self._index(subject, seen.fold).surely_inside, seen.views)), None)
+
+    def perhaps_inside(self, subject: str, seen: Seen) -> Rule | None:
+        """A rule that could cover something inside a folder."""
+        return next(filter(None, map(self._index(subject, seen.fold).perhaps_inside, seen.views)), None)
+
+    @cached_property
+    def has_commands(self) -> bool:
+        """Whether any rule is about commands."""
+        return any(rule.kind == "command" for rule in self._rules)
+
+    @cached_property
+    def path_subjects(self) -> frozenset[str]:
+        """Which of Read and Edit have path rules."""
+        return frozenset(rule.subject for rule in self._rules if rule.kind == "path")
+
+    @cached_property
+    def _tools(self) -> tuple[dict[str, Rule], list[tuple[str, Rule]]]:
+        exact: dict[str, Rule] = {}
+        globs: list[tuple[str, Rule]] = []
+        for rule in self._rules:
+            if rule.kind != "tool":
+                continue
+            name = rule.subject
+            if name.startswith("mcp__") and name.endswith("__*") and "*" not in name[:-1]:
+                name = name[:-3]
+            if "*" in name:
+                globs.append((name, rule))
+            else:
+                exact.setdefault(name, rule)
+        return exact, globs
+
+    @cached_property
+    def _commands(
+        self,
+    ) -> tuple[dict[str, Rule], dict[str, list[tuple[CommandPattern, Rule]]], list[tuple[CommandPattern, Rule]]]:
+        exact: dict[str, Rule] = {}
+        by_word: dict[str, list[tuple[CommandPattern, Rule]]] = {}
+        loose: list[tuple[CommandPattern, Rule]] = []
+        for rule in self._rules:
+            if rule.kind != "command":
+                continue
+            pattern = CommandPattern(rule.specifier or "")
+            if pattern.shape == "exact":
+                exact.setdefault(pattern.literal, rule)
+            elif pattern.first_word is not None:
+                by_word.setdefault(pattern.first_word, []).append((pattern, rule))
+            else:
+                loose.append((pattern, rule))
+        return exact, by_word, loose
+
+    @cached_property
+    def _domains(self) -> tuple[dict[str, Rule], dict[str, Rule], list[Rule]]:
+        exact: dict[str, Rule] = {}
+        below: dict[str, Rule] = {}
+        loose: list[Rule] = []
+        for rule in self._rules:
+            if rule.kind != "domain":
+                continue
+            host = (rule.specifier or "").removeprefix("domain:").strip().rstrip(".").lower()
+            if not host.isascii() or "*" in host.removeprefix("*."):
+                loose.append(rule)
+            elif host.startswith("*."):
+                below.setdefault(host[2:], rule)
+            else:
+                exact.setdefault(host, rule)
+        return exact, below, loose
+
+    @cached_property
+    def _inputs(self) -> dict[str, list[Rule]]:
+        found: dict[str, list[Rule]] = {}
+        for rule in self._rules:
+            if rule.kind in ("parameter", "choice"):
+                found.setdefault(rule.subject, []).append(rule)
+        return found
+
+    def _index(self, subject: str, fold: bool) -> PathIndex:
+        index = self._path_indexes.get((subject, fold))
+        if index is None:
+            entries = [
+                (self.pattern(rule), rule) for rule in self._rules if rule.kind == "path" and rule.subject == subject
+            ]
+            # An allow rule must match a link and its target alike, so its folder is never followed for it.
+            wider = entries if self._behavior == "allow" else both_ways(entries, self._paths.real)
+            index = self._path_indexes[subject, fold] = PathIndex(wider, fold)
+        return index
+
+    def pattern(self, rule: Rule) -> PathPattern:
+        """What a path rule's specifier stands for in this workspace."""
+        return pattern_of(rule, self._paths)
+
+
+def pattern_of(rule: Rule, paths: Paths) -> PathPattern:
+    """What a path rule's specifier stands for in a workspace."""
+    return resolve(rule.specifier or "", rule.behavior, cwd=paths.root, home=paths.home, folder=rule.origin.folder)
+
+
+def _servers(name: str) -> Iterable[str]:
+    """For `mcp__a__b`, the names that stand for its whole server."""
+    if not name.startswith("mcp__"):
+        return
+    at = name.find("__", 5)
+    while at > 0:
+        yield name[:at]
+        at = name.find("__", at + 1)

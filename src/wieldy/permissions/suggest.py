@@ -1,0 +1,117 @@
+"""The narrowest rule that would have allowed something, where one is worth having."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from wieldy.core.effect import Writes
+from wieldy.permissions import command, pattern
+from wieldy.permissions.origin import Origin
+from wieldy.permissions.paths import Paths, Seen, below
+from wieldy.permissions.rule import Rule, RuleProblem, parse
+from wieldy.permissions.ruleset import Shelf
+
+MOST_RULES = 5
+LONGEST_RULE = 120
+
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Programs whose first word says what they do: the rule names both.
+WITH_SUBCOMMANDS = _words(
+    "apt apt-get brew bun bundle cargo composer conda deno docker dotnet gcloud gh git go gradle helm hg jj just kubectl "
+    "make mix mvn npm nx pip pip3 pipenv pnpm podman poetry rails rake rustup svn systemctl terraform tox turbo uv yarn"
+)
+# … and those whose second word does.
+DEEPER = frozenset(
+    {"npm run", "pnpm run", "yarn run", "bun run", "docker compose", "docker container", "docker image", "git remote"}
+    | {"git stash", "git worktree", "gh pr", "gh issue", "gh run", "gh repo", "uv pip", "kubectl config", "deno task"}
+)
+# A prefix of these would allow anything, or anything to be lost: only the very command may be kept.
+EXACT_ONLY = _words(
+    "bash sh zsh dash ksh fish eval exec source . env xargs sudo doas su command builtin nohup timeout time nice setsid "
+    "watch ionice flock stdbuf find python python3 node deno ruby perl php lua awk gawk sed osascript pwsh powershell "
+    "npx bunx pnpx uvx pipx docker-compose ssh scp sftp rsync nc ncat curl wget rm rmdir mv dd shred truncate mkfs mount "
+    "umount chmod chown chgrp kill pkill killall reboot shutdown crontab at parallel tee ln cp install "
+    "export alias trap set unset declare"
+)
+DEEP_EXACT = frozenset({"npm exec", "uv run", "poetry run", "pipenv run", "bun x", "docker run", "docker exec"})
+DEEP_EXACT |= {"kubectl exec", "git config", "npm install", "pip install", "cargo run", "go run", "podman run"}
+KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
+
+
+def for_command(program: str | None, text: str) -> str | None:
+    """A rule for one simple command: its words up to the sub-command where that is safe to keep, else just this command."""
+    words = text.split(" ")
+    if program is None or not words or words[0] in KEYWORDS or not _WORD.fullmatch(words[0]):
+        return None
+    stem = _stem(words)
+    rule = f"Bash({stem}:*)" if stem else f"Bash({command.escaped(text)})"
+    return _kept(rule, lambda shelf: shelf.for_command(text))
+
+
+def _stem(words: list[str]) -> str | None:
+    if words[0] in EXACT_ONLY:
+        return None
+    if words[0] not in WITH_SUBCOMMANDS:
+        return words[0]
+    deep = 2
+    if " ".join(words[:2]) in DEEPER:
+        deep = 3
+    if " ".join(words[:2]) in DEEP_EXACT or len(words) < deep:
+        return None
+    return " ".join(words[:deep]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:deep]) else None
+
+
+def for_path(effect: object, seen: Seen, paths: Paths) -> str | None:
+    """A rule for this very file. A link takes two rules, so none is offered for it."""
+    if len(seen.views) > 1:
+        return None
+    root, path = paths.root, seen.real
+    if below(path, root) and path != root:
+        anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/"))
+    else:
+        anchored = "/" + pattern.escaped(path)
+    writes = isinstance(effect, Writes)
+    return _kept(
+        f"{'Edit' if writes else 'Read'}({anchored})",
+        lambda shelf: (shelf.writing if writes else shelf.reading)(seen)(path),
+        paths,
+    )
+
+
+def for_host(host: str | None) -> str | None:
+    """A rule for one host."""
+    return _kept(f"WebFetch(domain:{host})", lambda shelf: shelf.for_host(host or "")) if host else None
+
+
+def for_tool(name: str) -> str | None:
+    """A rule for a whole tool."""
+    return _kept(name, lambda shelf: shelf.for_tool(name))
+
+
+def _kept(text: str, look_up: Callable[[Shelf], Rule | None], paths: Paths | None = None) -> str | None:
+    """The rule, if it can be read back and does what it is for."""
+    rule = keepable(text, paths.root if paths else None)
+    if rule is None:
+        return None
+    return text if look_up(Shelf((rule,), "allow", paths or Paths(("/",), home="/"))) is not None else None
+
+
+def keepable(text: str, root: str | None = None) -> Rule | None:
+    """A rule fit to be written to a settings file: short, one line, readable again, and not itself a piece of script."""
+    if len(text) > LONGEST_RULE or "<<" in text or not text.isprintable():
+        return None
+    try:
+        rule = parse(text, "allow", Origin("session", folder=root))
+    except RuleProblem:
+        return None
+    if rule.kind == "command" and (rule.specifier or "").split(" ")[0].removesuffix(":*") in KEYWORDS:
+        return None
+    return rule if rule.text == text else None

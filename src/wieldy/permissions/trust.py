@@ -1,0 +1,99 @@
+"""Consent to what a project's own files would run or allow: bound to a hash of each item, and asked again when one changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wieldy.core.places import config_home
+from wieldy.permissions.shared_file import rewrite
+
+FILE_NAME = "trust.json"
+SWITCH = "WIELDY_TRUST"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing a project's files ask for: the setting's name, its value, and where it is written."""
+
+    name: str
+    value: str
+    where: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What consent is bound to; where it is written does not count."""
+        return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else "")
+
+
+def item(name: str, value: Any, where: str = "") -> Item:
+    """An item for a settings value, in a canonical spelling."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return Item(name, text, where)
+
+
+class Trust:
+    """What the user has consented to, by project root. Without an answer nothing is trusted."""
+
+    def __init__(self, file: Path | None = None, env: Mapping[str, str] = os.environ) -> None:
+        self._file = config_home(env) / FILE_NAME if file is None else file
+        self._told = env.get(SWITCH, "").strip().lower() in {"1", "true", "yes"}
+
+    def pending(self, root: str, items: Iterable[Item]) -> tuple[Item, ...]:
+        """The items that need consent before they take effect."""
+        wanted = tuple(items)
+        if self._told or not wanted:
+            return ()
+        known = self._known(root)
+        return tuple(one for one in wanted if one.digest not in known)
+
+    def accept(self, root: str, items: Iterable[Item]) -> None:
+        """Record consent to exactly these items."""
+        digests = {one.digest for one in items}
+        if digests:
+            self._change(root, lambda known: known | digests)
+
+    def revoke(self, root: str) -> None:
+        """Forget every consent given for a project."""
+        self._change(root, lambda known: set())
+
+    def _known(self, root: str) -> set[str]:
+        try:
+            text = self._file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return set()
+        return _digests(_parsed(text), root)
+
+    def _change(self, root: str, change: Callable[[set[str]], set[str]]) -> None:
+        def update(text: str | None) -> str:
+            records = _parsed(text or "{}")
+            known = change(_digests(records, root))
+            key = os.path.realpath(root)
+            if known:
+                records[key] = sorted(known)
+            else:
+                records.pop(key, None)
+            return json.dumps(records, indent=1, sort_keys=True) + "\n"
+
+        rewrite(self._file, update)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        records = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return records if isinstance(records, dict) else {}
+
+
+def _digests(records: Mapping[str, Any], root: str) -> set[str]:
+    found = records.get(os.path.realpath(root))
+    return {digest for digest in found if isinstance(digest, str)} if isinstance(found, list) else set()

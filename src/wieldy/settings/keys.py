@@ -1,0 +1,116 @@
+"""The one table of settings: every key, what it holds and what it is for. Checking, schema and documentation come from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "string", "boolean", "integer", "number", "strings", "rules", "string map", "patterns", "object", "any"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. `*` in the name stands for any name; `free` ones a project may set before it is trusted."""
+
+    name: str
+    kind: Kind
+    what: str
+    choices: tuple[str, ...] = ()
+    free: bool = False
+
+
+MODE_NAMES = ("default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk")
+
+KEYS: tuple[Key, ...] = (
+    Key("$schema", "string", "Where the schema of this file is, for editors.", free=True),
+    Key("permissions.allow", "rules", "Rules for calls that run without a question."),
+    Key("permissions.ask", "rules", "Rules for calls that always ask.", free=True),
+    Key("permissions.deny", "rules", "Rules for calls that never run.", free=True),
+    Key("permissions.additionalDirectories", "strings", "Folders beside the project that tools may work in."),
+    Key("permissions.defaultMode", "string", "The mode a session starts in.", MODE_NAMES),
+    Key("permissions.outside", "string", "What to do about files outside the allowed folders.", ("ask", "deny")),
+    Key(
+        "permissions.disableBypassPermissionsMode",
+        "string",
+        "`disable` takes bypassPermissions away.",
+        ("disable",),
+        True,
+    ),
+    Key(
+        "allowManagedPermissionRulesOnly", "boolean", "In the managed file: only its own allow rules count.", free=True
+    ),
+    Key("tools.*.level", "string", "How much care a tool needs.", ("safe", "confirm", "dangerous", "forbidden")),
+    Key("tools.*.allowlist", "patterns", "Patterns over parameters of calls that need no question."),
+    Key("tools.*.blocklist", "patterns", "Patterns over parameters of calls that never run.", free=True),
+    Key("tools.*.timeout", "number", "Seconds a call may take."),
+    Key("tools.*.rateLimit", "any", "How often the tool may be called."),
+    Key("tools.*.cacheSeconds", "number", "How long results of a read-only tool are kept."),
+    Key("env", "string map", "Environment variables for commands and servers."),
+    Key("hooks", "object", "Commands run at certain moments, by event."),
+    Key("disableAllHooks", "boolean", "Run no hooks at all."),
+    Key("mcpServers", "object", "MCP servers, by name."),
+    Key("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),
+    Key("enabledMcpjsonServers", "strings", "Servers of .mcp.json to start."),
+    Key("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", free=True),
+    Key("sandbox.enabled", "boolean", "Run commands in a sandbox."),
+    Key("sandbox.autoAllow", "boolean", "Commands inside the sandbox run without a question."),
+    Key("sandbox.mechanism", "string", "Which sandbox to use.", ("auto", "bubblewrap", "landlock")),
+    Key("sandbox.failIfUnavailable", "boolean", "Refuse commands where no sandbox can be had."),
+    Key("sandbox.network", "boolean", "Whether commands in the sandbox reach the network."),
+    Key("sandbox.allowedDomains", "strings", "Hosts that commands in the sandbox may reach."),
+    Key("sandbox.allowWrite", "strings", "Further folders that commands in the sandbox may write to."),
+    Key("sandbox.allowRead", "strings", "Folders that commands in the sandbox may read although a default hides them."),
+    Key("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", free=True),
+    Key("sandbox.keepEnv", "strings", "Environment variables that are kept although they look like secrets."),
+    Key("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
+    Key("compat.claude", "boolean", "Read .claude/settings*.json and .mcp.json too."),
+    Key("model", "string", "The model a session talks to, as provider/name."),
+    Key("baseUrl", "string", "The server of the model."),
+    Key("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),
+    Key("features.*", "boolean", "Features that are off unless named here."),
+    Key("edit.tolerance", "any", "How far an edit's text may differ from the file's.", free=True),
+    Key(
+        "edit.on_external_change",
+        "string",
+        "When a file changed since it was read.",
+        ("merge", "error", "markers"),
+        True,
+    ),
+    Key("read.unchanged_stub", "boolean", "Answer a repeated read of an unchanged file in a line.", free=True),
+    Key("bash.max_output_chars", "integer", "Characters of output that a command's result shows.", free=True),
+    Key("bash.max_background", "integer", "How many commands may run in the background."),
+    Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
+    Key("journal.enabled", "boolean", "Keep what is needed to undo."),
+    Key("journal.max_age_days", "integer", "Days that undo is kept."),
+    Key("journal.max_bytes", "integer", "Bytes that undo may take."),
+    Key("respectGitignore", "boolean", "Leave ignored files out of searches.", free=True),
+    Key("cleanupPeriodDays", "integer", "Days that sessions are kept."),
+)
+
+
+@cache
+def tree() -> dict[str, Any]:
+    """The table as nested sections; a leaf is a `Key`."""
+    root: dict[str, Any] = {}
+    for key in KEYS:
+        section = root
+        *sections, last = key.name.split(".")
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = key
+    return root
+
+
+def find(dotted: str) -> Key | None:
+    """The key of a dotted name, or the one whose value it is inside of."""
+    here: Any = tree()
+    for name in dotted.split("."):
+        if isinstance(here, Key):
+            return here
+        here = here.get(name, here.get("*"))
+        if here is None:
+            return None
+    return here if isinstance(here, Key) else None

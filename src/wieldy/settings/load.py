@@ -1,0 +1,173 @@
+"""Loads settings: which sources, what they may set, and the rules and values that come of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from wieldy.core.places import config_home
+from wieldy.permissions.origin import Layer, Origin
+from wieldy.permissions.paths import Paths
+from wieldy.permissions.rule import Rule
+from wieldy.permissions.ruleset import RuleSet
+from wieldy.permissions.trust import Item, Trust
+from wieldy.settings import compat, consent
+from wieldy.settings.merge import merged
+from wieldy.settings.rules import rules_of
+from wieldy.settings.source import Place, Problem, Source, foreign_places, given, load, own_places
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+    from wieldy.permissions.decide import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is in force in a project: values, rules, where each is written, and what is wrong.
+
+    `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read.
+    """
+
+    root: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    rules: RuleSet = field(default_factory=RuleSet)
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+    errors: tuple[Problem, ...] = ()
+    pending: tuple[Item, ...] = ()
+    report: tuple[Problem, ...] = ()
+    user_folder: str = ""
+
+    def origin(self, dotted: str) -> Origin | None:
+        """Where a value is written; None where nobody set it."""
+        return self.origins.get(dotted)
+
+    def get(self, dotted: str, default: Any = None) -> Any:
+        """A value by its dotted name."""
+        value: Any = self.values
+        for name in dotted.split("."):
+            if not isinstance(value, Mapping) or name not in value:
+                return default
+            value = value[name]
+        return value
+
+    def mode(self, asked_for: str | None = None) -> str:
+        """The mode to start in: the one asked for, else the configured one; bypass only where nobody has taken it away."""
+        mode = asked_for or self.get("permissions.defaultMode", "default")
+        barred = self.get("permissions.disableBypassPermissionsMode") == "disable"
+        return "default" if mode == "bypassPermissions" and barred else str(mode)
+
+    def policy(self, workspace: Workspace, mode: str | None = None) -> Policy:
+        """The judge that these settings make for a workspace."""
+        from wieldy.permissions.decide import Policy
+
+        outside: Literal["ask", "deny"] = "deny" if self.get("permissions.outside") == "deny" else "ask"
+        return Policy.for_workspace(
+            workspace,
+            self.rules,
+            mode=self.mode(mode),
+            tools=self.values.get("tools"),
+            outside=outside,
+            configured_by=(self.user_folder,) if self.user_folder else (),
+        )
+
+
+def load_settings(
+    root: str | os.PathLike[str],
+    *,
+    explicit: Mapping[str, Any] | None = None,
+    files: bool = True,
+    env: Mapping[str, str] = os.environ,
+    layer: Layer = "code",
+    managed: Path | None = None,
+    trust: Trust | None = None,
+) -> Settings:
+    """The settings of a project. `explicit` ones, from code or the command line, rank below managed ones and above all files."""
+    here = os.path.realpath(root)
+    own = [source for place in own_places(here, env, managed) if (source := load(place))] if files else []
+    spoken = [given(explicit, here, layer)] if explicit is not None else []
+    sources = _ranked(own, spoken)
+    report: list[Problem] = []
+    if files and _wants_foreign(sources):
+        sources = _with_foreign(sources, here, env, report)
+    sources, pending = _trusted(sources, here, trust or Trust(env=env))
+    return _settled(here, sources, pending, report, env)
+
+
+def _ranked(files: Sequence[Source], spoken: Sequence[Source]) -> list[Source]:
+    managed = [source for source in files if source.layer == "managed"]
+    return [*managed, *spoken, *(source for source in files if source.layer != "managed")]
+
+
+def _wants_foreign(sources: Sequence[Source]) -> bool:
+    for source in sources:
+        section = source.values.get("compat")
+        if isinstance(section, Mapping) and "claude" in section:
+            return section["claude"] is True
+    return False
+
+
+def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], report: list[Problem]) -> list[Source]:
+    """Each foreign source goes right behind our own of the same layer."""
+    found: list[Source] = []
+    for place in foreign_places(root, env):
+        if (source := load(place)) is not None:
+            source, changes = compat.translated(source)
+            report += changes
+            found.append(source)
+    servers = compat.project_servers(Place("project", Path(root, compat.MCP_FILE), root))
+    found += [servers] if servers else []
+    order: list[Layer] = ["managed", "command line", "code", "local", "project", "user"]
+    return sorted([*sources, *found], key=lambda source: order.index(source.layer))
+
+
+def _trusted(sources: Sequence[Source], root: str, trust: Trust) -> tuple[list[Source], tuple[Item, ...]]:
+    items = [one for source in sources if source.from_project for one in consent.wanted(source)]
+    pending = trust.pending(root, items)
+    if not pending:
+        return list(sources), ()
+    return [consent.without(source, pending) if source.from_project else source for source in sources], pending
+
+
+def _settled(
+    root: str, sources: Sequence[Source], pending: tuple[Item, ...], report: list[Problem], env: Mapping[str, str]
+) -> Settings:
+    problems = [problem for source in sources for problem in source.problems]
+    errors = tuple(source.error for source in sources if source.error is not None)
+    paths = Paths((root,), home=env.get("HOME"))
+    rules = [rule for source in sources for rule in rules_of(source, paths, problems)]
+    values, origins = merged(sources)
+    if any(
+        source.layer == "managed" and source.values.get("allowManagedPermissionRulesOnly") is True for source in sources
+    ):
+        rules = _managed_only(rules, problems)
+    if pending:
+        problems.append(Problem(_waiting(pending)))
+    broken = f"the settings file {errors[0]}" if errors else None
+    return Settings(
+        root,
+        values,
+        RuleSet(tuple(rules), broken),
+        origins,
+        tuple(problems),
+        errors,
+        pending,
+        tuple(report),
+        str(config_home(env)),
+    )
+
+
+def _managed_only(rules: Sequence[Rule], problems: list[Problem]) -> list[Rule]:
+    left_out = [rule for rule in rules if rule.behavior == "allow" and rule.origin.layer != "managed"]
+    problems += [
+        Problem(f"allow rule `{rule}` left out: only managed ones count", rule.origin.file) for rule in left_out
+    ]
+    return [rule for rule in rules if rule not in left_out]
+
+
+def _waiting(pending: Sequence[Item]) -> str:
+    names = ", ".join(dict.fromkeys(one.name for one in pending))
+    return f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"

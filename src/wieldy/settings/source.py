@@ -1,0 +1,152 @@
+"""The files settings come from, strongest first, each read once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wieldy.core.places import config_home
+from wieldy.permissions.origin import Layer, Origin
+from wieldy.settings.check import checked
+from wieldy.settings.document import Document, DocumentError, read
+from wieldy.settings.document import Path as ValuePath
+
+FOLDER = ".wieldy"
+SHARED = "settings.json"
+LOCAL = "settings.local.json"
+FOREIGN_FOLDER = ".claude"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a person should mend: one line, with its place."""
+
+    text: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
+        return f"{place}: {self.text}" if place else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One layer's values, checked, and how to find where each is written."""
+
+    layer: Layer
+    folder: str
+    values: Mapping[str, Any]
+    file: str | None = None
+    document: Document | None = None
+    problems: tuple[Problem, ...] = ()
+    error: Problem | None = None
+    foreign: bool = False
+
+    @property
+    def from_project(self) -> bool:
+        """Whether whoever wrote the project wrote this."""
+        return self.layer in ("project", "local")
+
+    def origin(self, path: ValuePath) -> Origin:
+        """Where a value is written."""
+        line = self.document.line(path) if self.document else None
+        return Origin(self.layer, self.file, line, self.folder)
+
+    def items(self, path: tuple[str, ...]) -> Iterator[tuple[Any, Origin]]:
+        """The items of a list with where each is written, also where flawed neighbours were left out."""
+        kept: Any = self.values
+        for name in path:
+            kept = kept.get(name, {}) if isinstance(kept, Mapping) else {}
+        node = self.document.node(path) if self.document else None
+        positions = {id(item.value): index for index, item in enumerate(node.items)} if node else {}
+        for value in kept if isinstance(kept, list) else ():
+            at = positions.get(id(value))
+            yield value, self.origin(path if at is None else (*path, at))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that may hold settings."""
+
+    layer: Layer
+    file: Path
+    folder: str
+    foreign: bool = False
+
+
+def own_places(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[Place]:
+    """Our files, strongest first."""
+    first = managed_folder("wieldy") / "managed-settings.json" if managed is None else managed
+    yield Place("managed", first, str(first.parent))
+    yield Place("local", Path(root, FOLDER, LOCAL), root)
+    yield Place("project", Path(root, FOLDER, SHARED), root)
+    yield Place("user", config_home(env) / SHARED, str(config_home(env)))
+
+
+def foreign_places(root: str, env: Mapping[str, str]) -> Iterator[Place]:
+    """The files of the other program whose format ours follows."""
+    home = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), FOREIGN_FOLDER)
+    first = managed_folder("claude-code") / "managed-settings.json"
+    yield Place("managed", first, str(first.parent), foreign=True)
+    yield Place("local", Path(root, FOREIGN_FOLDER, LOCAL), root, foreign=True)
+    yield Place("project", Path(root, FOREIGN_FOLDER, SHARED), root, foreign=True)
+    yield Place("user", Path(home, SHARED), home, foreign=True)
+
+
+def managed_folder(name: str) -> Path:
+    """Where an administrator puts settings that nobody overrides."""
+    if sys.platform == "darwin":
+        return Path("/Library/Application Support", "ClaudeCode" if name == "claude-code" else name)
+    if sys.platform == "win32":
+        return Path(os.environ.get("PROGRAMFILES", "C:/Program Files"), name)
+    return Path("/etc", name)
+
+
+def load(place: Place) -> Source | None:
+    """Read one file; None where there is none. What cannot be read is an error, never an empty file."""
+    name = str(place.file)
+    try:
+        text = place.file.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError as problem:
+        return _broken(place, Problem(f"not UTF-8 text (byte {problem.start})", name))
+    except OSError as problem:
+        return _broken(place, Problem(f"cannot be read: {problem.strerror or problem}", name))
+    try:
+        document = read(text)
+    except DocumentError as problem:
+        return _broken(place, Problem(problem.message, name, problem.line, problem.column))
+    if not isinstance(document.value, dict):
+        return _broken(place, Problem("settings must be an object: {…}", name, 1, 1))
+    return source_of(place, document)
+
+
+def source_of(place: Place, document: Document) -> Source:
+    """A document's values, checked, with a line for each flaw."""
+    name = str(place.file)
+    problems = [
+        Problem(f"`{key}` is given twice; the last one counts", name, line) for key, line in document.duplicates
+    ]
+    if place.foreign:
+        return Source(place.layer, place.folder, document.value, name, document, tuple(problems), foreign=True)
+    values, flaws = checked(document.value)
+    problems += [Problem(flaw.text, name, document.line(flaw.path)) for flaw in flaws]
+    return Source(place.layer, place.folder, values, name, document, tuple(problems))
+
+
+def given(values: Mapping[str, Any], root: str, layer: Layer = "code") -> Source:
+    """Settings given by the caller."""
+    fit, flaws = checked(values)
+    said = "on the command line" if layer == "command line" else "in code"
+    return Source(layer, root, fit, problems=tuple(Problem(f"settings given {said}: {flaw.text}") for flaw in flaws))
+
+
+def _broken(place: Place, error: Problem) -> Source:
+    return Source(place.layer, place.folder, {}, str(place.file), error=error, foreign=place.foreign)

@@ -1,0 +1,76 @@
+"""Writes settings: one key at a time, under a lock, so that any number of processes may do it at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wieldy.core.decision import Behavior
+from wieldy.core.failure import WieldyError
+from wieldy.core.places import config_home
+from wieldy.permissions.rule import Rule, parse
+from wieldy.permissions.shared_file import rewrite
+from wieldy.permissions.trust import Trust, item
+from wieldy.settings.document import DocumentError
+from wieldy.settings.source import FOLDER, LOCAL, SHARED
+from wieldy.settings.splice import Unfit, with_items, with_value
+
+
+class SettingsNotSaved(WieldyError):
+    """A settings file was not changed; one line for the person says why."""
+
+
+def local_file(root: str | os.PathLike[str]) -> Path:
+    """The settings of one person in one project."""
+    return Path(os.path.realpath(root), FOLDER, LOCAL)
+
+
+def project_file(root: str | os.PathLike[str]) -> Path:
+    """The settings that a project shares."""
+    return Path(os.path.realpath(root), FOLDER, SHARED)
+
+
+def user_file(env: Mapping[str, str] = os.environ) -> Path:
+    """The settings of one person everywhere."""
+    return config_home(env) / SHARED
+
+
+def add_rules(file: Path, behavior: Behavior, rules: Sequence[str]) -> None:
+    """Add rules to a settings file. Raises `RuleProblem` for one that could not be read back. Blocks on disk and lock."""
+    for text in rules:
+        parse(text, behavior)
+    _change(file, lambda text: with_items(text, ("permissions", behavior), list(rules)))
+
+
+def set_value(file: Path, dotted: str, value: Any) -> None:
+    """Set one value in a settings file. Blocks on disk and lock."""
+    _change(file, lambda text: with_value(text, dotted.split("."), value))
+
+
+def remember(root: str | os.PathLike[str], rules: Sequence[Rule], *, trust: Trust | None = None) -> Path:
+    """Keep rules the person has just agreed to: written to the local file, and consented to. Blocks on disk and lock."""
+    file = local_file(root)
+    for behavior in ("deny", "ask", "allow"):
+        texts = [rule.text for rule in rules if rule.behavior == behavior]
+        if texts:
+            add_rules(file, behavior, texts)
+    allowed = [item("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
+    (trust or Trust()).accept(os.path.realpath(root), allowed)
+    return file
+
+
+def _change(file: Path, change: Callable[[str | None], str]) -> None:
+    try:
+        rewrite(file, change)
+    except DocumentError as problem:
+        raise SettingsNotSaved(
+            f"{file}:{problem.line}:{problem.column}: {problem.message}; nothing was saved"
+        ) from None
+    except Unfit as problem:
+        raise SettingsNotSaved(f"{file}: {problem}; nothing was saved") from None
+    except UnicodeDecodeError:
+        raise SettingsNotSaved(f"{file}: not UTF-8 text; nothing was saved") from None
+    except OSError as problem:
+        raise SettingsNotSaved(f"{file}: {problem.strerror or problem}; nothing was saved") from None
