@@ -1,0 +1,112 @@
+"""A small process that outlives wieldy: when wieldy is gone, however it went, it ends what its shells left running."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+from wieldy.shell.reap import Tree, end
+
+FAREWELL = b"q"
+SOURCE = str(Path(__file__).parents[2])
+LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+START = "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.guardian import watch; watch(*sys.argv[2:])"
+
+
+def interpreter_command(start: str, *arguments: str) -> list[str] | None:
+    """The quickest way to run a function of this package in a process of its own; None without an interpreter."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        return None
+    return [sys.executable, "-I", "-S", "-c", start, SOURCE, *arguments]
+
+
+class Guardian:
+    """The guardian as wieldy sees it. It holds the end of a pipe and a handle on our process; either ending wakes it."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The guardian's process, if one is awake."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def wake(self) -> None:
+        """Start it if it is not there. About a millisecond; its own start-up happens beside us."""
+        if self.pid is not None:
+            return
+        self._forget()
+        command = interpreter_command(START, self._mark, str(os.getpid()))
+        if command is None:
+            return
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={name: os.environ[name] for name in LOADER if name in os.environ},
+                start_new_session=True,
+            )
+            assert self._process.stdin
+            os.set_blocking(self._process.stdin.fileno(), False)
+
+    def note(self, pid: int, *, running: bool) -> None:
+        """Tell it of a shell that started or ended: where marks cannot be read, groups are what it can end."""
+        if self._process and self._process.stdin:
+            with contextlib.suppress(OSError):
+                os.write(self._process.stdin.fileno(), b"%s%d\n" % (b"+" if running else b"-", pid))
+
+    def dismiss(self) -> None:
+        """Let it go; nothing is left to guard."""
+        if self._process and self._process.stdin:
+            with contextlib.suppress(OSError):
+                os.write(self._process.stdin.fileno(), FAREWELL)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._process is None:
+            return
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def watch(mark: str, owner: str) -> None:
+    """The guardian's own life: wait for the owner's end, then end every process that carries the mark."""
+    groups: set[int] = set()
+    if _owner_left(int(owner), groups):
+        end(Tree(mark, frozenset(groups)), limit=30.0)
+
+
+def _owner_left(owner: int, groups: set[int]) -> bool:
+    poll = select.poll()
+    poll.register(0, select.POLLIN | select.POLLHUP)
+    # A fork of the owner may hold the pipe open after its death: the handle on the process itself is not fooled.
+    with contextlib.suppress(OSError, AttributeError):
+        poll.register(os.pidfd_open(owner), select.POLLIN)
+    if os.getppid() != owner:
+        return True
+    pending = b""
+    while True:
+        if any(descriptor != 0 for descriptor, _ in poll.poll()):
+            return True
+        news = os.read(0, 65536)
+        if not news:
+            return True
+        *lines, pending = (pending + news).split(b"\n")
+        if FAREWELL in pending:
+            return False
+        for line in lines:
+            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))

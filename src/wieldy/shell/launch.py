@@ -1,0 +1,80 @@
+"""Starts a bash for one command: the bytes given are the bytes executed, stdin is empty, and there is no terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeAlias
+
+from wieldy.core.failure import ToolFailure
+
+LONGEST_ARGUMENT = 100_000
+PIPE_BYTES = 1 << 20
+
+Confine: TypeAlias = Callable[[list[str | bytes], dict[str, str]], tuple[list[str | bytes], dict[str, str]]]
+"""Puts the call of a program, and its environment, into a sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process that runs, and the descriptor its output comes from."""
+
+    process: subprocess.Popen[bytes]
+    output: int
+
+
+@lru_cache(maxsize=8)
+def find_bash(path: str | None) -> str:
+    """The bash of this PATH, looked up once."""
+    found = shutil.which("bash", path=path) or shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
+    if found is None:
+        raise ToolFailure("There is no bash on this machine, so commands cannot be run. Use the file tools instead.")
+    return found
+
+
+def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:
+    """How bash is called for a command. One too long to be an argument is read from `script`, which is written here."""
+    plain: list[str | bytes] = [bash, "--norc", "--noprofile"]
+    if len(command) <= LONGEST_ARGUMENT:
+        return [*plain, "-c", "--", command]
+    script.write_bytes(command)
+    return [*plain, "--", str(script)]
+
+
+def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> Started:
+    """Start a process in a session of its own with both streams in one pipe, so that their order is kept."""
+    read_end, write_end = os.pipe()
+    try:
+        _widen(read_end)
+        # No preexec_fn, uid or gid: any of them would turn the vfork of this call into a fork of all our memory.
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    return Started(process, read_end)
+
+
+def _widen(pipe: int) -> None:
+    """A bigger pipe means fewer wake-ups; systems that refuse keep their default."""
+    size = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if size is not None:
+        try:
+            fcntl.fcntl(pipe, size, PIPE_BYTES)
+        except OSError:
+            return

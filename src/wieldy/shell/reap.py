@@ -1,0 +1,155 @@
+"""Finds every process a shell has left behind and ends it. No event loop and no threads: the guardian runs it too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+PROC = "/proc"
+HAS_PROC = os.path.exists(f"{PROC}/self/stat")
+GRACE = 0.4
+LIMIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One line of the process table; pid and start time together name a process for good."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    started: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Processes that belong together: by a mark in their environment, by the groups and sessions of `roots`, by birth.
+
+    The mark survives `setsid`, double forks and a dead parent; roots and parentage catch what emptied its environment.
+    A root must still be ours (not yet waited for), or its number could have been given to a stranger.
+    """
+
+    mark: str
+    roots: frozenset[int] = frozenset()
+
+
+def process_table() -> dict[int, Process]:
+    """All living processes; the dead that nobody has waited for are left out."""
+    table = {}
+    for name in os.listdir(PROC):
+        if name.isdigit() and (process := _process(int(name))):
+            table[process.pid] = process
+    return table
+
+
+def members(tree: Tree) -> list[Process]:
+    """The living processes of a tree, except the one that asks."""
+    if not HAS_PROC:
+        return []
+    table = process_table()
+    mark = tree.mark.encode()
+    own = os.getpid()
+    found = {
+        process.pid
+        for process in table.values()
+        if process.group in tree.roots or process.session in tree.roots or _carries(process.pid, mark)
+    }
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    unvisited = list(found)
+    while unvisited:
+        for child in children.get(unvisited.pop(), ()):
+            if child not in found:
+                found.add(child)
+                unvisited.append(child)
+    found.discard(own)
+    return [table[pid] for pid in sorted(found)]
+
+
+def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
+    """Ask every process of a tree to end, kill those that have not after `grace` seconds, and return who survived."""
+    if not HAS_PROC:
+        _end_groups(tree.roots, grace)
+        return []
+    deadline = time.monotonic() + limit
+    _await_exits(_signal(members(tree), signal.SIGTERM, signal.SIGCONT), grace)
+    while living := members(tree):
+        if time.monotonic() > deadline:
+            return living
+        _await_exits(_signal(living, signal.SIGKILL), 0.1)
+    return []
+
+
+def _process(pid: int) -> Process | None:
+    try:
+        with open(f"{PROC}/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    head, _, tail = text.rpartition(b")")
+    state, parent, group, session, *rest = tail.split(None, 20)
+    if state in (b"Z", b"X"):
+        return None
+    name = head.partition(b"(")[2].decode(errors="replace")
+    return Process(pid, int(parent), int(group), int(session), int(rest[15]), name)
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"{PROC}/{pid}/environ", "rb") as file:
+            return mark in file.read()
+    except OSError:
+        return False
+
+
+def _signal(processes: Iterable[Process], *signals: signal.Signals) -> list[int]:
+    """Send signals to these very processes, never to a later owner of the number; returns handles that tell of their end."""
+    descriptors = []
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            continue
+        now = _process(process.pid)
+        if now is None or now.started != process.started:
+            os.close(descriptor)
+            continue
+        descriptors.append(descriptor)
+        for each in signals:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(descriptor, each)
+    return descriptors
+
+
+def _await_exits(descriptors: list[int], seconds: float) -> None:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    open_ones = set(descriptors)
+    deadline = time.monotonic() + seconds
+    while open_ones and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(left * 1000):
+            poll.unregister(descriptor)
+            open_ones.discard(descriptor)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _end_groups(groups: Collection[int], grace: float) -> None:
+    """Where there is no process table to read, process groups are all that can be reached."""
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGTERM)
+    if groups:
+        time.sleep(grace)
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,105 @@
+"""All shells of one workspace: how they are started, what they are known by, and their common end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.workspace import Workspace
+from wieldy.shell.capture import SHOWN, Capture
+from wieldy.shell.drain import BUFFER, Drain
+from wieldy.shell.environment import command_environment
+from wieldy.shell.guardian import Guardian
+from wieldy.shell.launch import Confine, bash_command, find_bash, launch
+from wieldy.shell.reap import Tree, end
+from wieldy.shell.shell import Files, Shell
+
+
+class ShellSession:
+    """The shells of a workspace: `workspace.resident(ShellSession)`. Each carries a mark to find its processes by."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.token = secrets.token_hex(8)
+        self.folder = workspace.session_dir / "shell"
+        self.results = workspace.session_dir / "tool-results"
+        self.guardian = Guardian(self.token)
+        self._open: set[Shell] = set()
+        self._buffer = bytearray(BUFFER)
+        self._count = 0
+        self._closed = False
+
+    def start(
+        self, command: str, *, cwd: str, extra: Mapping[str, str] | None = None, confine: Confine | None = None
+    ) -> Shell:
+        """Start a command. Raises `ToolFailure` when bash cannot be started at all."""
+        if self._closed:
+            raise ToolFailure("The session is over; no more commands can be run.")
+        text = _bytes(command)
+        self._count += 1
+        mark = f"{self.token}.{self._count}."
+        report, script = self.folder / f"{mark}cwd", self.folder / f"{mark}sh"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        env = command_environment(self.workspace.env, mark=mark, at_exit=_tell_directory(report))
+        env |= extra or {}
+        argv = bash_command(find_bash(self.workspace.env.get("PATH")), text, script)
+        if confine:
+            argv, env = confine(argv, env)
+        try:
+            started = launch(argv, cwd=cwd, env=env)
+        except OSError as problem:
+            raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
+        capture = Capture(
+            self.results / f"bash-{self.token[:6]}-{self._count}.txt",
+            shown=max(self.workspace.setting("bash.max_output_chars", SHOWN), 1_000),
+        )
+        drain = Drain(started.output, capture, self._buffer)
+        shell = Shell(text, mark, started.process, drain, Files(report, script), self)
+        self._open.add(shell)
+        self.guardian.wake()
+        self.guardian.note(shell.pid, running=True)
+        return shell
+
+    def ended(self, shell: Shell) -> None:
+        """Take note that a shell has exited."""
+        self.guardian.note(shell.pid, running=False)
+
+    def closed(self, shell: Shell) -> None:
+        """Take note that nothing more will come from a shell."""
+        self._open.discard(shell)
+
+    async def aclose(self) -> None:
+        """End everything that any command of this workspace started and left running."""
+        if self._closed or not self._count:
+            return
+        self._closed = True
+        roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
+        await in_thread(end, Tree(f"{self.token}.", roots))
+        for shell in list(self._open):
+            await shell.exit
+            await shell.wind_up()
+        await in_thread(self.guardian.dismiss)
+        await in_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def _bytes(command: str) -> bytes:
+    try:
+        text = command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ToolFailure(
+            "The command holds half of a surrogate pair, which is no character. Send it without."
+        ) from None
+    if b"\0" in text:
+        raise ToolFailure("The command holds a NUL byte, which bash cannot take. Write it as $'\\\\0' or use printf.")
+    return text
+
+
+def _tell_directory(report: Path) -> str:
+    """The EXIT trap: silent also under `set -x`, `set -C` and a DEBUG trap, and it leaves the exit code alone."""
+    return f"{{ builtin pwd -P >| {shlex.quote(os.fspath(report))}; }} >/dev/null 2>&1"

@@ -1,0 +1,193 @@
+"""One bash at work: its output as it comes, its end, and the end of everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from wieldy.core.threads import in_thread
+from wieldy.shell.drain import Drain
+from wieldy.shell.reap import GRACE, Process, Tree, end, members
+
+PULSE = 0.25
+HEARTBEAT = 5.0
+
+_MAY_DETACH = re.compile(rb"&|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """How far a command is, for a person who watches."""
+
+    seconds: float
+    bytes: int
+    last_lines: str
+
+
+class Files(NamedTuple):
+    """What serves one command: where bash says where it ended, and the text of a command too long to be an argument."""
+
+    report: Path
+    script: Path
+
+
+class Keeper(Protocol):
+    """Who started a shell and wants to know about it."""
+
+    def ended(self, shell: Shell) -> None:
+        """Bash has exited."""
+        ...
+
+    def closed(self, shell: Shell) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class Shell:
+    """A started command. `exit` is its code once bash itself has ended, whoever still holds its output."""
+
+    def __init__(
+        self,
+        command: bytes,
+        mark: str,
+        process: subprocess.Popen[bytes],
+        drain: Drain,
+        files: Files,
+        keeper: Keeper,
+    ) -> None:
+        self.command = command
+        self.mark = mark
+        self.pid = process.pid
+        self.capture = drain.capture
+        self.drain = drain
+        self.started = time.monotonic()
+        self.last_output = self.started
+        self.in_background = False
+        self.exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._process = process
+        self._files = files
+        self._keeper = keeper
+        self._pulsed = self.started
+        self._shown_bytes = 0
+        self._closed = False
+        self._fresh: asyncio.Future[None] | None = None
+        drain.capture.on_bytes = self._on_bytes
+        self._watch_exit()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return time.monotonic() - self.started
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long it has printed nothing."""
+        return time.monotonic() - self.last_output
+
+    async def pulse(self, deadline: float) -> Pulse | None:
+        """The next sign of life, at a bounded rate; None once bash has ended or the deadline (monotonic) has passed."""
+        await self._exit_by(min(self._pulsed + PULSE, deadline))
+        if self._shown_bytes == self.capture.total:
+            await self._news_by(min(self._pulsed + HEARTBEAT, deadline))
+        if self.exit.done() or time.monotonic() >= deadline:
+            return None
+        self._pulsed, self._shown_bytes = time.monotonic(), self.capture.total
+        return Pulse(self.seconds, self.capture.total, self.capture.last_lines())
+
+    async def leftovers(self) -> list[Process]:
+        """Processes the command left running. The process table is read only when there is a sign of any."""
+        if self.drain.ended.done() and not _group_lives(self.pid) and not _MAY_DETACH.search(self.command):
+            return []
+        return await in_thread(members, Tree(self.mark))
+
+    async def end(self, grace: float = GRACE) -> list[Process]:
+        """End bash and all it started, gently, then by force; returns what could not be ended."""
+        roots = frozenset() if self.exit.done() else frozenset((self.pid,))
+        survivors = await in_thread(end, Tree(self.mark, roots), grace=grace)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self.exit), 1.0)
+        return survivors
+
+    def final_directory(self) -> str | None:
+        """Where bash stood when it ended; None where it could not say: after `exec`, or with an EXIT trap of the command."""
+        try:
+            said = self._files.report.read_bytes()
+        except OSError:
+            return None
+        return os.fsdecode(said.removesuffix(b"\n")) or None
+
+    async def wind_up(self) -> None:
+        """Let go of the output, complete the file that keeps it, remove the files that served the command. Once is enough."""
+        if self._closed:
+            return
+        self._closed = True
+        self.drain.close()
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+        self._keeper.closed(self)
+        if self.capture.path:
+            await in_thread(self.capture.finish)
+
+    def fresh(self) -> asyncio.Future[None]:
+        """A future of the next bytes."""
+        if self._fresh is None or self._fresh.done():
+            self._fresh = asyncio.get_running_loop().create_future()
+        return self._fresh
+
+    def _on_bytes(self) -> None:
+        self.last_output = time.monotonic()
+        if self._fresh is not None and not self._fresh.done():
+            self._fresh.set_result(None)
+
+    async def _exit_by(self, moment: float) -> None:
+        if not self.exit.done() and (left := moment - time.monotonic()) > 0:
+            await asyncio.wait((self.exit,), timeout=left)
+
+    async def _news_by(self, moment: float) -> None:
+        if self.exit.done() or (left := moment - time.monotonic()) <= 0:
+            return
+        await asyncio.wait((self.exit, self.fresh()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _watch_exit(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            handle = os.pidfd_open(self.pid)
+        except (OSError, AttributeError):
+            threading.Thread(target=self._wait_in_thread, args=(loop,), daemon=True).start()
+            return
+
+        def on_exit() -> None:
+            loop.remove_reader(handle)
+            os.close(handle)
+            self._ended(self._process.wait())
+
+        loop.add_reader(handle, on_exit)
+
+    def _wait_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._ended, code)
+
+    def _ended(self, code: int) -> None:
+        if not self.exit.done():
+            self.exit.set_result(code)
+        self._keeper.ended(self)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

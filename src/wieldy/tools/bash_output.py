@@ -1,0 +1,59 @@
+"""BashOutput: what a background shell has printed since the last look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import NOTHING
+from wieldy.core.tool import Output, ToolContext
+
+_DESCRIPTION, _PROMPT = words(__file__)
+
+
+@tool(
+    name="BashOutput",
+    description=_DESCRIPTION,
+    prompt=_PROMPT,
+    read_only=True,
+    effects=lambda input, workspace: NOTHING,
+    aliases={"bash_id": "shell_id"},
+    max_result_chars=100_000,
+    timeout=660.0,
+    input_schema={
+        "type": "object",
+        "properties": {
+            "shell_id": {"type": "string"},
+            "filter": {"type": "string", "description": "regex; only matching lines"},
+            "wait": {"type": "number", "minimum": 0, "maximum": 600, "description": "seconds to wait for new output"},
+        },
+        "required": ["shell_id"],
+        "additionalProperties": False,
+    },
+)
+async def TOOL(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
+    """Look at a background shell."""
+    from wieldy.shell.background import BackgroundShells
+
+    look = await ctx.workspace.resident(BackgroundShells).look(shell_id, filter=filter, wait=wait)
+    notes = [_status(look.status, look.exit_code, look.seconds)]
+    if look.omitted:
+        kept = f"; output is kept in {look.path}" if look.path else ""
+        notes.insert(0, f"{look.omitted} earlier bytes not shown{kept}")
+    said = look.text.rstrip("\n") or ("(no new matching output)" if filter else "(no new output)")
+    data: dict[str, Any] = {
+        "shellId": shell_id,
+        "status": look.status,
+        "exitCode": look.exit_code,
+        "stdout": look.text,
+        "bytes": look.total_bytes,
+        "persistedOutputPath": look.path,
+    }
+    return Output("\n".join((said, *(f"[{note}]" for note in notes))), data)
+
+
+def _status(status: str, code: int | None, seconds: float) -> str:
+    if status == "running":
+        ended = f"; bash itself ended with exit code {code}, children of it still run" if code is not None else ""
+        return f"running for {seconds:.0f} s{ended}"
+    return f"{status}, exit code {code}" if code is not None else status

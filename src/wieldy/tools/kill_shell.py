@@ -1,0 +1,37 @@
+"""KillShell: the end of a background shell and of everything it started."""
+
+from __future__ import annotations
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import NOTHING
+from wieldy.core.tool import Output, ToolContext
+
+_DESCRIPTION, _PROMPT = words(__file__)
+
+
+@tool(
+    name="KillShell",
+    description=_DESCRIPTION,
+    prompt=_PROMPT,
+    effects=lambda input, workspace: NOTHING,
+    # It reaches only shells this workspace started itself.
+    needs_permission=False,
+    aliases={"bash_id": "shell_id"},
+    input_schema={
+        "type": "object",
+        "properties": {"shell_id": {"type": "string"}},
+        "required": ["shell_id"],
+        "additionalProperties": False,
+    },
+)
+async def TOOL(shell_id: str, ctx: ToolContext) -> Output:
+    """End a background shell."""
+    from wieldy.shell.background import BackgroundShells
+
+    shells = ctx.workspace.resident(BackgroundShells)
+    was_over = shells.find(shell_id).status != "running"
+    background = await shells.kill(shell_id)
+    data = {"shellId": shell_id, "status": background.status, "exitCode": background.exit_code}
+    if was_over:
+        return Output(f"{shell_id} had already ended with exit code {background.exit_code}.", data)
+    return Output(f"{shell_id} and everything it had started were ended.", data)
