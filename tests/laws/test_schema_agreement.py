@@ -6,6 +6,7 @@ import enum
 import json
 import typing
 from dataclasses import make_dataclass
+from types import GenericAlias
 from typing import Any, NamedTuple
 
 import jsonschema_rs
@@ -42,7 +43,9 @@ class Mixed(enum.Enum):
     HALF = 0.5
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+)
 JSON = st.recursive(
     SCALARS | st.sampled_from([0, 1, 1.0, 2.0, "", "red", "text", "1", 0.5]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc12", max_size=2), inner, max_size=3),
@@ -79,9 +82,9 @@ LEAVES = st.sampled_from(
 
 def containers(inner: st.SearchStrategy[Kind]) -> st.SearchStrategy[Kind]:
     return st.one_of(
-        inner.map(lambda kind: Kind(list[kind.annotation], st.lists(kind.fitting, max_size=2))),
-        inner.map(lambda kind: Kind(dict[str, kind.annotation], _objects(kind.fitting))),
-        inner.map(lambda kind: Kind(kind.annotation | None if isinstance(kind.annotation, type) else _optional(kind), _or_null(kind))),
+        inner.map(lambda kind: Kind(GenericAlias(list, kind.annotation), st.lists(kind.fitting, max_size=2))),
+        inner.map(lambda kind: Kind(GenericAlias(dict, (str, kind.annotation)), _objects(kind.fitting))),
+        inner.map(lambda kind: Kind(_optional(kind), _or_null(kind))),
         st.tuples(inner, inner).map(_union),
         st.tuples(inner, inner).map(_dataclass),
         st.tuples(inner, inner).map(_typed_dict),
@@ -95,7 +98,7 @@ def _objects(fitting: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def _optional(kind: Kind) -> Any:
-    return typing.Optional[kind.annotation]
+    return typing.Union.__getitem__((kind.annotation, None))
 
 
 def _or_null(kind: Kind) -> st.SearchStrategy[Any]:
@@ -104,7 +107,7 @@ def _or_null(kind: Kind) -> st.SearchStrategy[Any]:
 
 def _union(kinds: tuple[Kind, Kind]) -> Kind:
     one, other = kinds
-    return Kind(typing.Union[one.annotation, other.annotation], one.fitting | other.fitting)
+    return Kind(typing.Union.__getitem__((one.annotation, other.annotation)), one.fitting | other.fitting)
 
 
 def _fields(kinds: tuple[Kind, Kind]) -> st.SearchStrategy[Any]:
@@ -112,20 +115,26 @@ def _fields(kinds: tuple[Kind, Kind]) -> st.SearchStrategy[Any]:
 
 
 def _dataclass(kinds: tuple[Kind, Kind]) -> Kind:
-    return Kind(make_dataclass("Data", [("one", kinds[0].annotation), ("two", kinds[1].annotation, None)]), _fields(kinds))
+    return Kind(
+        make_dataclass("Data", [("one", kinds[0].annotation), ("two", kinds[1].annotation, None)]), _fields(kinds)
+    )
 
 
 def _typed_dict(kinds: tuple[Kind, Kind]) -> Kind:
-    made = typing.TypedDict("Typed", {"one": kinds[0].annotation, "two": typing.NotRequired[kinds[1].annotation]})  # type: ignore[misc]
+    fields = {"one": kinds[0].annotation, "two": typing.NotRequired[kinds[1].annotation]}
+    made = typing.TypedDict("Typed", fields)  # type: ignore[misc]
     return Kind(made, _fields(kinds))
 
 
 def _struct(kinds: tuple[Kind, Kind]) -> Kind:
-    return Kind(msgspec.defstruct("Made", [("one", kinds[0].annotation), ("two", kinds[1].annotation, None)]), _fields(kinds))
+    return Kind(
+        msgspec.defstruct("Made", [("one", kinds[0].annotation), ("two", kinds[1].annotation, None)]), _fields(kinds)
+    )
 
 
 def _named_tuple(kinds: tuple[Kind, Kind]) -> Kind:
-    made = NamedTuple("Pair", [("one", kinds[0].annotation), ("two", kinds[1].annotation)])  # type: ignore[misc]
+    fields = [("one", kinds[0].annotation), ("two", kinds[1].annotation)]
+    made: Any = NamedTuple("Pair", fields)  # type: ignore[misc]
     made._field_defaults["two"] = None
     made.__new__.__defaults__ = (None,)
     return Kind(made, st.tuples(kinds[0].fitting, kinds[1].fitting).map(list) | kinds[0].fitting.map(lambda one: [one]))

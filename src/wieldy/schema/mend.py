@@ -14,6 +14,7 @@ from wieldy.schema.strict import Repeated, TooDeep, decode, is_too_deep
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
 _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -40,7 +41,7 @@ def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
         value = dict(raw)
         if is_too_deep(value):
             raise Unreadable(str(TooDeep()))
-        return Read(_without_surrogates(value) if _has_surrogates(value) else value)
+        return Read(_without_surrogates(value), (_HALF,)) if _has_surrogates(value) else Read(value)
     text = raw if isinstance(raw, str) else _decoded(raw)
     return _read(text, inside=False)
 
@@ -76,7 +77,10 @@ def _read(text: str, *, inside: bool) -> Read:
     if not isinstance(value, dict):
         raise Unreadable(f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name.")
     notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated.keys)
-    return Read(_without_surrogates(value) if _MAYBE_SURROGATE.search(bare) else value, tuple(notes))
+    if _MAYBE_SURROGATE.search(bare) and _has_surrogates(value):
+        value = _without_surrogates(value)
+        notes.append(_HALF)
+    return Read(value, tuple(notes))
 
 
 def _unwrapped(text: str, notes: list[str]) -> str:

@@ -62,7 +62,7 @@ def decode(text: str, *, repeated: Repeated | None = None, raw_controls: bool = 
 def is_too_deep(value: Any) -> bool:
     """Whether lists and objects lie inside each other beyond the bound."""
     level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for item in level:
             if isinstance(item, dict):
