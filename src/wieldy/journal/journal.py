@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -115,11 +116,18 @@ def project_key(root: str) -> str:
 
 async def _to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Run in a thread and never leave it half-way: a cancelled caller waits until the files are settled."""
-    work = asyncio.ensure_future(in_thread(function, *args, **kwargs))
+    loop = asyncio.get_running_loop()
+    finished = asyncio.Event()
+
+    def work() -> T:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            with suppress(RuntimeError):  # a closed loop has nobody waiting
+                loop.call_soon_threadsafe(finished.set)
+
     try:
-        return await asyncio.shield(work)
+        return await in_thread(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()
+        await finished.wait()
         raise
