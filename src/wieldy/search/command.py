@@ -16,7 +16,7 @@ _BUILTIN = (
     "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.search.builtin import main; sys.exit(main(sys.argv[2:]))"
 )
 _PACKAGES = str(Path(__file__).resolve().parents[2])
-_ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null")
+_ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
 @dataclass(frozen=True, slots=True)

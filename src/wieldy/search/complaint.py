@@ -11,6 +11,12 @@ from wieldy.search.process import Ending
 from wieldy.search.query import Query
 
 
+def failed(ending: Ending) -> bool:
+    """Whether a program could not do its work at all; a complaint about single files is no failure."""
+    about_files = ending.complaint.startswith(("rg: ./", "rg: /"))
+    return ending.code not in (None, 0, 1) and not about_files
+
+
 def notices_of(ending: Ending, engine: Engine) -> Iterator[str]:
     """What is missing from a result, in sentences."""
     if ending.out_of_time:

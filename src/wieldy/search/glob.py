@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from wieldy.search.command import Engine, listing
+from wieldy.search.complaint import failed
 from wieldy.search.failure import SearchFailure
 from wieldy.search.globs import BadGlob, anchor, compile_glob, literal_prefix
 from wieldy.search.newest import newest_first
@@ -53,7 +54,7 @@ async def find_files(
     except (BadGlob, re.error) as error:
         raise SearchFailure(f"The pattern {pattern!r} cannot be read: {error}.") from None
     ending = await run(listing(engine, root), cwd=root, env=engine.env, seconds=engine.seconds, feed=listed.feed)
-    if ending.code == 2 and not ending.unreadable:
+    if failed(ending):
         raise SearchFailure(f"The search failed: {ending.complaint or 'the search program gave no reason'}")
     notices = []
     if ending.out_of_time:

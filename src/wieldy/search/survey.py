@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wieldy.search.command import Engine, excluding, matching
-from wieldy.search.complaint import failure
+from wieldy.search.complaint import failed, failure
 from wieldy.search.failure import SearchFailure
 from wieldy.search.globs import BadGlob, Matches, compile_any
 from wieldy.search.process import Ending, run
@@ -71,7 +71,7 @@ async def survey_files(query: Query, place: Place, engine: Engine, omit: Omit | 
     found = _FoundFiles(place.folder, test, omit, counted=query.mode != "files_with_matches")
     argv = matching(engine, place.folder, query.pattern, flags, f"./{place.name}")
     ending = await run(argv, cwd=place.folder, env=engine.env, seconds=engine.seconds, feed=found.feed)
-    if ending.code == 2 and not ending.unreadable:
+    if failed(ending):
         raise failure(ending.complaint, query)
     found.files.sort(key=lambda file: file.path)
     notices = (f"The search was stopped after {MAX_FILES} files; narrow it.",) if found.full else ()
