@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +12,9 @@ from typing import NamedTuple
 
 from wieldy.edit.codec import Codec
 from wieldy.text.encoding import Encoding, detect
+
+_LINE_END = re.compile("\r\n|\n|\r")
+_LINE_END_BYTES = re.compile(rb"\r\n|\n|\r")
 
 
 class Span(NamedTuple):
@@ -85,43 +91,58 @@ class Document:
 
     def line_number(self, offset: int) -> int:
         """The number of the line a byte is in, from 1."""
-        return self._line_ends(offset) + 1
+        if self._plain:
+            return self.data.count(b"\n", 0, offset) + 1
+        return max(bisect_right(self._line_starts, offset), 1)
 
     def lines(self) -> int:
         """How many lines there are; what follows the last line end counts if it is not empty."""
-        ends = self._line_ends(len(self.data))
-        return ends if self.empty or self.data.endswith(self._line_end) else ends + 1
+        if self._plain:
+            return self.data.count(b"\n") + (not self.empty and not self.data.endswith(b"\n"))
+        return len(self._line_starts) - (self._line_starts[-1] >= len(self.data))
 
     def line_start(self, offset: int) -> int:
         """Where the line of a byte begins."""
-        return max(self._last(self._line_end, self.body, offset), self.body)
+        if self._plain:
+            return max(self.data.rfind(b"\n", 0, offset) + 1, self.body)
+        return self._line_starts[max(bisect_right(self._line_starts, offset) - 1, 0)]
 
     def line_end(self, offset: int) -> int:
         """Where the line of a byte ends, behind its line end."""
-        found = self._next(self._line_end, offset)
-        return len(self.data) if found < 0 else found + self.codec.unit
+        if self._plain:
+            return self.data.find(b"\n", offset) + 1 or len(self.data)
+        index = bisect_right(self._line_starts, offset)
+        return self._line_starts[index] if index < len(self._line_starts) else len(self.data)
 
     def newline_by(self, span: Span) -> str:
-        """The line end that belongs near a stretch: the first inside or behind it, else the last before it."""
-        end = self.line_end(span.start)
-        start = self.line_start(span.start)
-        if end == len(self.data) and not self.data.endswith(self._line_end) and start > self.body:
-            end = start
-        line = self.codec.decode(self.data[max(self.body, end - 2 * self.codec.unit) : end])
-        return line if line == "\r\n" else line[-1:] if line[-1:] in ("\n", "\r") else "\n"
+        """The line end that belongs near a stretch: the first inside or behind it, else the last before it. A lone
+        carriage return is one only in a file that has no other."""
+        newline, unit = self.codec.newline, self.codec.unit
+        at = self._next(newline, span.start)
+        if at < 0:
+            at = self._last(newline, span.start)
+        carriage_return = "\r".encode(self.codec.name)
+        if at < 0:
+            return "\r" if self._next(carriage_return, self.body) >= 0 else "\n"
+        return "\r\n" if at - unit >= self.body and self.data[at - unit : at] == carriage_return else "\n"
 
     @cached_property
-    def _line_end(self) -> bytes:
-        """A line feed ends lines; in a file that has none, a carriage return does."""
-        if self._next(self.codec.newline, self.body) >= 0:
-            return self.codec.newline
-        lone = "\r".encode(self.codec.name)
-        return lone if self._next(lone, self.body) >= 0 else self.codec.newline
+    def _plain(self) -> bool:
+        """Whether lines end with the byte of a line feed and with nothing else."""
+        return self.codec.unit == 1 and b"\r" not in self.data
 
-    def _line_ends(self, offset: int) -> int:
+    @cached_property
+    def _line_starts(self) -> array[int]:
+        starts = array("Q", (self.body,))
         if self.codec.unit == 1:
-            return self.data.count(self._line_end, 0, offset)
-        return self.codec.decode(self.data[self.body : offset]).count(self._line_end.decode(self.codec.name))
+            starts.extend(end.end() for end in _LINE_END_BYTES.finditer(self.data, self.body))
+            return starts
+        text, read, offset = self.codec.decode(self.data[self.body :]), 0, self.body
+        for end in _LINE_END.finditer(text):
+            offset += len(self.codec.encode(text[read : end.end()]))
+            read = end.end()
+            starts.append(offset)
+        return starts
 
     def _next(self, wanted: bytes, start: int) -> int:
         at = self.data.find(wanted, start)
@@ -129,12 +150,11 @@ class Document:
             at = self.data.find(wanted, at + 1)
         return at
 
-    def _last(self, wanted: bytes, start: int, end: int) -> int:
-        """Behind the last occurrence that ends before `end`, or `start`."""
-        at = self.data.rfind(wanted, start, end)
+    def _last(self, wanted: bytes, end: int) -> int:
+        at = self.data.rfind(wanted, self.body, end)
         while at >= 0 and (at - self.body) % self.codec.unit:
-            at = self.data.rfind(wanted, start, at + self.codec.unit - 1)
-        return start if at < 0 else at + self.codec.unit
+            at = self.data.rfind(wanted, self.body, at + len(wanted) - 1)
+        return at
 
     @cached_property
     def _bytes_with_unix_ends(self) -> bytes:

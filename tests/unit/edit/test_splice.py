@@ -112,7 +112,8 @@ def test_the_whole_text_is_replaced_by_its_least_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "offset", "number"), [(b"a\nb\nc", 0, 1), (b"a\nb\nc", 2, 2), (b"a\rb\rc", 4, 3), (b"a\nb\rc", 4, 2)]
+    ("data", "offset", "number"),
+    [(b"a\nb\nc", 0, 1), (b"a\nb\nc", 2, 2), (b"a\rb\rc", 4, 3), (b"a\nb\rc", 4, 3), (b"a\r\nb\rc", 5, 3)],
 )
 def test_lines_are_counted_by_the_line_ends_of_the_file(data: bytes, offset: int, number: int) -> None:
     assert Document.of(data).line_number(offset) == number

@@ -1,0 +1,229 @@
+"""What a change looks like: hunks of lines, as a unified diff for the model and as data for a screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from wieldy.edit.document import Document
+from wieldy.edit.splice import Splice
+
+CONTEXT = 3
+SNIPPET = 5
+_LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+# Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
+COMPARED_AT_MOST = 4_000_000
+SHOWN_LINES = 400
+SHOWN_WIDTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Lines around one change: each begins with a space, `-` or `+`; a last line without line end is followed by `\\`."""
+
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    lines: tuple[str, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """This hunk as the structured patch carries it."""
+        return {
+            "oldStart": self.old_start,
+            "oldLines": self.old_lines,
+            "newStart": self.new_start,
+            "newLines": self.new_lines,
+            "lines": list(self.lines),
+        }
+
+    def __str__(self) -> str:
+        old, new = _range(self.old_start, self.old_lines), _range(self.new_start, self.new_lines)
+        return "\n".join((f"@@ -{old} +{new} @@", *(_cut(line) for line in self.lines)))
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """All hunks of one file, and how many lines came and went."""
+
+    hunks: tuple[Hunk, ...]
+
+    @property
+    def added(self) -> int:
+        """How many lines came."""
+        return sum(line.startswith("+") for hunk in self.hunks for line in hunk.lines)
+
+    @property
+    def removed(self) -> int:
+        """How many lines went."""
+        return sum(line.startswith("-") for hunk in self.hunks for line in hunk.lines)
+
+    def unified(self, name: str, *, created: bool = False) -> str:
+        """A unified diff, cut after some hundred lines."""
+        lines = "\n".join(map(str, self.hunks)).split("\n")
+        if len(lines) > SHOWN_LINES:
+            lines = [*lines[:SHOWN_LINES], f"… {len(lines) - SHOWN_LINES} more lines of the diff"]
+        return "\n".join((f"--- {'/dev/null' if created else name}", f"+++ {name}", *lines))
+
+
+def patch(before: Document, splices: Sequence[Splice]) -> Patch:
+    """The hunks that ascending splices come to, found without comparing the whole file."""
+    hunks: list[Hunk] = []
+    shift = 0
+    for group in _groups(before, splices):
+        window = _Window(before, group)
+        hunks += window.hunks(shift)
+        shift += window.growth
+    return Patch(tuple(hunks))
+
+
+def snippet(after: Document, splices: Sequence[Splice]) -> str:
+    """The changed lines as they are now, with their numbers and the lines around them."""
+    shown: list[str] = []
+    last, growth = 0, 0
+    for splice in splices:
+        start = splice.start + growth
+        growth += splice.growth
+        first = max(after.line_number(start) - SNIPPET, 1)
+        end = after.line_number(start + len(splice.new)) + SNIPPET
+        if first <= last:
+            first = last + 1
+        elif shown:
+            shown.append("…")
+        begin = _line_offset(after, start, after.line_number(start) - first)
+        lines = _next_lines(after, begin, end - first + 1)
+        shown += (f"{number}\t{_cut(line)}" for number, line in enumerate(lines, start=first))
+        last = max(last, first + len(lines) - 1)
+        if len(shown) > SHOWN_LINES:
+            return "\n".join((*shown[:SHOWN_LINES], "…"))
+    return "\n".join(shown)
+
+
+def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:
+    """Splices whose context would touch, together."""
+    group: list[Splice] = []
+    reach = -1
+    for splice in splices:
+        if group and splice.start > reach:
+            yield group
+            group = []
+        group.append(splice)
+        reach = splice.end
+        for _ in range(2 * CONTEXT + 2):
+            reach = document.line_end(reach) if reach < len(document.data) else reach
+    if group:
+        yield group
+
+
+class _Window:
+    """The lines around a group of splices, before and after."""
+
+    def __init__(self, document: Document, splices: list[Splice]) -> None:
+        begin = _line_offset(document, splices[0].start, CONTEXT)
+        end = splices[-1].end
+        for _ in range(CONTEXT + 1):
+            end = document.line_end(end) if end < len(document.data) else end
+        pieces, at = [], begin
+        for splice in splices:
+            pieces += [document.data[at : splice.start], splice.new]
+            at = splice.end
+        pieces.append(document.data[at:end])
+        self.first = document.line_number(begin)
+        self.old = _lines(document.codec.decode(document.data[begin:end]))
+        self.new = _lines(document.codec.decode(b"".join(pieces)))
+        self.growth = len(self.new) - len(self.old)
+
+    def hunks(self, shift: int) -> Iterable[Hunk]:
+        for group in _grouped(_opcodes(self.old, self.new)):
+            _, i, _, k, _ = group[0]
+            _, _, j, _, m = group[-1]
+            lines: list[str] = []
+            for tag, a, b, c, d in group:
+                if tag == "equal":
+                    lines += _marked(" ", self.old[a:b])
+                else:
+                    lines += (*_marked("-", self.old[a:b]), *_marked("+", self.new[c:d]))
+            start = self.first + i - (i == j)
+            yield Hunk(start, j - i, self.first + k + shift - (k == m), m - k, tuple(lines))
+
+
+def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    i, k = len(old) - tail, len(new) - tail
+    codes: list[tuple[str, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
+    if (i - head) * (k - head) > COMPARED_AT_MOST:
+        codes.append(("replace", head, i, head, k))
+    elif i > head or k > head:
+        matcher = SequenceMatcher(None, old[head:i], new[head:k], autojunk=False)
+        codes += ((tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes())
+    return [*codes, ("equal", i, len(old), k, len(new))] if tail else codes
+
+
+def _grouped(codes: list[tuple[str, int, int, int, int]]) -> Iterable[list[tuple[str, int, int, int, int]]]:
+    """Runs of changes with their context, apart where more than twice the context lies between."""
+    group: list[tuple[str, int, int, int, int]] = []
+    for index, (tag, i, j, k, m) in enumerate(codes):
+        if tag != "equal":
+            group.append((tag, i, j, k, m))
+            continue
+        first, last = index == 0, index == len(codes) - 1
+        if not first and (last or j - i > 2 * CONTEXT):
+            kept = min(CONTEXT, j - i)
+            group.append((tag, i, i + kept, k, k + kept))
+            yield group
+            group = []
+        if not last and (first or j - i > 2 * CONTEXT):
+            start = max(i, j - CONTEXT)
+            group = [(tag, start, j, k + start - i, m)]
+        elif not first and not last:
+            group.append((tag, i, j, k, m))
+    if any(code[0] != "equal" for code in group):
+        yield group
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their line ends, which count when lines are compared."""
+    return _LINE.findall(text)
+
+
+def _marked(mark: str, lines: list[str]) -> Iterable[str]:
+    for line in lines:
+        bare = line.rstrip("\r\n")
+        yield mark + bare
+        if bare == line:
+            yield "\\ No newline at end of file"
+
+
+def _line_offset(document: Document, offset: int, lines_before: int) -> int:
+    """Where the line begins that is so many lines before the one of a byte."""
+    start = document.line_start(offset)
+    for _ in range(lines_before):
+        if start <= document.body:
+            break
+        start = document.line_start(start - document.codec.unit)
+    return start
+
+
+def _next_lines(document: Document, start: int, count: int) -> list[str]:
+    lines: list[str] = []
+    while start < len(document.data) and len(lines) < count:
+        end = document.line_end(start)
+        lines.append(document.codec.decode(document.data[start:end]).rstrip("\r\n"))
+        start = end
+    return lines
+
+
+def _range(start: int, lines: int) -> str:
+    return f"{start}" if lines == 1 else f"{start},{lines}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= SHOWN_WIDTH else f"{line[:SHOWN_WIDTH]}… ({len(line)} characters)"

@@ -1,0 +1,83 @@
+"""Tolerance never guesses: it fires at the expected number of places or not, and changes nothing else."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wieldy.core.failure import ToolFailure
+from wieldy.edit.document import Document
+from wieldy.edit.fold import fold, plain
+from wieldy.edit.locate import Replacement, locate
+from wieldy.edit.splice import apply
+from wieldy.edit.tolerance import TIERS, recognised
+
+CHARS = "ab'’\"“- –\u00a0\u200be\u0301é…"
+LINES = st.text(st.sampled_from(CHARS + "\t"), max_size=8)
+TEXTS = st.lists(LINES, min_size=1, max_size=8).map("\n".join)
+
+
+@given(st.text(st.sampled_from(CHARS + "\n（。"), max_size=30))
+@settings(max_examples=400, deadline=None)
+def test_every_cut_of_a_folded_text_is_a_cut_of_the_source_that_folds_to_it(text: str) -> None:
+    folded = fold(text)
+    for place in range(len(folded.text) + 1):
+        start, end = folded.source_start(place), folded.source_end(place)
+        if start is not None:
+            assert plain(text[start:]) == folded.text[place:]
+        if end is not None:
+            assert plain(text[:end]) == folded.text[:place]
+
+
+@given(TEXTS, st.data())
+@settings(max_examples=500, deadline=None)
+def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(text: str, draw: st.DataObject) -> None:
+    first, last = sorted((draw.draw(st.integers(0, len(text))), draw.draw(st.integers(0, len(text)))))
+    part = text[first:last]
+    old = draw.draw(st.sampled_from([part, plain(part), part.rstrip(), "  " + part]))
+    expected = draw.draw(st.integers(1, 2))
+    document = Document.of(text.encode())
+    if not old:
+        return
+    try:
+        result = locate(document, Replacement(old, "NEW", expected=expected))
+    except ToolFailure:
+        return
+    assert len(result.splices) == expected
+    if result.tier == "exact":
+        assert text.count(old) == expected
+    else:
+        assert old not in text
+        assert len(recognised(document, old, result.tier)) == expected
+    after = apply(document.data, result.splices).decode()
+    assert after.count("NEW") == expected
+
+
+@given(TEXTS, LINES.filter(bool), st.text(st.sampled_from("\\1g<0>$&`'n"), min_size=1, max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_an_exact_replacement_is_what_python_replaces(text: str, old: str, new: str) -> None:
+    document = Document.of(text.encode())
+    try:
+        result = locate(document, Replacement(old, new, everywhere=True), ("exact",))
+    except ToolFailure:
+        assert old not in text
+        return
+    assert apply(document.data, result.splices).decode() == text.replace(old, new)
+
+
+@given(TEXTS, TEXTS, TEXTS.filter(lambda text: bool(text.strip())), TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
+@settings(max_examples=400, deadline=None)
+def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, new: str, newline: str) -> None:
+    text = "\n".join((head, old, tail))
+    data = text.replace("\n", newline).encode()
+    document = Document.of(data)
+    for tier in TIERS[1:]:
+        for place in recognised(document, old + " ", tier):
+            assert document.slice(place.span).text == place.found
+    try:
+        result = locate(document, Replacement(old, new))
+    except ToolFailure:
+        return
+    after = apply(data, result.splices)
+    if result.tier == "exact":
+        assert after == text.replace(old, new).replace("\n", newline).encode()
