@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from wieldy.approval import Ask, Callback, Nobody
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Adviser, Answer, Decision, Judge, Question
-from wieldy.core.failure import Refusal
+from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
 from wieldy.core.result import ToolResult
-from wieldy.core.tool import Tool, settle
+from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.bench import Bench
 from wieldy.engine.bind import bind
@@ -31,9 +31,12 @@ from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
+from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import builtin_loaders
 
-Ask: TypeAlias = Callable[[Question], bool | str | Answer | Awaitable[bool | str | Answer]]
+if TYPE_CHECKING:
+    from wieldy.journal.undo import UndoPlan
+
 CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
 
 MAX_CONCURRENCY = 10
@@ -65,17 +68,24 @@ class Toolbox:
         self.id = session_id or secrets.token_hex(6)
         self.events = Events()
         leash = Leash()
+        files = settings is None if load_settings is None else load_settings
+        self.settings = settings_of(root, explicit=settings, files=files)
         self.catalog = Catalog(builtin_loaders() if builtins else {})
         self.workspace = Workspace(
-            root, session_dir=state_home() / "sessions" / self.id, settings=settings, emit=self.events.emit
+            root,
+            session_dir=state_home() / "sessions" / self.id,
+            settings=self.settings.values,
+            extra_roots=tuple(self.settings.get("permissions.additionalDirectories", ())),
+            emit=self.events.emit,
         )
+        self.policy = self.settings.policy(self.workspace, mode)
         self._bench = Bench(
             catalog=self.catalog,
             workspace=self.workspace,
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
             leash=leash,
-            judge=judge,  # type: ignore[arg-type]
-            approver=_Callback(ask) if ask else _Nobody(),
+            judge=judge or self.policy,
+            approver=Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody(),
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
             advisers=tuple(advisers),
@@ -123,6 +133,34 @@ class Toolbox:
             return Offered(tool, False, enabled or "it is not available here")
         return Offered(tool, True, "deferred until searched for" if tool.deferred else "available")
 
+    async def undo(
+        self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
+    ) -> UndoPlan:
+        """Take back the last change of this toolbox, those of one call, of the last turn, or all of them.
+
+        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
+        """
+        from wieldy.journal.journal import Journal
+        from wieldy.journal.undo import All, Call, Last, Turn
+
+        journal = self.workspace.resident(Journal)
+        selector = (
+            Call(call_id)
+            if call_id
+            else Turn(session=self.id)
+            if turn
+            else All(self.id)
+            if everything
+            else Last(self.id)
+        )
+        return await journal.undo(selector, merge=merge)
+
+    async def redo(self, *, merge: bool = False) -> UndoPlan:
+        """Do again what the last undo took back."""
+        from wieldy.journal.journal import Journal
+
+        return await self.workspace.resident(Journal).redo(merge=merge)
+
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have a function called with every event; returns how to stop it."""
         return self.events.subscribe(subscriber)
@@ -162,36 +200,6 @@ class Toolbox:
     def _next_id(self) -> str:
         self._calls += 1
         return f"call_{self.id}_{self._calls}"
-
-
-class _Callback:
-    """The person behind an `ask` callback."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._callback = ask
-
-    async def ask(self, question: Question) -> Answer:
-        said = await settle(self._callback(question))
-        if isinstance(said, Answer):
-            return said
-        return Answer(False, said) if isinstance(said, str) else Answer(bool(said))
-
-
-class _Nobody:
-    """Where nobody can answer, a question is a denial that says how to go on."""
-
-    async def ask(self, question: Question) -> Answer:
-        rule = (
-            f" A rule such as `{question.decision.suggestions[0]}` would allow it."
-            if question.decision.suggestions
-            else ""
-        )
-        raise Refusal(
-            "permission",
-            f"Permission denied for {question.plan.tool.name}: {question.decision.why}, and nobody is there to ask.{rule} "
-            "Go on without it, or tell the user what you would need.",
-            data=question.decision,
-        )
 
 
 def _concurrency(env: Mapping[str, str]) -> int:

@@ -18,7 +18,7 @@ LAYERS = [
     {"journal", "permissions", "hooks"},
     {"engine"},
     {"tools"},
-    {"settings", "toolbox"},
+    {"settings", "approval", "toolbox"},
     {"cli", "__main__", "__init__", "demo", "testing"},
 ]
 # Within a line: who may lean on whom. Everything else sideways is an upward import in disguise.
@@ -27,6 +27,8 @@ SIDEWAYS = {
     ("reading", "edit"),
     ("edit", "search"),
     ("toolbox", "settings"),
+    ("toolbox", "approval"),
+    ("approval", "settings"),
     ("permissions", "hooks"),
     ("__main__", "cli"),
     ("cli", "demo"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from wieldy.approval import Ask
 from wieldy.core.decision import Answer, Question
 from wieldy.core.threads import in_thread
-from wieldy.toolbox import Ask
 
 
 def terminal_ask() -> Ask | None:

@@ -132,3 +132,78 @@ class Notice(Event):
     kind: ClassVar[str] = "notice"
     text: str
     data: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequested(Event):
+    """A request goes out to the model."""
+
+    kind: ClassVar[str] = "model.requested"
+    model: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSaid(Event):
+    """The model said a piece of text, or thought it."""
+
+    kind: ClassVar[str] = "model.said"
+    text: str
+    thinking: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalls(Event):
+    """The model is writing a tool call; `piece` is the next piece of its JSON."""
+
+    kind: ClassVar[str] = "model.calls"
+    call_id: str
+    name: str
+    piece: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered(Event):
+    """A message of the model's is complete, in the API's own form."""
+
+    kind: ClassVar[str] = "model.answered"
+    content: tuple[Mapping[str, Any], ...]
+    stop_reason: str
+    usage: Any
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried(Event):
+    """The model could not be heard and is asked again."""
+
+    kind: ClassVar[str] = "retry"
+    attempt: int
+    most: int
+    seconds: float
+    why: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted(Event):
+    """The conversation was shortened."""
+
+    kind: ClassVar[str] = "compact"
+    trigger: str
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Event):
+    """A run is over: `why` is a word, `text` the model's last words."""
+
+    kind: ClassVar[str] = "run.ended"
+    why: str
+    text: str
+    turns: int
+    cost: float
+    seconds: float
+    is_error: bool = False
+    detail: str = ""

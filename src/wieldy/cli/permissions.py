@@ -1,0 +1,172 @@
+"""`wieldy permissions`: what is allowed, and why; without running anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.failure import Refusal
+from wieldy.engine.bind import bind
+from wieldy.engine.lookup import lookup
+from wieldy.engine.normalise import normalise
+from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.core.decision import Behavior
+
+EXAMPLES = """examples:
+  wieldy permissions list                                  every rule, with file and line
+  wieldy permissions explain Bash 'git log | xargs rm'     what would be decided, and the whole trail
+  wieldy permissions explain Edit '{"file_path": ".env"}' --json
+  wieldy permissions allow 'Bash(npm run test:*)'          add a rule to .wieldy/settings.local.json
+  wieldy permissions deny 'Read(./secrets/**)' --project   … to the settings the project shares
+  wieldy permissions test                                  check the examples that rules carry
+  wieldy permissions trust                                 consent to what this project's settings configure"""
+
+# The one field a plain string stands for in `explain TOOL 'STRING'`.
+MAIN_FIELD = {"Bash": "command", "WebFetch": "url", "Glob": "pattern", "Grep": "pattern", "LS": "path"}
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy permissions`."""
+    parser = argparse.ArgumentParser(
+        prog="wieldy permissions",
+        description="What is allowed in this folder, and why. Nothing is run.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(
+        dest="verb", required=True, metavar="list | explain | allow | deny | ask | test | trust"
+    )
+    _verb(verbs, "list", "every rule with its file and line").add_argument("--json", action="store_true")
+    explain = _verb(verbs, "explain", "what would be decided about a call")
+    explain.add_argument("tool", metavar="TOOL")
+    explain.add_argument("input", metavar="INPUT", help="JSON, or for Bash the command and for file tools the path")
+    explain.add_argument("--json", action="store_true")
+    explain.add_argument("--mode", default=None)
+    for verb in ("allow", "deny", "ask"):
+        change = _verb(verbs, verb, f"add {'an' if verb != 'deny' else 'a'} {verb} rule")
+        change.add_argument("rule", metavar="RULE", nargs="+")
+        where = change.add_mutually_exclusive_group()
+        where.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
+        where.add_argument("--user", action="store_true", help="to the settings of all your projects")
+    _verb(verbs, "test", "check the examples that rules carry")
+    trust = _verb(verbs, "trust", "consent to what this project's settings configure")
+    trust.add_argument("--yes", action="store_true", help="without being asked")
+    options = parser.parse_args(argv)
+    return {
+        "list": _list,
+        "explain": _explain,
+        "allow": _change,
+        "deny": _change,
+        "ask": _change,
+        "test": _test,
+        "trust": _trust,
+    }[options.verb](options)
+
+
+def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    parser.add_argument("--root", default=".", metavar="DIR", help="the folder (default: this one)")
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    from wieldy.permissions.explain import listing, listing_lines
+
+    box = Toolbox(options.root, load_settings=True)
+    rules = box.policy.rules.rules
+    if options.json:
+        print(json.dumps(listing(rules), ensure_ascii=False, indent=2))
+    else:
+        print("\n".join([f"mode: {box.policy.mode}", *listing_lines(rules)]))
+    for problem in (*box.settings.errors, *box.settings.warnings, *box.settings.report):
+        print(f"wieldy: {problem}", file=sys.stderr)
+    return 1 if box.settings.errors else 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from wieldy.permissions.explain import explain
+
+    box = Toolbox(options.root, mode=options.mode, load_settings=True)
+    try:
+        plan = planned(box, options.tool, options.input)
+    except Refusal as refusal:
+        print(f"wieldy: {refusal.advice}", file=sys.stderr)
+        return 2
+    found = explain(box.policy, plan)
+    if options.json:
+        print(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(found.lines()))
+    return 0
+
+
+def planned(box: Toolbox, tool: str, text: str) -> PlannedCall:
+    """A call as far as it goes without being decided."""
+    found = lookup(ToolCall("explain", tool, {}), box.catalog)
+    input: Any = text
+    if not text.lstrip().startswith("{"):
+        field = (
+            MAIN_FIELD.get(tool)
+            or next(iter(found.paths), None)
+            or next(iter(found.schema.get("properties", {})), "input")
+        )
+        input = {field: text}
+        for name in found.schema.get("required", ()):
+            input.setdefault(name, [] if found.schema["properties"][name].get("type") == "array" else "")
+    return normalise(bind(ToolCall("explain", tool, input), found), box.workspace)
+
+
+def _change(options: argparse.Namespace) -> int:
+    from wieldy.permissions.rule import parse
+    from wieldy.settings.store import add_rules, local_file, project_file, remember, user_file
+
+    behavior: Behavior = options.verb
+    rules = [parse(text, behavior) for text in options.rule]
+    if options.user or options.project:
+        file = user_file() if options.user else project_file(options.root)
+        add_rules(file, behavior, options.rule)
+    else:
+        remember(options.root, rules)
+        file = local_file(options.root)
+    print(f"{behavior}: {', '.join(map(str, rules))} → {file}")
+    return 0
+
+
+def _test(options: argparse.Namespace) -> int:
+    from wieldy.permissions.explain import try_examples
+
+    box = Toolbox(options.root, load_settings=True)
+    tested = try_examples(box.policy)
+    for row in tested:
+        print(f"{'✗' if row.failures else '✓'} {row.rule} ({row.examples} examples)")
+        for failure in row.failures:
+            print(f"    {failure}")
+    print(f"{len(tested)} rule(s) with examples")
+    return 1 if any(row.failures for row in tested) or box.settings.errors else 0
+
+
+def _trust(options: argparse.Namespace) -> int:
+    from wieldy.permissions.trust import Trust
+
+    box = Toolbox(options.root, load_settings=True)
+    pending = box.settings.pending
+    if not pending:
+        print("nothing waits for your consent")
+        return 0
+    print("This project's settings ask for:")
+    for wanted in pending:
+        print(f"  {wanted}")
+    if not options.yes:
+        if not sys.stdin.isatty():
+            print("wieldy: nobody is there to ask; say --yes to consent to exactly these", file=sys.stderr)
+            return 1
+        if input("Consent to exactly these? [y/N] ").strip().lower() not in ("y", "yes"):
+            return 1
+    Trust().accept(box.workspace.root, pending)
+    print(f"{len(pending)} setting(s) are in force from now on; you are asked again when they change")
+    return 0

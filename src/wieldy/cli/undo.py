@@ -1,0 +1,106 @@
+"""`wieldy undo`, `redo` and `history`: the journal of what tools changed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.journal.journal import Journal
+    from wieldy.journal.undo import Selector, UndoPlan
+
+EXAMPLES = {
+    "undo": """examples:
+  wieldy undo                    take back the last change in this project
+  wieldy undo --preview          only show what would be taken back
+  wieldy undo call_3f2a…_4       all that one call changed
+  wieldy undo --turn | --all     the last turn; the whole last session
+  wieldy undo --merge            keep what was changed since, where it does not conflict""",
+    "redo": "example:\n  wieldy redo                    do again what the last undo took back",
+    "history": "example:\n  wieldy history -n 10           the last ten changes in this project",
+}
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy undo`, `wieldy redo` or `wieldy history`."""
+    about = {
+        "undo": "Take back what tools changed.",
+        "redo": "Do again what was undone.",
+        "history": "Show what tools changed.",
+    }
+    parser = argparse.ArgumentParser(
+        prog=f"wieldy {command}",
+        description=about[command],
+        epilog=EXAMPLES[command],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--root", default=".", metavar="DIR", help="the project (default: this folder)")
+    if command == "history":
+        parser.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many changes (default: 20)")
+        parser.add_argument("--json", action="store_true", help="a list of objects")
+    else:
+        parser.add_argument(
+            "--merge", action="store_true", help="merge with what was changed since, instead of refusing"
+        )
+    if command == "undo":
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("call", nargs="?", metavar="CALL", help="the id of a call, as `wieldy history` shows it")
+        which.add_argument("--turn", action="store_true", help="everything of the last turn")
+        which.add_argument("--all", action="store_true", help="everything of the last session")
+        parser.add_argument("--preview", action="store_true", help="show what would be done and do nothing")
+    return asyncio.run(_run(command, parser.parse_args(argv)))
+
+
+async def _run(command: str, options: argparse.Namespace) -> int:
+    from wieldy.journal.journal import Journal
+
+    async with Toolbox(options.root, load_settings=True) as box:
+        journal = box.workspace.resident(Journal)
+        if command == "history":
+            return await _history(journal, options)
+        if command == "redo":
+            return _said(await journal.redo(merge=options.merge))
+        selector = _selector(options)
+        if options.preview:
+            plan = await journal.plan_undo(selector, merge=options.merge)
+            return _said(plan, preview=True)
+        return _said(await journal.undo(selector, merge=options.merge))
+
+
+async def _history(journal: Journal, options: argparse.Namespace) -> int:
+    from wieldy.engine.output import plain
+    from wieldy.journal.render import history_lines
+
+    events = await journal.history(options.n)
+    if options.json:
+        print(json.dumps(plain(list(events)), ensure_ascii=False, indent=2))
+    elif events:
+        print("\n".join(history_lines(events)))
+    else:
+        print("nothing has been changed by tools in this project", file=sys.stderr)
+    return 0
+
+
+def _selector(options: argparse.Namespace) -> Selector:
+    from wieldy.journal.undo import All, Call, Last, Turn
+
+    if options.call:
+        return Call(options.call)
+    if options.turn:
+        return Turn()
+    return All() if options.all else Last()
+
+
+def _said(plan: UndoPlan, *, preview: bool = False) -> int:
+    from wieldy.journal.render import plan_lines
+
+    lines = plan_lines(plan)
+    if preview:
+        lines[0] = f"would {lines[0]}"
+    print("\n".join(lines))
+    return 1 if plan.problems else 0

@@ -1,0 +1,1 @@
+"""Models behind APIs: one adapter an API, and the recorded model."""

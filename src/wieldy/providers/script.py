@@ -1,0 +1,164 @@
+"""The recorded model: says what a script says, turn by turn, with its pace, its errors and its cut streams.
+
+A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
+
+    {"text": "…"}                         {"think": "…", "signature": "…"}
+    {"call": "Read", "input": {…}}        {"call": "Read", "raw": "{\\"file_path\\""}      raw JSON as it is, even broken
+    {"usage": {"input_tokens": 10, …}}    {"stop": "max_tokens"}
+    {"fail": "overloaded", "status": 529, "message": "…", "retry_after": 1}      here, before or in mid-stream
+    {"cut": true}                         the connection drops here
+    {"pause": 0.5}
+
+Text, thoughts and inputs come in pieces of `chunk` characters, `delay` seconds apart (per step, or for the whole script).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from wieldy.core.failure import SessionError
+from wieldy.core.provider import (
+    BlockEnded,
+    BlockGrew,
+    BlockStarted,
+    Delta,
+    Metered,
+    ProviderFailure,
+    Request,
+    Stopped,
+    Usage,
+)
+
+Step = Mapping[str, Any]
+
+
+class Script:
+    """A model that follows a script. In code: `Script().calls("add", a=2, b=3).says("It is 5.")`."""
+
+    name = "script"
+    context_window = 200_000
+
+    def __init__(self, turns: Sequence[Sequence[Step]] = (), *, chunk: int = 0, delay: float = 0.0, model: str = "script") -> None:
+        self.turns: list[list[Step]] = [list(turn) for turn in turns]
+        self.chunk = chunk
+        self.delay = delay
+        self.model = model
+        self.requests: list[Request] = []
+        self._next = 0
+        self._calls = 0
+        self._open = False
+
+    @classmethod
+    def load(cls, path: str | Path) -> Script:
+        """A script from a file."""
+        try:
+            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            turns = found["turns"]
+            script = cls(turns, chunk=int(found.get("chunk", 0)), delay=float(found.get("delay", 0)), model=f"script:{path}")
+        except OSError as error:
+            raise SessionError(f"the script {path} cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise SessionError(f"the script {path} is not a script: {error}") from None
+        return script
+
+    def says(self, text: str) -> Self:
+        """Say something; ends the turn."""
+        self._turn().append({"text": text})
+        self._open = False
+        return self
+
+    def thinks(self, text: str, signature: str = "signed") -> Self:
+        """Think first."""
+        self._turn().append({"think": text, "signature": signature})
+        return self
+
+    def calls(self, tool: str, /, **input: Any) -> Self:
+        """Call a tool. Calls that follow one another are of one turn until `then` or `says`."""
+        self._turn().append({"call": tool, "input": input})
+        return self
+
+    def does(self, **step: Any) -> Self:
+        """Any other step."""
+        self._turn().append(step)
+        return self
+
+    def then(self) -> Self:
+        """Begin the next turn."""
+        self._open = False
+        return self
+
+    def _turn(self) -> list[Step]:
+        if not self._open:
+            self.turns.append([])
+            self._open = True
+        return self.turns[-1]
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+        """The next turn of the script."""
+        self.requests.append(request)
+        if self._next >= len(self.turns):
+            raise ProviderFailure("bad_request", "the script has no more turns")
+        turn = self.turns[self._next]
+        self._next += 1
+        if turn and "fail" in turn[0]:
+            raise _failure(turn[0])
+        yield self._deltas(turn)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+    async def _deltas(self, turn: Sequence[Step]) -> AsyncIterator[Delta]:
+        reason: Any = None
+        called = False
+        for index, step in enumerate(turn):
+            if "pause" in step:
+                await asyncio.sleep(step["pause"])
+            elif "fail" in step:
+                raise _failure(step)
+            elif step.get("cut"):
+                raise ProviderFailure("connection", "the connection was cut")
+            elif "usage" in step:
+                yield Metered(Usage(**step["usage"]))
+            elif "stop" in step:
+                reason = step["stop"]
+            else:
+                called = called or "call" in step
+                async for delta in self._block(index, step):
+                    yield delta
+        yield Stopped(reason or ("tool_use" if called else "end_turn"))
+
+    async def _block(self, index: int, step: Step) -> AsyncIterator[Delta]:
+        if "call" in step:
+            self._calls += 1
+            start = {"type": "tool_use", "id": step.get("id", f"toolu_{self._calls:04}"), "name": step["call"], "input": {}}
+            text = step["raw"] if "raw" in step else json.dumps(step.get("input", {}), ensure_ascii=False)
+            field = "input"
+        elif "think" in step:
+            start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"
+        else:
+            start, text, field = {"type": "text", "text": ""}, step["text"], "text"
+        yield BlockStarted(index, start)
+        chunk, delay = int(step.get("chunk", self.chunk)), float(step.get("delay", self.delay))
+        for at in range(0, len(text), chunk or max(len(text), 1)):
+            if delay:
+                await asyncio.sleep(delay)
+            yield BlockGrew(index, field, text[at : at + chunk] if chunk else text)  # type: ignore[arg-type]
+        if "think" in step:
+            yield BlockGrew(index, "signature", step.get("signature", ""))
+        if not step.get("open"):
+            yield BlockEnded(index)
+
+
+def _failure(step: Step) -> ProviderFailure:
+    return ProviderFailure(
+        step["fail"],
+        step.get("message", f"the script says: {step['fail']}"),
+        status=step.get("status"),
+        retry_after=step.get("retry_after"),
+    )

@@ -1,0 +1,1 @@
+"""A model and a toolbox in a loop: requests, streaming execution, transcripts, compaction."""
