@@ -41,14 +41,11 @@ class Chronicle:
         return [entry for entry in self._entries.values() if entry.kind in kinds and self._stands[entry.id]]
 
     def after(self, entry: Entry, real_path: str) -> Entry | None:
-        """The last standing change to a file after this one, if there is any."""
-        later = False
-        found = None
-        for other in self._entries.values():
-            if later and self._stands[other.id] and any(path.real_path == real_path for path in other.paths):
-                found = other
-            later = later or other.id == entry.id
-        return found
+        """The last standing edit of a file after this entry, if there is any."""
+        order = list(self._entries)
+        later = set(order[order.index(entry.id) + 1 :])
+        edits = (other for other in reversed(self.standing("edit", "snapshot")) if other.id in later)
+        return next((other for other in edits if any(path.real_path == real_path for path in other.paths)), None)
 
     def _happened(self, entry: Entry) -> None:
         if entry.id in self._entries:
