@@ -100,7 +100,7 @@ def answer(query: Query, engine: Engine) -> Found | str:
     try:
         return asyncio.run(grep(query, engine))
     except SearchFailure as failure:
-        return str(failure).partition("\n")[0]
+        return str(failure).partition(":")[0]
 
 
 @settings(max_examples=50, deadline=None, phases=(Phase.generate, Phase.reuse, Phase.shrink))

@@ -39,16 +39,18 @@ def failure(complaint: str, query: Query) -> SearchFailure:
         return SearchFailure(f"{reason[0].upper()}{reason[1:]} Set multiline to true to match across lines.")
     if "regex parse error" not in reason and "ompiled regex" not in reason:
         return SearchFailure(f"The search failed: {reason or 'the search program gave no reason'}")
-    return SearchFailure(f"The pattern is not a valid regular expression.\n{reason}\n{_advice(reason)}".strip())
+    # What comes before the error shows the pattern as the program wraps it, which nobody wrote.
+    reason = reason.rpartition("error: ")[2]
+    return SearchFailure(f"The pattern is not a valid regular expression: {reason}.{_advice(reason)}")
 
 
 def _advice(reason: str) -> str:
     if "repetition" in reason:
-        return "To search for a literal { } * + or ?, write a backslash before it."
+        return " To search for a literal { } * + or ?, write a backslash before it."
     if "group" in reason:
-        return "To search for a literal parenthesis, write a backslash before it."
+        return " To search for a literal parenthesis, write a backslash before it."
     if "class" in reason:
-        return "To search for a literal [ or ], write a backslash before it."
+        return " To search for a literal [ or ], write a backslash before it."
     if "look-around" in reason or "backreference" in reason:
-        return "Search for a simpler pattern and judge the lines found."
+        return " Search for a simpler pattern and judge the lines found."
     return ""

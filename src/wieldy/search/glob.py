@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from dataclasses import dataclass
 
+from wieldy.core.threads import in_thread
 from wieldy.search.command import Engine, listing
 from wieldy.search.complaint import failed
 from wieldy.search.failure import SearchFailure
@@ -63,7 +63,7 @@ async def find_files(
         notices.append(f"The search was stopped after {MAX_FILES} files. Narrow the pattern.")
     if ending.unreadable:
         notices.append(f"{ending.unreadable} folder(s) could not be read.")
-    files = await asyncio.to_thread(_ordered, listed.files, omit)
+    files = await in_thread(_ordered, listed.files, omit)
     return FoundFiles(tuple(files[: limit or None]), len(files), tuple(notices))
 
 

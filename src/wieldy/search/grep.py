@@ -6,11 +6,11 @@ on the page asked for are printed, in order. So totals are exact, pages do not d
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
 
+from wieldy.core.threads import in_thread
 from wieldy.search.command import Engine, printing
 from wieldy.search.complaint import notices_of
 from wieldy.search.failure import SearchFailure
@@ -28,7 +28,7 @@ _BATCH = 200
 async def grep(query: Query, engine: Engine, omit: Omit | None = None) -> Found:
     """Search. `omit` names files (by absolute path) that must not appear in any way."""
     _check_pattern(query.pattern)
-    place = await asyncio.to_thread(place_of, query.root)
+    place = await in_thread(place_of, query.root)
     if place.binary:
         return Found(notices=("The file is binary, and binary files are not searched.",))
     deadline = time.monotonic() + engine.seconds
@@ -40,7 +40,7 @@ async def grep(query: Query, engine: Engine, omit: Omit | None = None) -> Found:
         return await _print_page(query, place, engine, survey.files, left, notices)
     files = survey.files
     if query.mode == "files_with_matches":
-        files = await asyncio.to_thread(newest_first, files, lambda file: file.path)
+        files = await in_thread(newest_first, files, lambda file: file.path)
     page = tuple(files[query.offset :][: query.limit or None])
     return Found(
         files=page,

@@ -12,6 +12,12 @@ Mode: TypeAlias = Literal["files_with_matches", "content", "count"]
 Omit: TypeAlias = Callable[[str], bool]
 
 
+def omitted_by(judge: object) -> Omit | None:
+    """What a judge of permissions keeps from being seen, if it keeps anything."""
+    hides: Omit | None = getattr(judge, "hides", None)
+    return hides if getattr(judge, "hides_anything", True) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all."""
@@ -30,9 +36,19 @@ class Query:
     offset: int = 0
 
     @property
+    def around(self) -> bool:
+        """Whether lines beside a match are wanted."""
+        return bool(self.before or self.after) and not self.only_matching
+
+    @property
+    def counts_matches(self) -> bool:
+        """Whether single matches are counted, not the lines that have them."""
+        return self.multiline or self.only_matching
+
+    @property
     def one_line_a_match(self) -> bool:
         """Whether every match counted is exactly one line printed."""
-        return not (self.before or self.after or self.multiline or self.only_matching)
+        return not (self.around or self.counts_matches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ async def survey_files(query: Query, place: Place, engine: Engine, omit: Omit | 
 def _what_to_count(query: Query) -> str:
     if query.mode == "files_with_matches":
         return "--files-with-matches"
-    return "--count-matches" if query.multiline or query.only_matching else "--count"
+    return "--count-matches" if query.counts_matches else "--count"
 
 
 class _FoundFiles:
@@ -129,7 +129,7 @@ def flags_for(query: Query, *, context: bool = False) -> list[str]:
         flags += ["--multiline", "--multiline-dotall"]
     if query.only_matching:
         flags.append("--only-matching")
-    elif context and (query.before or query.after):
+    elif context and query.around:
         flags += [f"--before-context={query.before}", f"--after-context={query.after}"]
     return flags
 

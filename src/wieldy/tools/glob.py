@@ -1,0 +1,80 @@
+"""Glob: which files have a path like this."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Reads
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+from wieldy.search.command import choose_engine
+from wieldy.search.failure import SearchFailure
+from wieldy.search.glob import find_files, search_place
+from wieldy.search.query import omitted_by
+from wieldy.search.shown import name_in, readable
+from wieldy.search.unreachable import why_unreachable
+
+DESCRIPTION, PROMPT = words(__file__)
+LIMIT = 100
+SECONDS = 30.0
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    place, _ = search_place(input["pattern"], input.get("path") or workspace.cwd)
+    return (Reads(place),)
+
+
+@tool(
+    name="Glob",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    paths="path",
+    effects=_effects,
+    read_only=True,
+    aliases={"file_path": "path"},
+)
+async def TOOL(
+    ctx: ToolContext,
+    pattern: str,
+    path: Annotated[str | None, "Folder to search"] = None,
+    limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = LIMIT,
+) -> Output:
+    """List the files that match."""
+    started = time.perf_counter()
+    workspace = ctx.workspace
+    folder = path or workspace.cwd
+    if not os.path.isdir(folder):
+        error = NotADirectoryError() if os.path.exists(folder) else FileNotFoundError()
+        raise ToolFailure(
+            f"{folder} is a file. Glob searches folders; use Read for a file."
+            if isinstance(error, NotADirectoryError)
+            else await in_thread(why_unreachable, folder, error, workspace.cwd)
+        )
+    try:
+        engine = choose_engine(workspace.env, workspace.setting("search.seconds", SECONDS))
+        found = await find_files(pattern, folder, engine, limit, omitted_by(ctx.judge))
+    except SearchFailure as failure:
+        raise ToolFailure(str(failure)) from None
+    except OSError as error:
+        raise ToolFailure(await in_thread(why_unreachable, folder, error, workspace.cwd)) from None
+    lines = [name_in(file, workspace.cwd) for file in found.files]
+    truncated = found.total > len(found.files)
+    if not found.total:
+        lines.append("No files found")
+    elif truncated:
+        lines.append(f"[{len(found.files)} newest of {found.total} files. Narrow the pattern or raise limit for more]")
+    lines += [f"[{notice}]" for notice in found.notices]
+    data = {
+        "filenames": [readable(file) for file in found.files],
+        "numFiles": found.total,
+        "truncated": truncated,
+        "durationMs": round((time.perf_counter() - started) * 1000),
+    }
+    return Output("\n".join(lines), data=data)

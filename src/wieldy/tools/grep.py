@@ -1,0 +1,137 @@
+"""Grep: which files contain a pattern, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Reads
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+from wieldy.search.command import choose_engine
+from wieldy.search.failure import SearchFailure
+from wieldy.search.globs import split_globs
+from wieldy.search.grep import grep
+from wieldy.search.query import Found, Query, omitted_by
+from wieldy.search.shown import name_in, readable
+from wieldy.search.unreachable import why_unreachable
+
+DESCRIPTION, PROMPT = words(__file__)
+HEAD_LIMIT = 250
+SECONDS = 30.0
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    return (Reads(input.get("path") or workspace.cwd),)
+
+
+@tool(
+    name="Grep",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    paths="path",
+    effects=_effects,
+    read_only=True,
+    aliases={"include": "glob", "file_path": "path", "context": "-C", "regex": "pattern"},
+)
+async def TOOL(  # noqa: PLR0913 - the options of a search are many
+    ctx: ToolContext,
+    *,
+    pattern: str,
+    path: Annotated[str | None, "File or folder"] = None,
+    glob: Annotated[str | None, "Such as *.{ts,tsx}"] = None,
+    type: Annotated[str | None, "Such as py, js"] = None,
+    output_mode: Literal["files_with_matches", "content", "count"] = "files_with_matches",
+    ignore_case: Annotated[bool, Param(name="-i")] = False,
+    line_numbers: Annotated[bool, Param(name="-n")] = True,
+    only_matching: Annotated[bool, Param(name="-o")] = False,
+    after: Annotated[int, Param(name="-A")] = 0,
+    before: Annotated[int, Param(name="-B")] = 0,
+    around: Annotated[int, Param(name="-C")] = 0,
+    multiline: bool = False,
+    head_limit: Annotated[int, Param("Lines or files shown; 0 = all", ge=0)] = HEAD_LIMIT,
+    offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
+) -> Output:
+    """Search and show one page of what was found."""
+    workspace = ctx.workspace
+    query = Query(
+        pattern=pattern,
+        root=path or workspace.cwd,
+        mode=output_mode,
+        globs=tuple(split_globs(glob or "")),
+        file_type=type or None,
+        ignore_case=ignore_case,
+        only_matching=only_matching,
+        multiline=multiline,
+        before=max(before or around, 0),
+        after=max(after or around, 0),
+        limit=head_limit,
+        offset=offset,
+    )
+    try:
+        engine = choose_engine(workspace.env, workspace.setting("search.seconds", SECONDS))
+        found = await grep(query, engine, omitted_by(ctx.judge))
+    except SearchFailure as failure:
+        raise ToolFailure(str(failure)) from None
+    except OSError as error:
+        raise ToolFailure(await in_thread(why_unreachable, query.root, error, workspace.cwd)) from None
+    body = "\n".join(_body(query, found, workspace.cwd, line_numbers))
+    text = "\n".join(filter(None, (body, *_notes(query, found))))
+    return Output(text, data=_data(query, found, body))
+
+
+def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]:
+    if query.mode != "content":
+        for file in found.files:
+            name = name_in(file.path, cwd)
+            yield name if query.mode == "files_with_matches" else f"{name}:{file.count}"
+        return
+    last: tuple[str, int] | None = None
+    for path, line in found.lines:
+        mark = ":" if line.matched else "-"
+        if last and query.around and last != (path, line.number - 1):
+            yield "--"
+        last = (path, line.number)
+        number = f"{line.number}{mark}" if numbered else ""
+        yield f"{name_in(path, cwd)}{mark}{number}{line.text}"
+
+
+def _notes(query: Query, found: Found) -> Iterator[str]:
+    """How much there is in all, how to see more of it, and what is missing."""
+    shown = len(found.lines) if query.mode == "content" else len(found.files)
+    if not found.total_files:
+        yield "No matches found"
+    elif not shown:
+        yield f"[{_totals(query, found)}; nothing is left at offset={query.offset}]"
+    else:
+        first, last = query.offset + 1, query.offset + shown
+        what = "lines" if query.mode == "content" else "files"
+        page = f"; showing {what} {first}-{last}" if found.more or query.offset else ""
+        more = f". Use offset={last} for more" if found.more else ""
+        yield f"[{_totals(query, found)}{page}{more}]"
+    yield from (f"[{notice}]" for notice in found.notices)
+
+
+def _totals(query: Query, found: Found) -> str:
+    files = f"{found.total_files} file{'' if found.total_files == 1 else 's'}"
+    if query.mode == "files_with_matches":
+        return f"Found in {files}"
+    thing = "match" if query.counts_matches else "matching line"
+    ending = "" if found.total_matches == 1 else "es" if thing == "match" else "s"
+    return f"Found {found.total_matches} {thing}{ending} in {files}"
+
+
+def _data(query: Query, found: Found, body: str) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "mode": query.mode,
+        "filenames": [readable(file.path) for file in found.files],
+        "numFiles": found.total_files,
+        "truncated": found.more,
+    }
+    if query.mode == "files_with_matches":
+        return data
+    return {**data, "content": body, "numLines": len(found.lines), "numMatches": found.total_matches}

@@ -1,0 +1,78 @@
+"""LS: what is in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Reads
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.search.globs import BadGlob
+from wieldy.search.query import omitted_by
+from wieldy.search.shown import on_one_line, readable
+from wieldy.search.tree import ENTRIES, Tree, list_tree
+from wieldy.search.unreachable import why_unreachable
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    return (Reads(input.get("path") or workspace.cwd),)
+
+
+@tool(
+    name="LS",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    paths="path",
+    effects=_effects,
+    read_only=True,
+    aliases={"file_path": "path"},
+)
+async def TOOL(
+    ctx: ToolContext,
+    path: Annotated[str | None, "Folder"] = None,
+    ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
+) -> Output:
+    """Show a folder as a tree."""
+    folder = path or ctx.workspace.cwd
+    try:
+        tree = await in_thread(
+            list_tree, folder, ignore or (), omitted_by(ctx.judge), ENTRIES, lambda: ctx.abort.aborted
+        )
+    except BadGlob as error:
+        raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None
+    except NotADirectoryError:
+        if os.path.exists(folder):
+            raise ToolFailure(f"{folder} is a file, not a folder. Use Read to see it.") from None
+        raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd)) from None
+    except OSError as error:
+        raise ToolFailure(await in_thread(why_unreachable, folder, error, ctx.workspace.cwd)) from None
+    heading = on_one_line(readable(folder)).rstrip("/") + "/"
+    notes = (f"[{note}]" for note in _notes(tree))
+    text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))
+    data = {
+        "path": readable(folder),
+        "entries": tree.names(),
+        "numEntries": tree.shown,
+        "truncated": not tree.whole,
+        "hidden": tree.hidden,
+        "ignored": tree.ignored,
+    }
+    return Output(text, data=data)
+
+
+def _notes(tree: Tree) -> Iterator[str]:
+    if not tree.shown:
+        yield "Nothing to show" if tree.hidden or tree.ignored else "The folder is empty"
+    if not tree.whole:
+        yield f"Only {tree.shown} entries are shown. List a folder below to see the rest of it"
+    if tree.hidden:
+        yield f"{tree.hidden} hidden {'entry' if tree.hidden == 1 else 'entries'} not shown"
+    if tree.ignored:
+        yield f"{tree.ignored} {'entry' if tree.ignored == 1 else 'entries'} left out by ignore files"
