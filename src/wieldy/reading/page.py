@@ -6,10 +6,11 @@ import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from wieldy.core.failure import ToolFailure
 from wieldy.reading.opened import Opened, shown
-from wieldy.reading.window import Breaks, Window, plain_breaks
+from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, plain_breaks
 from wieldy.text.encoding import UTF8, Encoding, detect
 
 LIMIT = 2000
@@ -22,12 +23,14 @@ COUNTED_ON = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some lines of a file. `total` is the number of lines in it, or at least that many where not all were `counted`.
+    """Some lines of a file, plain and as a model reads them (`numbered`).
 
-    `data` is the whole file where it was small enough to be loaded.
+    `total` is the number of lines in the file, or at least that many where not all were `counted`; `data` is the whole
+    file where it was small enough to be loaded.
     """
 
     lines: list[str]
+    numbered: str
     first: int
     total: int
     counted: bool
@@ -45,11 +48,6 @@ class Page:
     def complete(self) -> bool:
         """Whether the page holds every line of the file."""
         return self.first == 1 and self.counted and self.last == self.total
-
-    @property
-    def numbered(self) -> str:
-        """The lines as a model reads them."""
-        return "\n".join([f"{number}\t{line}" for number, line in enumerate(self.lines, self.first)])
 
 
 def read_page(
@@ -70,12 +68,11 @@ def read_page(
     if data is None and not file.sized:
         raise ToolFailure(f"{shown(file.path)} gives data without end. Use Bash with `head -c` to see its beginning.")
     source = _Source(file, data, block, stopped)
-    # A line takes three characters at least: its number, the tab and the line break.
-    limit = max(min(limit, chars // 3), 1)
-    window = source.fill(max(first, 1), limit, chars)
-    lines = _within(window.lines, window.first, chars)
+    window = source.fill(max(first, 1), max(min(limit, chars // SHORTEST_LINE), 1), chars)
+    lines, numbered = _within(window.lines, window.first, chars)
     return Page(
         lines=lines,
+        numbered=numbered,
         first=window.first,
         total=window.total,
         counted=window.ended,
@@ -86,15 +83,15 @@ def read_page(
     )
 
 
-def _within(lines: list[str], first: int, chars: int) -> list[str]:
-    """As many of the lines as fit in so many characters when numbered, but at least one."""
-    if sum(map(len, lines)) + (len(str(first + len(lines))) + 2) * len(lines) <= chars:
-        return lines
-    for index, line in enumerate(lines):
-        chars -= len(str(first + index)) + len(line) + 2
-        if chars < 0:
-            return lines[: max(index, 1)]
-    return lines
+def _within(lines: list[str], first: int, chars: int) -> tuple[list[str], str]:
+    """As many of the lines as fit in so many characters when numbered, but at least one; and how they look then."""
+    numbered = [f"{number}\t{line}" for number, line in enumerate(lines, first)]
+    text = "\n".join(numbered)
+    if len(text) <= chars:
+        return lines, text
+    ends = accumulate(len(line) + 1 for line in numbered)
+    fitting = max(sum(end <= chars + 1 for end in ends), 1)
+    return lines[:fitting], "\n".join(numbered[:fitting])
 
 
 class _Source:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import AnyStr, Generic
 
+# Shown with its number, even an empty line takes a digit, a tab and a line break.
+SHORTEST_LINE = 3
+
 
 @dataclass(slots=True)
 class Breaks:
@@ -103,10 +106,12 @@ class Window(Generic[AnyStr]):
         if closed:
             self._extend(closed[0])
             closed[0] = self._close()
-            if len(text) > self.widest:
+            length = len(text) - len(rest) - len(closed)
+            if length > self.widest and max(map(len, closed)) > self.widest:
                 closed[1:] = [_fit(line, self.widest) for line in closed[1:]]
+                length = sum(map(len, closed))
             self.lines += closed
-            self._held += sum(map(len, closed)) + 3 * len(closed)
+            self._held += length + SHORTEST_LINE * len(closed)
         self._extend(rest)
 
     def _extend(self, text: str) -> None:

@@ -12,7 +12,7 @@ from wieldy.text.encoding import Encoding
 
 def page(**changed: Any) -> Page:
     usual = {"lines": ["a"], "first": 1, "total": 1, "counted": True, "size": 2, "encoding": Encoding("utf-8")}
-    return Page(**{**usual, "breaks": "LF", "data": b"a\n", **changed})
+    return Page(**{**usual, "breaks": "LF", "numbered": "", "data": b"a\n", **changed})
 
 
 @pytest.mark.parametrize(
