@@ -169,6 +169,16 @@ class Toolbox:
         """Every event from now on: `async with box.stream() as events: async for event in events`."""
         return self.events.stream()
 
+    @property
+    def leash(self) -> Leash:
+        """What foreign code of this toolbox runs on."""
+        return self._bench.leash
+
+    @property
+    def stop(self) -> Abort:
+        """The flag that `abort` raises for the calls under way now."""
+        return self._bench.abort
+
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every call that is under way; each ends in a result within a second. Later calls are not affected."""
         stopped, self._bench = self._bench, replace(self._bench, abort=Abort())

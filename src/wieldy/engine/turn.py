@@ -18,20 +18,25 @@ class Turn:
     def __init__(self, bench: Bench, message_id: str | None = None) -> None:
         self._bench = bench
         self._message_id = message_id
-        self._ids: list[str] = []
-        self._tasks: list[asyncio.Task[ToolResult]] = []
+        self.submitted: list[ToolCall] = []
+        self._tasks: list[asyncio.Task[ToolResult] | ToolResult] = []
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call now, behind those that came before it."""
-        siblings = tuple(self._ids)
-        self._ids.append(call.id)
+        siblings = tuple(other.id for other in self.submitted)
+        self.submitted.append(call)
         task = asyncio.get_running_loop().create_task(handle(call, self._bench, self._message_id, siblings))
         self._tasks.append(task)
         return task
 
+    def answer(self, call: ToolCall, result: ToolResult) -> None:
+        """Give a call its result without running anything."""
+        self.submitted.append(call)
+        self._tasks.append(result)
+
     async def results(self) -> list[ToolResult]:
         """Every call's result, in order, once all have one."""
-        return [await task for task in self._tasks]
+        return [task if isinstance(task, ToolResult) else await task for task in self._tasks]
 
     async def __aenter__(self) -> Self:
         return self
@@ -39,7 +44,7 @@ class Turn:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        running = [task for task in self._tasks if not task.done()]
+        running = [task for task in self._tasks if isinstance(task, asyncio.Task) and not task.done()]
         if error is not None:
             for task in running:
                 task.cancel()
