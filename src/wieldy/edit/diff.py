@@ -11,13 +11,12 @@ from typing import Any
 from wieldy.edit.document import Document
 from wieldy.edit.splice import Splice
 
-CONTEXT = 3
-SNIPPET = 5
+CONTEXT = 5
 _LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
 COMPARED_AT_MOST = 4_000_000
-SHOWN_LINES = 400
-SHOWN_WIDTH = 500
+SHOWN_LINES = 150
+SHOWN_WIDTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,8 @@ def snippet(after: Document, splices: Sequence[Splice]) -> str:
     for splice in splices:
         start = splice.start + growth
         growth += splice.growth
-        first = max(after.line_number(start) - SNIPPET, 1)
-        end = after.line_number(start + len(splice.new)) + SNIPPET
+        first = max(after.line_number(start) - CONTEXT, 1)
+        end = after.line_number(start + len(splice.new)) + CONTEXT
         if first <= last:
             first = last + 1
         elif shown:

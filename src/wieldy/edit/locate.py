@@ -45,9 +45,10 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The splices a replacement comes to, and the tier that found its places."""
+    """The splices a replacement comes to, where the old text was, and the tier that found it."""
 
     splices: tuple[Splice, ...]
+    spans: tuple[Span, ...]
     tier: Tier
     note: str = ""
 
@@ -59,7 +60,7 @@ def locate(document: Document, wanted: Replacement, tiers: Sequence[Tier] = TIER
     try:
         spans = _exact(document, old, wanted)
         if spans:
-            return Located(tuple(splice(document, span, wanted.new) for span in spans), "exact")
+            return Located(tuple(splice(document, span, wanted.new) for span in spans), tuple(spans), "exact")
         _refuse_line_numbers(document, wanted)
         return _tolerant(document, old, wanted, tiers)
     except SplitsCharacter:
@@ -85,10 +86,11 @@ def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence
         places = [] if tier == "exact" else recognised(document, old, tier, tiers)
         if not places:
             continue
-        _require_count(document, [place.span for place in places], wanted, f" if one overlooks {FORGIVEN[tier]}")
-        splices = [_spliced(document, place, wanted.new) for place in places]
-        if all(splices):
-            return Located(tuple(s for s in splices if s), tier, _note(document, tier, places))
+        spans = [place.span for place in places]
+        _require_count(document, spans, wanted, f" if one overlooks {FORGIVEN[tier]}")
+        splices = [spliced for place in places if (spliced := _spliced(document, place, wanted.new)) is not None]
+        if len(splices) == len(places):
+            return Located(tuple(splices), tuple(spans), tier, _note(document, tier, places))
     raise NotFound(f"old_string was not found in the file. {closest(document, old)}")
 
 

@@ -87,3 +87,19 @@ def common_suffix(one: str, other: str) -> int:
 def whole(document: Document, new: str) -> Splice:
     """The splice that makes `new` the whole text of a document."""
     return splice(document, Span(document.body, len(document.data)), new)
+
+
+def changed_bytes(old: bytes, new: bytes) -> Splice:
+    """The one least splice that turns a content into another."""
+    head = _same_start(old, new)
+    limit = min(len(old), len(new)) - head
+    tail = _same_start(old[::-1][:limit], new[::-1][:limit]) if limit else 0
+    return Splice(head, len(old) - tail, new[head : len(new) - tail])
+
+
+def _same_start(one: bytes, other: bytes) -> int:
+    at, step = 0, 1 << 16
+    while one[at : at + step] == other[at : at + step] and at < min(len(one), len(other)):
+        at += step
+    end = min(at + step, len(one), len(other))
+    return next((n for n in range(at, end) if one[n] != other[n]), end)

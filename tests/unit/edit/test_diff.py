@@ -19,11 +19,13 @@ def unified(before: str, *edits: tuple[str, str]) -> str:
     return patch(document, splices).unified("f.txt")
 
 
-def test_one_changed_line_is_shown_with_three_lines_around() -> None:
+def test_one_changed_line_is_shown_with_five_lines_around() -> None:
     assert unified(TWENTY, ("line 10\n", "LINE 10\n")) == snapshot("""\
 --- f.txt
 +++ f.txt
-@@ -7,7 +7,7 @@
+@@ -5,11 +5,11 @@
+ line 5
+ line 6
  line 7
  line 8
  line 9
@@ -31,18 +33,21 @@ def test_one_changed_line_is_shown_with_three_lines_around() -> None:
 +LINE 10
  line 11
  line 12
- line 13\
+ line 13
+ line 14
+ line 15\
 """)
 
 
 def test_changes_close_to_each_other_share_a_hunk_and_distant_ones_do_not() -> None:
-    diff = unified(TWENTY, ("line 3\n", "THREE\nMORE\n"), ("line 6\n", ""), ("line 19\n", "nineteen\n"))
-    assert [line for line in diff.split("\n") if line.startswith("@@")] == ["@@ -1,9 +1,9 @@", "@@ -16,5 +16,5 @@"]
+    forty = "".join(f"line {n}\n" for n in range(1, 41))
+    diff = unified(forty, ("line 3\n", "THREE\nMORE\n"), ("line 6\n", ""), ("line 39\n", "thirty-nine\n"))
+    assert [line for line in diff.split("\n") if line.startswith("@@")] == ["@@ -1,11 +1,11 @@", "@@ -34,7 +34,7 @@"]
 
 
 def test_later_hunks_are_numbered_in_the_new_file() -> None:
     diff = unified(TWENTY, ("line 1\n", "a\nb\nc\nline 1\n"), ("line 20", "end"))
-    assert "@@ -1,3 +1,6 @@" in diff and "@@ -17,4 +20,4 @@" in diff
+    assert "@@ -1,5 +1,8 @@" in diff and "@@ -15,6 +18,6 @@" in diff
 
 
 def test_a_missing_line_end_at_the_end_is_said() -> None:

@@ -1,0 +1,71 @@
+"""A revision carried out: prepared off the loop, written by whoever keeps the journal, verified, remembered, reported."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output
+from wieldy.edit.commit import Written
+from wieldy.edit.failures import CannotWrite, Moved
+from wieldy.edit.readstate import ReadState
+from wieldy.edit.report import report
+from wieldy.edit.revision import Revision
+
+Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
+
+ATTEMPTS = 3
+VERIFIED_AT_ONCE = 1 << 20
+
+
+async def change_file(prepare: Callable[[], Revision], write: Write, state: ReadState) -> Output:
+    """Prepare and write one file; when it moves in between, once more on what is there then."""
+    for _ in range(ATTEMPTS):
+        revision = await in_thread(_prepared, prepare)
+        try:
+            written = await write(revision)
+        except Moved as moved:
+            why = moved
+            continue
+        except CannotWrite as failure:
+            raise ToolFailure(failure.message) from failure
+        return await in_thread(_concluded, revision, written, state)
+    raise ToolFailure(str(why))
+
+
+def settle(path: str, content: bytes, written: Written, state: ReadState) -> tuple[str, ...]:
+    """Look at what was written and remember it; notes for the result."""
+    if written.stat is None or not _holds(written.real_path, content):
+        state.forget(path)
+        return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
+    state.wrote(path, data=content, stat=written.stat)
+    return written.notes
+
+
+def _concluded(revision: Revision, written: Written, state: ReadState) -> Output:
+    return report(revision, settle(revision.path, revision.after, written, state))
+
+
+def _prepared(prepare: Callable[[], Revision]) -> Revision:
+    for _ in range(ATTEMPTS):
+        try:
+            return prepare()
+        except Moved as moved:
+            why = moved
+    raise ToolFailure(str(why))
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Whether a file holds exactly this, without loading it whole."""
+    view, at = memoryview(content), 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(VERIFIED_AT_ONCE):
+                if view[at : at + len(piece)] != piece:
+                    return False
+                at += len(piece)
+    except OSError:
+        return False
+    return at == len(content)

@@ -1,0 +1,61 @@
+"""A file's whole content given anew, in the encoding and line ends it has."""
+
+from __future__ import annotations
+
+from wieldy.core.failure import ToolFailure
+from wieldy.edit.document import Document
+from wieldy.edit.landing import Landing
+from wieldy.edit.placeholder import refuse_placeholders
+from wieldy.edit.policy import Policy
+from wieldy.edit.readstate import ReadState
+from wieldy.edit.revision import Revision, look_at
+from wieldy.edit.splice import Splice, apply, whole
+from wieldy.text.encoding import UTF8
+from wieldy.text.kind import is_binary
+
+
+def rewrite(path: str, content: str, state: ReadState, policy: Policy) -> Revision:
+    """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`."""
+    landing = look_at(path, policy)
+    if landing.stat is None:
+        return _new(landing, content)
+    data = landing.content or b""
+    if not data:
+        return _new(landing, content)
+    kind = is_binary(data)
+    if kind is not None:
+        raise ToolFailure(
+            f"{path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
+        )
+    document = Document.of(data)
+    _require_known(landing, document, state)
+    refuse_placeholders(content, document.text, "content")
+    document.codec.require(content, "content")
+    change = whole(document, content)
+    return Revision(landing, apply(data, (change,)), (change,))
+
+
+def _new(landing: Landing, content: str) -> Revision:
+    refuse_placeholders(content, "", "content")
+    Document(b"", UTF8).codec.require(content, "content")
+    data = content.encode()
+    return Revision(landing, data, (Splice(0, 0, data),))
+
+
+def _require_known(landing: Landing, document: Document, state: ReadState) -> None:
+    path = landing.path
+    reading = state.reading(path)
+    if reading is None or landing.stat is None:
+        raise ToolFailure(
+            f"{path} exists and must be read first: it has not been read in this session. Read it, then send this "
+            "again, or choose another name."
+        )
+    if not state.is_current(path, landing.content or b"", landing.stat):
+        since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
+        raise ToolFailure(f"{path} was changed on disk {since}. Nothing was written. Read it again first.")
+    unseen = reading.unseen(document.lines())
+    if unseen is not None:
+        raise ToolFailure(
+            f"Only part of {path} has been read: lines {unseen[0]}-{unseen[1]} are unknown to you and would be lost. "
+            f"Read on with offset={unseen[0]}, or use Edit."
+        )

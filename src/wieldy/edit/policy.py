@@ -1,0 +1,35 @@
+"""The settings of editing: how tolerant matching is, what a foreign change means, how large a file may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from wieldy.core.failure import ToolFailure
+from wieldy.edit.tolerance import TIERS, Tier, tiers
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+OnChange: TypeAlias = Literal["merge", "error", "markers"]
+MAX_BYTES = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
+
+    tiers: tuple[Tier, ...] = TIERS
+    on_change: OnChange = "merge"
+    max_bytes: int = MAX_BYTES
+
+    @staticmethod
+    def of(workspace: Workspace) -> Policy:
+        """The policy a workspace is set to."""
+        on_change: Any = workspace.setting("edit.on_external_change", "merge")
+        if on_change not in get_args(OnChange):
+            raise ToolFailure(
+                f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(get_args(OnChange))}."
+            )
+        tolerance: Any = workspace.setting("edit.tolerance", None)
+        return Policy(tiers(tolerance), on_change, workspace.setting("edit.max_bytes", MAX_BYTES))

@@ -1,0 +1,153 @@
+"""A change of one file, prepared in memory: what is there is checked, the edit tried, foreign changes merged in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from wieldy.core.failure import ToolFailure
+from wieldy.edit.diff import patch
+from wieldy.edit.document import Document
+from wieldy.edit.failures import CannotWrite
+from wieldy.edit.landing import Landing, locate, look
+from wieldy.edit.locate import NotFound
+from wieldy.edit.merge import Merge, merge
+from wieldy.edit.policy import Policy
+from wieldy.edit.readstate import ReadState
+from wieldy.edit.splice import Splice, apply, changed_bytes
+from wieldy.text.kind import is_binary
+
+WAYS_ON = """Nothing was written. Ways on:
+- overwrite: Read the file, then make it what you want with Write or Edit
+- keep: leave the file as it is
+- re-read: Read the file and send an edit that fits what is there now"""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an edit comes to on a certain content."""
+
+    splices: tuple[Splice, ...]
+    count: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new."""
+
+    landing: Landing
+    after: bytes
+    splices: tuple[Splice, ...]
+    count: int = 0
+    notes: tuple[str, ...] = ()
+    merged: bool = False
+
+    @property
+    def path(self) -> str:
+        """The path as it was given."""
+        return self.landing.path
+
+    @property
+    def before(self) -> bytes | None:
+        """What is on disk."""
+        return self.landing.content
+
+
+Plan: TypeAlias = Callable[[Document], Planned]
+
+
+def revise(path: str, plan: Plan, state: ReadState, policy: Policy) -> Revision:
+    """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made."""
+    landing = existing(path, policy)
+    data, stat = landing.content or b"", landing.stat
+    reading = state.reading(path)
+    if reading is None or stat is None:
+        raise ToolFailure(
+            f"{path} must be read first: it has not been read in this session. Read it, then send this again."
+        )
+    if state.is_current(path, data, stat):
+        planned = plan(Document.of(data))
+        return Revision(landing, apply(data, planned.splices), planned.splices, planned.count, planned.notes)
+    since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
+    base = state.content(path)
+    if policy.on_change == "error" or base is None:
+        raise ToolFailure(
+            f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
+        )
+    return _merged(landing, base, plan, policy, since)
+
+
+def existing(path: str, policy: Policy) -> Landing:
+    """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
+    landing = look_at(path, policy)
+    if landing.stat is None:
+        _refuse_missing(landing)
+    kind = is_binary(landing.content or b"")
+    if kind is not None:
+        raise ToolFailure(
+            f"{path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
+        )
+    return landing
+
+
+def look_at(path: str, policy: Policy) -> Landing:
+    """What is at a path, with its content; `stat` is None where there is nothing."""
+    try:
+        size = (locate(path).stat or _NOTHING).st_size
+        if size > policy.max_bytes:
+            raise ToolFailure(
+                f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
+                "setting edit.max_bytes."
+            )
+        return look(path)
+    except CannotWrite as failure:
+        hint = " Use LS or Glob to find the file." if os.path.isdir(path) else ""
+        raise ToolFailure(failure.message + hint) from failure
+    except OSError as error:
+        raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
+
+
+def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: str) -> Revision:
+    theirs = landing.content or b""
+    try:
+        planned = plan(Document.of(base))
+    except NotFound as failure:
+        raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
+    merged = merge(base, apply(base, planned.splices), theirs)
+    if merged is None:
+        raise ToolFailure(f"{landing.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
+    if not merged.clean and policy.on_change != "markers":
+        raise ToolFailure(
+            f"{landing.path} was changed on disk {since}, in the same lines as this edit:\n{merged.shown()}\n{WAYS_ON}",
+            data={"conflicts": merged.conflicts},
+        )
+    foreign = patch(Document.of(base), _difference(base, theirs)).unified(landing.path)
+    note = f"The file was changed on disk {since}; this edit was merged with that change:\n{foreign}"
+    if not merged.clean:
+        note = _conflict_note(merged, since)
+    return Revision(
+        landing, merged.data, _difference(theirs, merged.data), planned.count, (*planned.notes, note), merged=True
+    )
+
+
+def _conflict_note(merged: Merge, since: str) -> str:
+    places = "one place" if merged.conflicts == 1 else f"{merged.conflicts} places"
+    return f"The file was changed on disk {since}, in the same lines: conflict markers were written at {places}. Resolve them."
+
+
+def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
+    return (changed_bytes(old, new),) if old != new else ()
+
+
+def _refuse_missing(landing: Landing) -> NoReturn:
+    from wieldy.search.nearby import similar_names
+
+    names = similar_names(landing.path)
+    meant = f"Did you mean {' or '.join(names)}? " if names else ""
+    raise ToolFailure(f"{landing.path} does not exist. {meant}To create a file use Write.")
+
+
+_NOTHING = os.stat_result((0,) * 10)
