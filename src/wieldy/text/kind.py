@@ -69,7 +69,7 @@ OFFICE = ((b"word/", "Word document"), (b"xl/", "Excel workbook"), (b"ppt/", "Po
 def is_binary(head: bytes) -> str | None:
     """The name of the type when a file that begins with `head` is no text ("ZIP archive", "binary data"), else None."""
     head = head[:HEAD]
-    named = _named(head, MAGIC)
+    named = _named(head, MAGIC) if head[:1] in _FIRST_BYTES or head.startswith(b"ustar", 257) else None
     if named is not None:
         return _kind_of_zip(head) if named == "ZIP archive" else named
     if head.startswith(b"RIFF") and head[8:12] in RIFF:
@@ -98,3 +98,7 @@ def _kind_of_zip(head: bytes) -> str:
 def _is_wide_text(head: bytes) -> bool:
     marked = any(head.startswith(bom) for bom, codec in BOMS if codec != "utf-8")
     return marked or wide_codec(head) is not None
+
+
+# Nearly every file that is read is text, and told apart by its first byte.
+_FIRST_BYTES = frozenset(magic[:1] for offset, magic, _ in MAGIC if offset == 0)
