@@ -35,7 +35,7 @@ class Checker:
         self.compile()
         found: dict[Problem, None] = {}
         for error in self._validator.iter_errors(value):
-            found.update(dict.fromkeys(_problems(error)))
+            found.update(dict.fromkeys(_problems(error, value)))
         return tuple(found)
 
 
@@ -51,20 +51,32 @@ def _compiled(schema: Mapping[str, Any]) -> Any:
         raise SchemaError(f"{reason} (at `{where}`)" if where else str(reason)) from error
 
 
-def _problems(error: Any) -> Iterator[Problem]:
+def _problems(error: Any, whole: Any) -> Iterator[Problem]:
     path, kind, value = error.instance_path, error.kind, error.instance
     match kind.name:
         case "required":
             yield Problem(_path([*path, kind.property]), "is required but missing", "a value", "nothing")
         case "additionalProperties" | "unevaluatedProperties":
-            for name in kind.unexpected:
-                yield Problem(_path([*path, name]), "is not a known field", "no such field", shown(value.get(name)))
+            yield from _unknown(path, {name: value.get(name) for name in kind.unexpected})
+        case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
+            yield from _unknown(path, _at(whole, path))  # where no field is known, only the first is told
         case "anyOf" | "oneOf" if nearer := _nearest(kind, len(path)):
             for inner in nearer:
-                yield from _problems(inner)
+                yield from _problems(inner, whole)
         case _:
             expected = _expected(error)
             yield Problem(_path(path), f"expected {expected}, got {shown(value)}", expected, shown(value))
+
+
+def _unknown(path: list[str | int], fields: Mapping[str, Any]) -> Iterator[Problem]:
+    for name, value in fields.items():
+        yield Problem(_path([*path, name]), "is not a known field", "no such field", shown(value))
+
+
+def _at(value: Any, path: Iterable[str | int]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
 
 
 def _nearest(kind: Any, depth: int) -> Sequence[Any]:
@@ -85,7 +97,7 @@ def _expected(error: Any) -> str:
     kind = error.kind
     match kind.name:
         case "type":
-            return _either(_A[name] for name in kind.types)
+            return _either(_A[name] for name in sorted(kind.types, key=_ORDER.index))
         case "enum":
             return "one of " + ", ".join(map(_json, kind.options)) if len(kind.options) > 1 else _json(kind.options[0])
         case "const":
@@ -97,7 +109,10 @@ def _expected(error: Any) -> str:
         case "falseSchema":
             return "nothing here"
         case name if name in _LIMITS:
-            return _LIMITS[name].format(kind.value)
+            before, after = _LIMITS[name]
+            return f"{before} {kind.value}{after if kind.value == 1 or not after else after + 's'}"
+        case "pattern":
+            return f"text that matches `{kind.value}`"
         case _:
             return f"a value for which this holds: {_cut(error.message, 200)}"
 
@@ -111,19 +126,19 @@ _A = {
     "object": "an object",
     "null": "null",
 }
+_ORDER = list(_A)
 _LIMITS = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "exclusiveMinimum": "more than {}",
-    "exclusiveMaximum": "less than {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "at least {} character(s)",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} item(s)",
-    "maxItems": "at most {} item(s)",
-    "minProperties": "at least {} field(s)",
-    "maxProperties": "at most {} field(s)",
-    "pattern": "text that matches `{}`",
+    "minimum": ("at least", ""),
+    "maximum": ("at most", ""),
+    "exclusiveMinimum": ("more than", ""),
+    "exclusiveMaximum": ("less than", ""),
+    "multipleOf": ("a multiple of", ""),
+    "minLength": ("at least", " character"),
+    "maxLength": ("at most", " character"),
+    "minItems": ("at least", " item"),
+    "maxItems": ("at most", " item"),
+    "minProperties": ("at least", " field"),
+    "maxProperties": ("at most", " field"),
 }
 
 

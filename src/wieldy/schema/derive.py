@@ -158,6 +158,8 @@ class Derivation:
         if origin is typing.Union or origin is types.UnionType:
             return united([self.schema_of(argument) for argument in arguments])
         if origin in ARRAYS:
+            if ARRAYS[origin] is not list and not _is_hashable(arguments[0]):
+                raise self._unsupported(arguments[0], "a set cannot hold")
             return {"type": "array", **unless_empty("items", self.schema_of(arguments[0]))}
         if origin is typing.Annotated:
             bare, param = unwrap(annotation)
@@ -249,6 +251,14 @@ class Derivation:
     def _unsupported(self, annotation: Any, why: str = "cannot be expressed in JSON Schema") -> UnsupportedAnnotation:
         shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
         return UnsupportedAnnotation(self._owner, self._parameter, f"is annotated `{shown}`, which {why}")
+
+
+def _is_hashable(annotation: Any) -> bool:
+    """Whether the values an annotation gives can be members of a set."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind in ARRAYS:
+        return ARRAYS[kind] is frozenset
+    return kind not in OBJECTS and not typing.is_typeddict(kind) and getattr(kind, "__hash__", None) is not None
 
 
 def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:

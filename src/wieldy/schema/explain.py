@@ -9,7 +9,7 @@ from typing import Any
 from wieldy.schema.problem import Problem
 
 _MOST = 20
-_ABOUT = 120
+_LONGEST = 120
 
 
 def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, Any]) -> str:
@@ -26,19 +26,22 @@ def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, An
 def _lines(problems: Sequence[Problem], schema: Mapping[str, Any]) -> Iterator[str]:
     missing = {problem.path for problem in problems if problem.got == "nothing"}
     for problem in problems:
-        if not problem.path:
+        path = _cut(problem.path)
+        if not path:
             yield problem.message
         elif problem.got == "nothing":
-            yield f"`{problem.path}` {problem.message}{_about(problem.path, schema)}"
+            yield f"`{path}` {problem.message}{_about(path, schema)}"
         elif problem.expected == "no such field":
-            yield f"`{problem.path}` {problem.message}{_nearest(problem.path, missing, schema)}"
+            yield f"`{path}` {problem.message}{_nearest(path, missing, schema)}"
         else:
-            yield f"`{problem.path}`: {problem.message}"
+            yield f"`{path}`: {problem.message}"
 
 
 def _retry(tool_name: str, schema: Mapping[str, Any]) -> str:
     properties = schema.get("properties") or {}
     if not properties:
+        if schema.get("additionalProperties") is not False:
+            return f"Correct this and call {tool_name} again."
         return f"Call {tool_name} again with {{}}: it takes no fields."
     required = set(schema.get("required") or ())
     names = ", ".join(f"{name} (required)" if name in required else name for name in properties)
@@ -52,9 +55,7 @@ def _about(path: str, schema: Mapping[str, Any]) -> str:
         return ""
     kinds = field.get("type")
     kind = " or ".join(kinds) if isinstance(kinds, list) else kinds
-    about = " ".join(str(field.get("description", "")).split())
-    if len(about) > _ABOUT:
-        about = about[: _ABOUT - 1] + "…"
+    about = _cut(" ".join(str(field.get("description", "")).split()))
     words = f"{kind}: {about}" if kind and about else kind or about
     return f" ({words})" if words else ""
 
@@ -70,6 +71,10 @@ def _nearest(path: str, missing: set[str], schema: Mapping[str, Any]) -> str:
     plain = {_plain(name): name for name in sorted(known, key=lambda name: parent + name in missing)}
     found = get_close_matches(_plain(_name(path)), plain, n=1, cutoff=0.6)
     return f"; did you mean `{plain[found[0]]}`?" if found else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _plain(name: str) -> str:

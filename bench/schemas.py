@@ -1,0 +1,112 @@
+"""Making input schemas from functions, and checking a call's input, beside what the same work costs bare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import msgspec
+
+from bench.claim import Claim, best_of
+from wieldy.schema.mend import read_object
+from wieldy.schema.parameters import Parameters
+
+FUNCTIONS = 500
+CALLS = 20_000
+_SOURCE = '''
+def tool_{n}(path: str, limit: int = 10, recursive: bool = False, tags: list[str] | None = None) -> str:
+    """List the files of kind {n} below a folder.
+
+    Args:
+        path: Where to look for kind {n}.
+        limit: How many names to give back.
+        recursive: Whether to go into folders.
+        tags: Only files with one of these tags.
+
+    Returns:
+        The names, one a line.
+    """
+'''
+
+
+class Bare(msgspec.Struct, forbid_unknown_fields=True):
+    a: int
+    b: int
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def claims() -> Iterator[Claim]:
+    yield from _schemas("types", "")
+    yield from _schemas("text", "from __future__ import annotations\n")
+    yield from _accept()
+    yield from _read()
+
+
+def _schemas(written: str, first: str) -> Iterator[Claim]:
+    functions = list(_functions(first))
+    (taken,) = best_of(7, lambda: [Parameters.from_function(function) for function in functions])
+    yield Claim(
+        f"{FUNCTIONS} schemas from functions with annotations as {written}",
+        taken * 1e3,
+        25,
+        " ms",
+        f"{taken / FUNCTIONS * 1e6:.1f} µs each",
+    )
+
+
+def _functions(first: str) -> Iterator[FunctionType]:
+    """Functions that differ in every word a cache could hold on to."""
+    for n in range(FUNCTIONS):
+        scope: dict[str, Any] = {}
+        exec(first + _SOURCE.format(n=n), scope)
+        yield scope[f"tool_{n}"]
+
+
+def _accept() -> Iterator[Claim]:
+    parameters = Parameters.from_function(add)
+    parameters.accept({"a": 1, "b": 2})
+    ours, bare = best_of(
+        7,
+        _repeated(lambda value: parameters.accept(value)),
+        _repeated(lambda value: msgspec.structs.asdict(msgspec.convert(value, Bare))),
+    )
+    detail = f"accept {ours / CALLS * 1e6:.2f} µs, msgspec.convert and asdict {bare / CALLS * 1e6:.2f} µs"
+    yield Claim("accept(add) beside bare msgspec", ours / bare, 4, detail=detail)
+    yield Claim("accept(add)", ours / CALLS * 1e6, 3, " µs")
+    assert "jsonschema_rs" not in sys.modules, "a fitting input must not load the schema checker"
+
+
+def _repeated(work: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+    def run() -> None:
+        for n in range(CALLS):
+            work({"a": n, "b": 2})
+
+    return run
+
+
+def _read() -> Iterator[Claim]:
+    """Garbage of twice the size may take twice the time, not four times."""
+    small, large = "x" * 2_000_000, "x" * 4_000_000
+    texts = {
+        "an open string": '{"a": "',
+        "escapes": '{"a": "' + '\\"' * 1000,
+        "numbers": '{"a": [1' + ",1" * 10_000,
+    }
+    for name, start in texts.items():
+        half, whole = best_of(3, lambda s=start: _refused(s, small), lambda s=start: _refused(s, large))
+        yield Claim(f"reading {name} of twice the size", whole / half, 3, detail=f"{whole * 1e3:.1f} ms for 4 MB")
+
+
+def _refused(start: str, filling: str) -> None:
+    unit = start[-2:] if start.endswith(",1") else filling[:1]
+    text = start + unit * (len(filling) // len(unit) // (20 if unit == ",1" else 1))
+    try:
+        read_object(text)
+    except Exception as error:
+        assert getattr(error, "cut_off", False)
