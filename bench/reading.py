@@ -21,7 +21,7 @@ from wieldy.reading.show import Reader
 
 GIGABYTE = 1 << 30
 LINES = 2000
-TIMES = 50
+TIMES = 10
 LINE = b"2026-11-15 22:00:00 INFO worker: a line of log as they stand in files of this size\n"
 
 
@@ -51,7 +51,7 @@ def _small(folder: Path) -> Iterator[Claim]:
             with Opened(path) as file:
                 return read_page(file).numbered
 
-        plain, paged, whole = (best / TIMES for best in best_of(40, *map(repeated, (bare, page, ours))))
+        plain, paged, whole = (best / TIMES for best in best_of(150, *map(repeated, (bare, page, ours))))
         detail = f"{paged * 1e6:.0f} µs beside {plain * 1e6:.0f} µs"
         yield Claim(f"a page of {name} beside open + number the lines", paged / plain, 3.0, detail=detail)
         detail = f"{whole * 1e6:.0f} µs beside {plain * 1e6:.0f} µs"
