@@ -5,6 +5,7 @@ Only files that the chosen changes touched are touched. A file that has moved on
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -170,10 +171,10 @@ def _chosen(chronicle: Chronicle, selector: Selector) -> list[Entry]:
 
 
 def _files(journal: Journal, chronicle: Chronicle, entries: Sequence[Entry], merge: bool) -> tuple[Restored, ...]:
-    by_file: dict[str, list[tuple[Entry, PathRecord]]] = {}
+    by_file: dict[object, list[tuple[Entry, PathRecord]]] = {}
     for entry in entries:
         for path in entry.paths:
-            by_file.setdefault(path.real_path, []).append((entry, path))
+            by_file.setdefault(_file(path.real_path), []).append((entry, path))
     restored = (_restored(journal, chronicle, steps, merge) for steps in by_file.values())
     return tuple(file for file in restored if file is not None)
 
@@ -205,6 +206,15 @@ def _restored(
         return Restored(name, real, now, None, problem=f"{name}: {error}")
     folders = tuple(dict.fromkeys(f for _, path in steps if path.manner == "create" for f in path.folders))
     return Restored(name, real, now, then, mode=first.mode, folders=folders, merged=merged)
+
+
+def _file(real_path: str) -> object:
+    """What tells files apart: the path or, for a file of several names, the file itself, whichever name was used."""
+    try:
+        stat = os.lstat(real_path)
+    except OSError:
+        return real_path
+    return real_path if stat.st_nlink == 1 else (stat.st_dev, stat.st_ino)
 
 
 class _NoMerge(WieldyError):

@@ -17,7 +17,7 @@ from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.landing import Landing, Step, locate, look, plan
-from wieldy.edit.leftovers import recover
+from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.change import Change
 from wieldy.journal.frame import digest_of
 from wieldy.journal.locks import Locks
@@ -112,6 +112,10 @@ class Writer:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry = None if self._store is None else self._entry(origin, map(_planned, steps))
         written = self._carry_out(entry, steps)
+        # Files that came and went: nothing of them is left to delete but the folders made for them.
+        absent = [landing.real_path for landing in landings if landing.stat is None]
+        with suppress(OSError):
+            drop_folders((folder for path in absent for folder in emptied.get(path, ())), self._disk)
         by_path = {one.path: one for one in written}
         unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
         return Receipt(None if entry is None else entry.id, tuple(unchanged))
