@@ -10,6 +10,7 @@ import enum
 import re
 import typing
 from collections.abc import Callable
+from keyword import iskeyword
 from types import GenericAlias, UnionType
 from typing import Any
 
@@ -45,27 +46,19 @@ class Converter:
     def __init__(self) -> None:
         self._makers: dict[type, Maker] = {}
         self._models: dict[type, type] = {}
+        self._is_plain = True
 
     def keyword_arguments(self, fields: Fields) -> Maker:
         """A maker of keyword arguments: a JSON object in, a dict under Python names out."""
         if fields.rest is not MISSING:
             return self._with_rest(fields)
-        struct = self._mirror(fields)
-        names = tuple(field.name for field in fields.fields)
-        convert, astuple, unset, hook = msgspec.convert, msgspec.structs.astuple, msgspec.UNSET, self._hook
+        names = _struct_names(fields)
+        struct = self._mirror(fields, names)
+        as_named = _renamed({name: field.name for name, field in zip(names, fields.fields, strict=True)})
+        convert, unset = self._convert_to(struct), msgspec.UNSET
         if all(field.required for field in fields.fields):
-
-            def whole(value: Any) -> dict[str, Any]:
-                made: Any = convert(value, struct, dec_hook=hook, str_keys=True)
-                return dict(zip(names, astuple(made), strict=True))
-
-            return whole
-
-        def partly(value: Any) -> dict[str, Any]:
-            made: Any = convert(value, struct, dec_hook=hook, str_keys=True)
-            return {name: given for name, given in zip(names, astuple(made), strict=True) if given is not unset}
-
-        return partly
+            return lambda value: as_named(convert(value))
+        return lambda value: {name: given for name, given in as_named(convert(value)).items() if given is not unset}
 
     def model(self, cls: type) -> Maker:
         """A maker of instances of a dataclass, TypedDict, struct or pydantic model."""
@@ -75,27 +68,34 @@ class Converter:
         known = {field.wire for field in fields.fields}
         hidden = {field.name for field in fields.fields} - known
         named = self.keyword_arguments(fields._replace(rest=MISSING))
-        rest_type = GenericAlias(dict, (str, self._type(fields.rest, PLAIN)))
+        convert_rest = self._convert_to(GenericAlias(dict, (str, self._type(fields.rest, PLAIN))))
 
         def make(value: Any) -> dict[str, Any]:
             given = named({key: item for key, item in value.items() if key in known})
             rest = {key: item for key, item in value.items() if key not in known}
             if taken := hidden.intersection(rest):
                 raise ValueError(f"`{min(taken)}` is not a known field")
-            return {**msgspec.convert(rest, rest_type, dec_hook=self._hook, str_keys=True), **given}
+            return {**convert_rest(rest), **given}
 
         return make
 
     def _hook(self, kind: type, value: Any) -> Any:
         return self._makers[kind](value)
 
-    def _mirror(self, fields: Fields) -> type:
+    def _convert_to(self, kind: Any) -> Maker:
+        """msgspec's conversion to a type, with a hook only where a maker or a key that is no string may need one."""
+        convert, hook = msgspec.convert, self._hook
+        if self._is_plain:
+            return lambda value: convert(value, kind)
+        return lambda value: convert(value, kind, dec_hook=hook, str_keys=True)
+
+    def _mirror(self, fields: Fields, names: tuple[str, ...]) -> type:
         entries: list[Any] = []
         rename: dict[str, str] = {}
-        for index, field in enumerate(fields.fields):
+        for name, field in zip(names, fields.fields, strict=True):
             kind = self._type(field.annotation, field.param)
-            entries.append((f"f{index}", kind) if field.required else (f"f{index}", kind, msgspec.UNSET))
-            rename[f"f{index}"] = field.wire
+            entries.append((name, kind) if field.required else (name, kind, msgspec.UNSET))
+            rename[name] = field.wire
         tag_field, tag = fields.tag or (None, None)
         return msgspec.defstruct(
             "Input", entries, kw_only=True, forbid_unknown_fields=True, rename=rename, tag_field=tag_field, tag=tag
@@ -120,6 +120,7 @@ class Converter:
             parts = tuple(part if part is ... else self._type(part, PLAIN) for part in arguments)
             return _bounded(GenericAlias(tuple, parts), bounds, "length" if ... in parts else "")
         if origin in OBJECTS:
+            self._is_plain = False
             key, value = (self._type(argument, PLAIN) for argument in arguments)
             return _bounded(GenericAlias(dict, (key, value)), bounds, "length")
         return self._type(arguments[0], bounds)  # Final, Required, NotRequired
@@ -144,12 +145,14 @@ class Converter:
 
     def _made(self, maker: Maker) -> type:
         kind = _Made("Made", (), {})
+        self._is_plain = False
         self._makers[kind] = maker
         return kind
 
     def _model_type(self, cls: type) -> type:
         kind = self._models.get(cls)
         if kind is None:
+            self._is_plain = False
             kind = self._models[cls] = _Made(cls.__name__, (), {})  # before its fields: a model may contain itself
             self._makers[kind] = self._model_maker(cls)
         return kind
@@ -214,6 +217,20 @@ class Converter:
             return cls
         table = {_key(member.value): member for member in cls}
         return self._made(lambda value: _chosen(table, value))
+
+
+def _struct_names(fields: Fields) -> tuple[str, ...]:
+    """The names of a mirror's fields: Python's own where a struct can have them."""
+    names = tuple(field.name for field in fields.fields)
+    if all(name.isidentifier() and not iskeyword(name) and not name.startswith("__") for name in names):
+        return names
+    return tuple(f"f{index}" for index in range(len(names)))
+
+
+def _renamed(names: dict[str, str]) -> Maker:
+    if all(name == meant for name, meant in names.items()):
+        return msgspec.structs.asdict
+    return lambda made: {names[name]: value for name, value in msgspec.structs.asdict(made).items()}
 
 
 def _key(value: Any) -> tuple[bool, Any]:
