@@ -19,10 +19,8 @@ class Verdicts:
 
     def __init__(self, verdicts: dict[str, Behavior]) -> None:
         self.verdicts = verdicts
-        self.judged: list[PlannedCall] = []
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
-        self.judged.append(plan)
         said = self.verdicts.get(plan.tool.name, "allow")
         reasons = [Reason("default", said, "as told")]
         reasons += [Reason("hook", opinion.behavior, opinion.why) for opinion in opinions]
