@@ -73,6 +73,10 @@ class Workspace:
         """An absolute path for what the model wrote: `~` expanded, relative to cwd, `..` taken as the system takes it."""
         if "\0" in path:
             raise Refusal("normalise", "The path contains a NUL byte. Send the path without it.")
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            raise Refusal("normalise", "The path holds half of a character. Send it again, spelled in full.") from None
         if not path:
             raise Refusal("normalise", "The path is empty. Send the path of a file or folder.")
         if path.startswith("~"):

@@ -123,6 +123,14 @@ async def test_a_file_with_a_name_that_is_not_utf8_is_shown(root: Path, box: Too
 
 
 @pytest.mark.asyncio
+async def test_half_a_character_in_a_path_is_refused_in_words(box: Toolbox) -> None:
+    result = await box.call("Read", {"file_path": "a\ud83d.txt"})
+    assert result.is_error
+    assert "half of a character" in result.text
+    result.text.encode()
+
+
+@pytest.mark.asyncio
 async def test_the_same_unchanged_page_is_not_sent_twice_in_a_row(root: Path, box: Toolbox) -> None:
     (root / "a.txt").write_text("x\ny\n")
     call = {"file_path": "a.txt"}
