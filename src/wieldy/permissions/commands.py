@@ -11,19 +11,15 @@ from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.files import Files, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
+from wieldy.permissions.redirection import Split, split
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import Shelf
 from wieldy.permissions.visible import hidden_characters, visible
 
 if TYPE_CHECKING:
-    from wieldy.shell.analysis import Analysis, Danger, Part
-
-# These run whatever they are given, so a prefix rule would allow anything: a rule must name the very command.
-RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
-# These look at a folder's names and not at what is in its files.
-LISTERS = frozenset(
-    {"ls", "cd", "pushd", "find", "fd", "du", "tree", "stat", "test", "[", "file", "realpath", "readlink"}
-)
+    from wieldy.shell.analysis import Analysis
+    from wieldy.shell.catastrophic import Danger
+    from wieldy.shell.parts import Part
 
 
 class Commands:
@@ -60,7 +56,6 @@ class Commands:
         """What the parts of a command touch."""
         for part in self._analyse(command).parts:
             yield from part.effects
-            yield from part.redirects
 
     @property
     def _strict(self) -> tuple[tuple[Shelf, Behavior], tuple[Shelf, Behavior]]:
@@ -68,7 +63,7 @@ class Commands:
 
     def _dangers(self, analysis: Analysis, named: Rule | None, case: Case) -> Iterator[Finding]:
         for danger in analysis.catastrophic:
-            if danger.blocked:
+            if danger.behavior == "deny":
                 yield Finding(Reason("guard", "deny", f"{danger.why}; no mode or rule lifts this", part=danger.text))
             elif self._excused(danger, named, case):
                 continue
@@ -78,7 +73,7 @@ class Commands:
     def _excused(self, danger: Danger, named: Rule | None, case: Case) -> bool:
         if named is not None or self._allow.for_exact_command(danger.text) is not None:
             return True
-        return danger.if_dirty and case.clean_tree
+        return danger.only_if_dirty and case.clean_tree
 
     def _unreadable(self, command: str, analysis: Analysis, named: Rule | None, case: Case) -> Iterator[Finding]:
         if named is not None:
@@ -98,42 +93,53 @@ class Commands:
             yield Finding(Reason("analysis", "ask", text))
 
     def _part(self, part: Part, named: Rule | None, case: Case) -> Iterator[Finding]:
-        texts = dict.fromkeys((part.rule_text, part.text, *part.deny_texts))
+        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts))
         for shelf, behavior in self._strict:
             rule = next((rule for text in texts if (rule := shelf.for_command(text)) is not None), None)
             if rule is not None:
                 yield Finding(by_rule(rule, behavior, part=part.text))
-        own, exact = self._allowance(part, named, case)
+        outlets = split(part, self._analyse)
+        own, exact = self._allowance(part, outlets, named, case)
         yield own
         backing = own.reason if own.behavior == "allow" else None
-        redirected = {id(effect) for effect in part.redirects}
-        for effect in (*part.effects, *part.redirects):
+        for effect in part.effects:
             if isinstance(effect, Reads | Writes):
-                lists = part.program in LISTERS
-                touch = Touch(effect, part.text, backing, exact, id(effect) in redirected, lists)
+                swept = isinstance(effect, Writes) or effect.path in part.sweeps
+                touch = Touch(effect, part.text, backing, exact, effect in outlets.redirected, swept)
                 yield self._files.judge(touch, case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, backing)
 
-    def _allowance(self, part: Part, named: Rule | None, case: Case) -> tuple[Finding, bool]:
-        """What allows the command itself, whether by its full text, or the question it leaves."""
+    def _allowance(self, part: Part, outlets: Split, named: Rule | None, case: Case) -> tuple[Finding, bool]:
+        """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:
-            return Finding(Reason("mode", "deny", f"plan mode changes nothing: {part.why}", part=part.text)), False
-        exact = named or self._allow.for_exact_command(part.text)
+            why = part.why or "it may change something"
+            return Finding(Reason("mode", "deny", f"plan mode changes nothing, and {why}", part=part.text)), False
+        exact = named or next(filter(None, map(self._allow.for_exact_command, part.allow_texts)), None)
         if exact is not None:
             return Finding(by_rule(exact, "allow", part=part.text)), True
-        if part.read_only and not case.careful:
-            return Finding(Reason("analysis", "allow", f"only reads: {part.why}", part=part.text)), False
-        if (rule := self._prefix_rule(part)) is not None:
+        if not case.careful and (reason := _harmless(part, outlets)) is not None:
+            return Finding(reason), False
+        if (rule := self._pattern_rule(part)) is not None:
             return Finding(by_rule(rule, "allow", part=part.text)), False
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part.text)), False
         if case.cover is not None:
             return Finding(case.cover), False
-        remedy = suggest.for_command(part.program, part.rule_text)
+        remedy = suggest.for_command(part.program, part.rule_text, exact=part.exact_rule) if part.allow_texts else None
         return Finding(Reason("default", "ask", part.why or "no rule covers it", part=part.text), remedy), False
 
-    def _prefix_rule(self, part: Part) -> Rule | None:
-        if part.program in RUNS_ANYTHING or (part.program == "find" and not part.read_only):
-            return self._allow.for_exact_command(part.rule_text)
-        return self._allow.for_command(part.rule_text)
+    def _pattern_rule(self, part: Part) -> Rule | None:
+        if part.exact_rule:
+            return None
+        return next(filter(None, map(self._allow.for_command, part.allow_texts)), None)
+
+
+def _harmless(part: Part, outlets: Split) -> Reason | None:
+    if part.read_only:
+        return Reason("analysis", "allow", "it only reads", part=part.text)
+    if outlets.harmless_without:
+        return Reason("analysis", "allow", "apart from its redirection it only reads", part=part.text)
+    if not part.argv and part.known:
+        return Reason("analysis", "allow", "it runs no program", part=part.text)
+    return None

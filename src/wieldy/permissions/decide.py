@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
-from wieldy.core.effect import Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.commands import Commands
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
-KEPT_ANALYSES = 64
 
 
 class Policy:
@@ -53,7 +52,6 @@ class Policy:
         self._protected = Protected(paths.roots, configured_by)
         self._cwd = cwd or (lambda: paths.root)
         self._analyse = analyse or self._shell_analysis
-        self._analysed: dict[tuple[str, str], Analysis] = {}
         self._use(rules or RuleSet())
 
     @classmethod
@@ -125,17 +123,9 @@ class Policy:
         self._commands = Commands(deny, ask, allow, self._files, self._addresses, self._analyse)
 
     def _shell_analysis(self, command: str) -> Analysis:
-        """The analysis of a command, kept for the few asked about last: one decision needs it more than once."""
-        where = (command, self._cwd())
-        found = self._analysed.pop(where, None)
-        if found is None:
-            from wieldy.shell.analysis import analyse
+        from wieldy.shell.analysis import analyse
 
-            found = analyse(command, cwd=where[1], home=self._paths.home, root=self._paths.root)
-        self._analysed[where] = found
-        if len(self._analysed) > KEPT_ANALYSES:
-            del self._analysed[next(iter(self._analysed))]
-        return found
+        return analyse(command, cwd=self._cwd(), home=self._paths.home, root=self._paths.root)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
@@ -196,10 +186,13 @@ class Policy:
 
     def _about_effects(self, case: Case) -> Iterator[Finding]:
         effects = case.plan.effects
-        commands = [effect.command for effect in effects if isinstance(effect, Runs)]
-        judged = {effect for command in commands for effect in self._commands.effects_of(command)}
+        judged: set[Effect] = set()
+        commands = self._commands_of(case.plan)
         for command in commands:
-            yield from self._commands.judge(command, case)
+            # The parts of a command may be declared beside it; they are judged with the whole.
+            if not any(isinstance(effect, Runs) and effect.command == command for effect in judged):
+                yield from self._commands.judge(command, case)
+            judged.update(self._commands.effects_of(command))
         for effect in effects:
             if effect in judged:
                 continue
@@ -211,6 +204,12 @@ class Policy:
                 yield self._unknown(case, "nobody can say what it touches")
         if not effects:
             yield self._unknown(case, "it asks before it runs", harmless=True)
+
+    def _commands_of(self, plan: PlannedCall) -> list[str]:
+        """The commands a call runs: first the one it was given, whole, then what else it declares."""
+        declared = dict.fromkeys(effect.command for effect in plan.effects if isinstance(effect, Runs))
+        given = plan.input.get("command")
+        return list(dict.fromkeys([given, *declared])) if declared and isinstance(given, str) else list(declared)
 
     def _unknown(self, case: Case, why: str, *, harmless: bool = False) -> Finding:
         name = case.plan.tool.name

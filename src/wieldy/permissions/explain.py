@@ -63,9 +63,9 @@ class Explanation:
         """For people."""
         out = [f"{self.decision.behavior.upper()} {self.tool}"]
         for part in self.parts:
-            kept = "read-only" if part.read_only else "not read-only"
+            kept = "read-only" if part.read_only else f"not read-only: {part.why}" if part.why else "not read-only"
             through = f", through {' '.join(part.via)}" if part.via else ""
-            out.append(f"  command  {visible(part.text)}  ({kept}: {part.why}{through})")
+            out.append(f"  command  {visible(part.text)}  ({kept}{through})")
             out += [f"             {effect}" for effect in part.effects]
         if not self.parts:
             out += [f"  effect   {effect}" for effect in self.effects]
@@ -85,7 +85,7 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
             analysis = policy.analyse(effect.command)
             problems += analysis.problems
             for part in analysis.parts:
-                touched = tuple(_effect_line(one) for one in (*part.effects, *part.redirects))
+                touched = tuple(_effect_line(one) for one in part.effects if not isinstance(one, Runs))
                 parts.append(PartSeen(part.text, part.program, touched, part.read_only, part.why, tuple(part.via)))
     effects = tuple(_effect_line(effect) for effect in plan.effects)
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))

@@ -20,14 +20,17 @@ Outside: TypeAlias = Literal["ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One file effect. `part` is the command it comes from, `backing` what allows that command, `exact` by its full text."""
+    """One file effect. `part` is the command it comes from, `backing` what allows that command, `exact` by its full text.
+
+    `swept` means that everything below a folder is touched without being named.
+    """
 
     effect: Reads | Writes
     part: str | None = None
     backing: Reason | None = None
     exact: bool = False
     redirect: bool = False
-    lists_only: bool = True
+    swept: bool = False
 
     @property
     def writes(self) -> bool:
@@ -145,7 +148,7 @@ class Files:
     def _perhaps_inside(self, touch: Touch, seen: Seen) -> Rule | None:
         """A command that takes a whole folder may touch what a rule forbids in it; our own tools leave that out."""
         subject = "Edit" if touch.writes else "Read"
-        if touch.part is None or (touch.lists_only and not touch.writes) or subject not in self._deny.path_subjects:
+        if touch.part is None or not touch.swept or subject not in self._deny.path_subjects:
             return None
         if not self._paths.is_folder(seen.real):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,6 +17,8 @@ from wieldy.permissions.path_index import PathIndex, both_ways
 from wieldy.permissions.paths import Paths, Seen
 from wieldy.permissions.pattern import PathPattern, resolve
 from wieldy.permissions.rule import CHOICES, PATH_RULES_OF, Rule
+
+WHOLE_SERVER = re.compile(r"mcp__[^*]+__\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Shelf:
             if rule.kind != "tool":
                 continue
             name = rule.subject
-            if name.startswith("mcp__") and name.endswith("__*") and "*" not in name[:-1]:
+            if WHOLE_SERVER.fullmatch(name):
                 name = name[:-3]
             if "*" in name:
                 globs.append((name, rule))

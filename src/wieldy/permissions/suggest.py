@@ -46,12 +46,12 @@ DEEP_EXACT |= {"kubectl exec", "git config", "npm install", "pip install", "carg
 KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
-def for_command(program: str | None, text: str) -> str | None:
+def for_command(program: str | None, text: str, *, exact: bool = False) -> str | None:
     """A rule for one simple command: its words up to the sub-command where that is safe to keep, else just this command."""
     words = text.split(" ")
     if program is None or not words or words[0] in KEYWORDS or not _WORD.fullmatch(words[0]):
         return None
-    stem = _stem(words)
+    stem = None if exact else _stem(words)
     rule = f"Bash({stem}:*)" if stem else f"Bash({command.escaped(text)})"
     return _kept(rule, lambda shelf: shelf.for_command(text))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from wieldy.settings.check import checked, dotted
-from wieldy.settings.keys import find
+from wieldy.settings.keys import OBJECTS, find
 from wieldy.settings.source import Place, Problem, Source, load
 
 MCP_FILE = ".mcp.json"
@@ -52,7 +52,8 @@ def _flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[t
     found: list[tuple[tuple[str, ...], Any]] = []
     for name, value in values.items():
         here = (*path, name)
-        if isinstance(value, Mapping) and value and find(dotted(here)) is None:
+        key = find(dotted(here))
+        if isinstance(value, Mapping) and value and (key is None or key.kind not in OBJECTS):
             found += _flat(value, here)
         else:
             found.append((here, value))

@@ -22,6 +22,7 @@ class Key:
     free: bool = False
 
 
+OBJECTS = frozenset({"string map", "patterns", "object", "any"})
 MODE_NAMES = ("default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk")
 
 KEYS: tuple[Key, ...] = (
@@ -105,11 +106,11 @@ def tree() -> dict[str, Any]:
 
 
 def find(dotted: str) -> Key | None:
-    """The key of a dotted name, or the one whose value it is inside of."""
+    """The key of a dotted name, or the one that holds an object which the name is inside of."""
     here: Any = tree()
     for name in dotted.split("."):
         if isinstance(here, Key):
-            return here
+            return here if here.kind in OBJECTS else None
         here = here.get(name, here.get("*"))
         if here is None:
             return None

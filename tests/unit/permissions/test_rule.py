@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+
+from wieldy.core.decision import Behavior
+from wieldy.permissions.rule import RuleProblem, parse, split_list
+
+
+@pytest.mark.parametrize(
+    ("text", "behavior", "kind", "subject"),
+    [
+        ("Bash", "allow", "tool", "Bash"),
+        ("Bash(*)", "allow", "tool", "Bash"),
+        ("Bash(npm run test)", "allow", "command", "Bash"),
+        ("Bash(npm run test:*)", "allow", "command", "Bash"),
+        ("Bash(git * main)", "allow", "command", "Bash"),
+        ("Bash(echo (a))", "allow", "command", "Bash"),
+        ("Bash(run_in_background:true)", "deny", "parameter", "Bash"),
+        ("Bash(deploy:prod)", "deny", "command", "Bash"),
+        ("Read(./src/**)", "allow", "path", "Read"),
+        ("Edit(/docs/**)", "deny", "path", "Edit"),
+        ("Read(~/.ssh/**)", "deny", "path", "Read"),
+        ("Read(//etc/**)", "deny", "path", "Read"),
+        ("WebFetch(domain:example.com)", "allow", "domain", "WebFetch"),
+        ("mcp__github", "allow", "tool", "mcp__github"),
+        ("mcp__github__get_issue", "allow", "tool", "mcp__github__get_issue"),
+        ("mcp__github__*", "allow", "tool", "mcp__github__*"),
+        ("mcp__github__get_*", "allow", "tool", "mcp__github__get_*"),
+        ("mcp__*", "deny", "tool", "mcp__*"),
+        ("*", "ask", "tool", "*"),
+        ("Agent(explore)", "allow", "choice", "Agent"),
+        ("Task(explore)", "allow", "choice", "Agent"),
+        ("Skill(pdf *)", "allow", "choice", "Skill"),
+        ("mcp__db__query(mode:write*)", "deny", "parameter", "mcp__db__query"),
+        ("Agent(model:opus)", "deny", "parameter", "Agent"),
+    ],
+)
+def test_every_form_is_read_and_printed_as_it_was_written(
+    text: str, behavior: Behavior, kind: str, subject: str
+) -> None:
+    rule = parse(text, behavior)
+    assert (rule.kind, rule.subject) == (kind, subject)
+    assert str(rule) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "behavior", "said"),
+    [
+        ("", "allow", "empty"),
+        ("Bash(", "allow", "no closing parenthesis"),
+        ("Bash(ls", "allow", "did you mean `Bash(ls)`"),
+        ("Bash()", "allow", "did you mean `Bash`"),
+        ("Bash(:*)", "allow", "names no command"),
+        ("(ls)", "allow", "not a tool name"),
+        ("git commit -m x", "allow", "not a tool name"),
+        ("Bash(cat <<EOF\nx\nEOF)", "allow", "one line"),
+        ("*", "allow", "only after `mcp__server__`"),
+        ("mcp__*", "allow", "only after `mcp__server__`"),
+        ("mcp__*__get", "allow", "only after `mcp__server__`"),
+        ("Ba*(x)", "deny", "takes no specifier"),
+        ("Write(src/**)", "allow", "did you mean `Edit(src/**)`"),
+        ("Glob(src/**)", "allow", "did you mean `Read(src/**)`"),
+        ("Read(!keep)", "allow", "did you mean `Read(keep)`"),
+        ("WebFetch(https://example.com/a)", "allow", "did you mean `WebFetch(domain:example.com)`"),
+        ("WebFetch(domain:https://example.com)", "allow", "did you mean `WebFetch(domain:example.com)`"),
+        ("WebSearch(python)", "allow", "did you mean `WebSearch`"),
+        ("mcp__db__query(mode:read)", "allow", "only deny and ask"),
+        ("mcp__db__query(command:x)", "deny", "rules of its own kind"),
+        ("Weather(Berlin)", "deny", "parameter:value"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused_with_a_way_on(text: str, behavior: Behavior, said: str) -> None:
+    with pytest.raises(RuleProblem) as caught:
+        parse(text, behavior)
+    assert said in str(caught.value)
+
+
+def test_a_path_rule_for_another_tool_forbids_what_it_must_mean_and_says_so() -> None:
+    rule = parse("Write(.env)", "deny")
+    assert (rule.kind, rule.subject) == ("path", "Edit")
+    assert rule.doubt is not None and "Edit(.env)" in rule.doubt
+
+
+def test_a_tool_name_in_the_wrong_case_is_doubted() -> None:
+    doubt = parse("bash", "deny").doubt
+    assert doubt is not None and "did you mean `Bash`" in doubt
+    assert parse("Bash", "deny").doubt is None
+
+
+def test_an_absolute_path_written_with_one_slash_is_doubted() -> None:
+    doubt = parse("Read(/etc/passwd)", "deny").doubt
+    assert doubt is not None and "//etc/passwd" in doubt
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Bash(gh:*),Bash(cat:*)", ["Bash(gh:*)", "Bash(cat:*)"]),
+        ("Bash(gh:*) Bash(cat a b)", ["Bash(gh:*)", "Bash(cat a b)"]),
+        ("Read, Edit(src/**) ,Bash", ["Read", "Edit(src/**)", "Bash"]),
+        ("Bash(echo a, b)", ["Bash(echo a, b)"]),
+        ("Bash(echo (x) y),Read", ["Bash(echo (x) y)", "Read"]),
+        ("Bash(gh", ["Bash(gh"]),
+        ("  ", []),
+    ],
+)
+def test_a_list_is_split_between_rules_and_never_inside_one(text: str, expected: list[str]) -> None:
+    assert split_list(text) == expected
+
+
+def test_an_unclosed_list_is_an_error_and_never_the_bare_tool() -> None:
+    (text,) = split_list("Bash(gh:*,Read")
+    with pytest.raises(RuleProblem):
+        parse(text, "allow")

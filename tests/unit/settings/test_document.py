@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wieldy.settings.document import DocumentError, read
+
+
+def test_every_value_knows_its_line() -> None:
+    document = read('{\n  "a": [\n    "x",\n    "y"\n  ],\n  "b": {"c":\n true}\n}')
+    assert document.value == {"a": ["x", "y"], "b": {"c": True}}
+    assert document.line(("a",)) == 2
+    assert document.line(("a", 1)) == 4
+    assert document.line(("b", "c")) == 7
+    assert document.line(("nothing",)) is None
+    assert document.line(("a", 7)) is None
+
+
+def test_comments_trailing_commas_and_a_byte_order_mark_are_tolerated() -> None:
+    text = '\ufeff// first\n{ "a": 1, /* two\nlines */ "u": "http://x//y", "l": [1, 2,], }\n// last'
+    assert read(text).value == {"a": 1, "u": "http://x//y", "l": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "said"),
+    [
+        ("", 1, 1, "empty"),
+        ('{"a" 1}', 1, 6, "expected `:`"),
+        ('{\n"a": 1\n"b": 2}', 3, 1, "expected `,` or `}`"),
+        ('{"a": tru}', 1, 7, "found `tru`"),
+        ('{"a": "x', 1, 7, "not closed"),
+        ("{a: 1}", 1, 2, "double quotes"),
+        ("[1, 2", 1, 6, "expected `,` or `]`"),
+        ('{"a": 1}}', 1, 9, "behind the end"),
+        ('{"a": NaN}', 1, 7, "found `nan`"),
+        ("{,}", 1, 2, "double quotes"),
+        ('"\n"', 1, 2, "control character"),
+        ("[" * 200, 1, 66, "nested"),
+        ("/* never closed", 1, 1, "found `/`"),
+        ("1" * 5000, 1, 1, "too long"),
+    ],
+)
+def test_what_is_not_json_is_named_with_line_and_column(text: str, line: int, column: int, said: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        read(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert said in caught.value.message.lower()
+
+
+def test_a_key_given_twice_is_remembered_and_the_last_counts() -> None:
+    document = read('{"a": 1,\n "a": 2}')
+    assert document.value == {"a": 2}
+    assert document.duplicates == (("a", 2),)
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, 1e-3, -2.5e10, 'q"\\\u00e9\n\U0001f600', None, True, [], {}, [[], {"a": [{}]}]]
+)
+def test_plain_json_means_the_same_as_to_everybody(value: object) -> None:
+    assert read(json.dumps(value)).value == value

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+
+
+def test_scalars_override_by_layer_and_lists_join(project) -> None:
+    for layer, mode in (("user", "plan"), ("project", "acceptEdits"), ("local", "dontAsk")):
+        project.write(
+            layer, {"permissions": {"defaultMode": mode, "additionalDirectories": [layer]}, "env": {layer: "1"}}
+        )
+    settings = project.load()
+    assert settings.values["permissions"]["defaultMode"] == "dontAsk"
+    assert settings.values["permissions"]["additionalDirectories"] == ["local", "project", "user"]
+    assert settings.values["env"] == {"local": "1", "project": "1", "user": "1"}
+    assert settings.origin("permissions.defaultMode").file == str(project.file("local"))
+    assert settings.origin("env.user").file == str(project.file("user"))
+    assert settings.origin("model") is None
+
+
+def test_managed_settings_outrank_code_which_outranks_files(project) -> None:
+    project.write("managed", {"model": "m/managed", "baseUrl": "u"})
+    project.write("local", {"model": "m/local", "defer": "never", "cleanupPeriodDays": 3})
+    settings = project.load(explicit={"model": "m/code", "defer": "always"})
+    assert [settings.get(name) for name in ("model", "defer", "cleanupPeriodDays")] == ["m/managed", "always", 3]
+    assert settings.origin("defer").layer == "code"
+
+
+def test_settings_in_code_can_stand_in_for_the_files(project) -> None:
+    project.write("user", {"model": "m/user"})
+    settings = project.load(explicit={"permissions": {"allow": ["Bash(ls)"]}}, files=False)
+    assert settings.values == {"permissions": {"allow": ["Bash(ls)"]}}
+    assert [str(rule.origin) for rule in settings.rules.rules] == ["code"]
+
+
+def test_every_rule_knows_its_file_and_line_and_the_folder_it_starts_at(project) -> None:
+    project.write("project", '{\n "permissions": {\n  "allow": [\n   "Read(/a)",\n   7,\n   "Read(/b)"\n  ]\n }\n}')
+    project.write("user", '{"permissions": {"deny": ["Bash(rm:*)"]}}')
+    a, b, rm = project.load().rules.rules
+    assert (a.origin.line, b.origin.line) == (4, 6)
+    assert (a.origin.folder, rm.origin.folder) == (str(project.root), str(project.home / "wieldy"))
+
+
+def test_one_bad_rule_is_left_out_alone_with_a_word_about_it(project, rule_texts) -> None:
+    project.write("user", '{"permissions": {"allow": [\n"Bash(",\n"Bash(ls)",\n{"rule": 3},\n"Write(x)"]}}')
+    settings = project.load()
+    assert rule_texts(settings)["allow"] == ["Bash(ls)"]
+    said = [str(problem) for problem in settings.warnings]
+    name = project.file("user")
+    assert any(line.startswith(f"{name}:2: allow rule left out") for line in said)
+    assert any(line.startswith(f"{name}:4: ") for line in said)
+    assert any(line.startswith(f"{name}:5: ") and "Edit(x)" in line for line in said)
+    assert not settings.errors and settings.rules.broken is None
+
+
+def test_unknown_keys_warn_with_a_suggestion_and_wrong_types_are_left_out_alone(project) -> None:
+    project.write(
+        "user",
+        '{"permisions": {},\n"permissions": {"alow": [],\n"outside": "never"},\n"model": 3,\n'
+        '"env": {"A": 1, "B": "b"},\n"hooks": [],\n"sandbox": true,\n"defaultMode": "plan"}',
+    )
+    settings = project.load()
+    said = {problem.line: problem.text for problem in settings.warnings}
+    assert "`permissions`" in said[1]
+    assert "`permissions.allow`" in said[2]
+    assert "one of ask, deny" in said[3]
+    assert "must be a string, not a number" in said[4]
+    assert "`env.A`" in said[5]
+    assert "`hooks` must be an object, not a list" in said[6]
+    assert "`sandbox` must be an object" in said[7]
+    assert "`permissions.defaultMode`" in said[8]
+    assert settings.values["env"] == {"B": "b"}
+    assert not {"model", "hooks", "sandbox"} & set(settings.values)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [('{\n "a": 1\n "b"}', ":3:2: "), ("", ":1:1: "), ("[]", ":1:1: "), ('{"permissions": {"deny": ["Ba', ":1:27: ")],
+)
+def test_a_file_that_cannot_be_read_is_a_clear_error_and_nothing_is_allowed_unasked(
+    project, content: str, place: str
+) -> None:
+    project.write("project", content)
+    project.write("user", {"permissions": {"allow": ["Read"]}})
+    settings = project.load()
+    (error,) = settings.errors
+    assert str(error).startswith(f"{project.file('project')}{place}")
+    assert settings.rules.broken is not None and str(project.file("project")) in settings.rules.broken
+
+
+def test_a_file_that_is_not_text_or_not_a_file_is_an_error_too(project) -> None:
+    file = project.write("user", "{}")
+    file.write_bytes(b'{"a": "\xff"}')
+    assert "UTF-8" in str(project.load().errors[0])
+    file.unlink()
+    file.mkdir()
+    assert project.load().errors
+
+
+def test_examples_are_checked_when_a_rule_is_read(project, rule_texts) -> None:
+    good = {"rule": "Bash(git push:*)", "match": ["git push origin"], "not_match": ["git pull"]}
+    wrong = {"rule": "Bash(git pull:*)", "match": ["git push"]}
+    kept = {"rule": "Bash(rm:*)", "not_match": ["rm x"]}
+    path = {"rule": "Edit(src/**)", "match": ["src/a.py"], "not_match": ["/etc/passwd", "srcs/a"]}
+    project.write("user", {"permissions": {"allow": [good, wrong, path], "deny": [kept]}})
+    settings = project.load()
+    assert rule_texts(settings) == {"deny": ["Bash(rm:*)"], "ask": [], "allow": ["Bash(git push:*)", "Edit(src/**)"]}
+    said = "\n".join(str(problem) for problem in settings.warnings)
+    assert "`Bash(git pull:*)` should match `git push` and does not" in said
+    assert "should not match `rm x` and does; the rule stays in force" in said
+
+
+def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(project, rule_texts) -> None:
+    from wieldy.permissions.trust import Trust
+
+    content = {
+        "permissions": {
+            "allow": ["Bash"],
+            "deny": ["Read(.env)"],
+            "ask": ["WebFetch"],
+            "defaultMode": "bypassPermissions",
+        },
+        "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "./evil"}]}]},
+        "env": {"LD_PRELOAD": "x"},
+        "mcpServers": {"m": {"command": "evil"}},
+        "sandbox": {"enabled": False},
+        "edit": {"on_external_change": "error"},
+    }
+    project.write("project", content)
+    project.write("local", {"permissions": {"allow": ["Write"], "additionalDirectories": ["/"]}})
+    settings = project.load(trusted=False)
+    assert rule_texts(settings) == {"deny": ["Read(.env)"], "ask": ["WebFetch"], "allow": []}
+    assert set(settings.values) == {"permissions", "edit"}
+    assert set(settings.values["permissions"]) == {"deny", "ask"}
+    assert settings.mode() == "default"
+    assert len(settings.pending) == 8
+    assert any("./evil" in str(one) for one in settings.pending)
+    assert "wait for your consent" in str(settings.warnings[-1])
+
+    trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
+    trust.accept(str(project.root), [one for one in settings.pending if one.name == "permissions.allow"])
+    partly = project.load(trusted=False)
+    assert rule_texts(partly)["allow"] == ["Write", "Bash"]
+    assert "hooks" not in partly.values
+    trust.accept(str(project.root), partly.pending)
+    assert project.load(trusted=False).pending == ()
+    content["hooks"] = {"PreToolUse": [{"hooks": [{"type": "command", "command": "./worse"}]}]}
+    project.write("project", content)
+    assert [one.name for one in project.load(trusted=False).pending] == ["hooks.PreToolUse"]
+
+
+def test_the_users_own_settings_need_no_consent(project, rule_texts) -> None:
+    project.write("user", {"permissions": {"allow": ["Bash(ls)"]}, "hooks": {"Stop": []}})
+    settings = project.load(trusted=False)
+    assert rule_texts(settings)["allow"] == ["Bash(ls)"]
+    assert settings.pending == ()
+
+
+def test_an_administrator_can_take_bypass_and_other_peoples_rules_away(project, rule_texts) -> None:
+    barred = {"permissions": {"disableBypassPermissionsMode": "disable", "allow": ["Read"]}}
+    project.write("managed", {**barred, "allowManagedPermissionRulesOnly": True})
+    project.write(
+        "user", {"permissions": {"allow": ["Bash"], "deny": ["WebFetch"], "defaultMode": "bypassPermissions"}}
+    )
+    settings = project.load()
+    assert settings.mode() == settings.mode("bypassPermissions") == "default"
+    assert settings.mode("plan") == "plan"
+    assert rule_texts(settings) == {"deny": ["WebFetch"], "ask": [], "allow": ["Read"]}
+
+
+def test_a_key_given_twice_is_said(project) -> None:
+    project.write("user", '{"model": "a",\n"model": "b"}')
+    settings = project.load()
+    assert settings.values["model"] == "b"
+    assert "twice" in str(settings.warnings[0])

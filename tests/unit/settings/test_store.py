@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wieldy.permissions.grants import granted
+from wieldy.permissions.rule import RuleProblem
+from wieldy.permissions.trust import Trust
+from wieldy.settings.schema import FILE, as_text, settings_schema
+from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
+
+
+def test_a_remembered_rule_is_in_force_the_next_time_without_another_consent(project, rule_texts) -> None:
+    trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
+    kept = granted(["Bash(npm run test:*)", "Edit(/src/a.py)"], str(project.root))
+    file = remember(project.root, kept.rules, trust=trust)
+    assert file == local_file(project.root)
+    settings = project.load(trusted=False)
+    assert rule_texts(settings)["allow"] == ["Bash(npm run test:*)", "Edit(/src/a.py)"]
+    assert settings.pending == () and settings.warnings == ()
+
+
+def test_rules_somebody_else_put_beside_it_still_wait(project, rule_texts) -> None:
+    trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
+    project.write("local", {"permissions": {"allow": ["Bash"]}})
+    remember(project.root, granted(["Bash(ls)"], str(project.root)).rules, trust=trust)
+    assert rule_texts(project.load(trusted=False))["allow"] == ["Bash(ls)"]
+
+
+def test_a_rule_that_could_not_be_read_back_is_not_written(project) -> None:
+    with pytest.raises(RuleProblem):
+        add_rules(local_file(project.root), "allow", ["Bash(ls)", "Bash("])
+    assert not local_file(project.root).exists()
+
+
+@pytest.mark.parametrize("content", ['{"permissions": ', "[]", '{"permissions": {"allow": 3}}'])
+def test_a_file_that_cannot_take_it_is_left_as_it_is(project, content: str) -> None:
+    file = project.write("local", content)
+    with pytest.raises(SettingsNotSaved, match="nothing was saved"):
+        add_rules(file, "allow", ["Bash(ls)"])
+    assert file.read_text() == content
+
+
+def test_one_value_is_set_in_the_users_file(project) -> None:
+    file = user_file(project.env)
+    set_value(file, "compat.claude", True)
+    set_value(file, "model", "a/b")
+    assert json.loads(file.read_text()) == {"compat": {"claude": True}, "model": "a/b"}
+
+
+def test_the_shipped_schema_is_the_one_the_table_makes() -> None:
+    assert FILE.read_text("utf-8") == as_text(), "run `python -m wieldy.settings.schema`"
+
+
+def test_the_schema_agrees_with_the_checks() -> None:
+    import jsonschema_rs
+
+    from wieldy.settings.check import checked
+
+    validator = jsonschema_rs.validator_for(settings_schema())
+    good = {
+        "permissions": {"allow": ["Bash(ls)", {"rule": "Read", "match": ["Read"]}], "defaultMode": "plan"},
+        "tools": {"Deploy": {"level": "safe", "allowlist": {"to": ["a*"], "by": "b"}}},
+        "features": {"memory": True},
+        "env": {"A": "b"},
+    }
+    assert validator.is_valid(good) and not checked(good)[1]
+    for bad in (
+        {"permissions": {"allow": "Bash"}},
+        {"permissions": {"allow": [3]}},
+        {"permissions": {"allow": [{"rule": "x", "more": 1}]}},
+        {"permissions": {"defaultMode": "fast"}},
+        {"tools": {"Deploy": {"level": "low"}}},
+        {"features": {"memory": "yes"}},
+        {"env": {"A": 1}},
+        {"cleanupPeriodDays": 1.5},
+        {"sandbox": []},
+    ):
+        assert not validator.is_valid(bad), bad
+        assert checked(bad)[1], bad
