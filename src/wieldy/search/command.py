@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +36,9 @@ def choose_engine(env: Mapping[str, str] = os.environ, seconds: float = 30.0) ->
     return Engine(program, env, seconds)
 
 
-def listing(engine: Engine, folder: str) -> list[str]:
+def listing(engine: Engine, folder: str, flags: Iterable[str] = ()) -> list[str]:
     """Lists every file below the folder it runs in."""
-    return [*engine.program, *_ALWAYS, *_leaving_out(folder), "--files", "--", "./"]
+    return [*engine.program, *_ALWAYS, *_leaving_out(folder), *flags, "--files", "--", "./"]
 
 
 def matching(engine: Engine, folder: str, pattern: str, flags: Iterable[str], path: str) -> list[str]:
@@ -56,6 +56,22 @@ def printing(engine: Engine, pattern: str, flags: Iterable[str], paths: Iterable
 def excluding(globs: Iterable[str]) -> list[str]:
     """Leaves out what matches, and does not enter folders that do."""
     return [f"--glob=!{glob}" for glob in globs]
+
+
+def name_filter(globs: Sequence[str]) -> list[str]:
+    """Keeps the program from looking at files whose name cannot match; whoever asks tests the whole path.
+
+    `--glob` would also bring back what ignore files leave out; a file type made for this one search does not.
+    """
+    names = [glob.rpartition("/")[2] for glob in globs]
+    if (
+        not names
+        or not all(names)
+        or any("**" in name for name in names)
+        or any("{" in glob and "/" in glob for glob in globs)
+    ):
+        return []
+    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
 
 
 def _leaving_out(folder: str) -> list[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from wieldy.core.threads import in_thread
-from wieldy.search.command import Engine, listing
-from wieldy.search.complaint import failed
+from wieldy.search.command import Engine, listing, name_filter
+from wieldy.search.complaint import failed, notices_of
 from wieldy.search.failure import SearchFailure
 from wieldy.search.globs import BadGlob, anchor, compile_glob, literal_prefix
 from wieldy.search.newest import newest_first
-from wieldy.search.process import run
+from wieldy.search.process import Ending, run
 from wieldy.search.query import Omit
 
 MAX_FILES = 1_000_000
@@ -50,46 +53,62 @@ async def find_files(
     if not os.path.isdir(root):
         return FoundFiles((), 0, ())
     try:
-        listed = _Listed(root, rest)
+        listed = _Listed(root, rest, omit)
     except (BadGlob, re.error) as error:
         raise SearchFailure(f"The pattern {pattern!r} cannot be read: {error}.") from None
-    ending = await run(listing(engine, root), cwd=root, env=engine.env, seconds=engine.seconds, feed=listed.feed)
+    argv = listing(engine, root, name_filter([rest]))
+
+    async def list_all() -> Ending:
+        try:
+            return await run(argv, cwd=root, env=engine.env, seconds=engine.seconds, feed=listed.feed)
+        finally:
+            listed.end()
+
+    # Looking up times takes as long as listing: a thread does it while more files are still being listed.
+    ending, newest = await asyncio.gather(list_all(), in_thread(newest_first, listed, limit))
     if failed(ending):
         raise SearchFailure(f"The search failed: {ending.complaint or 'the search program gave no reason'}")
-    notices = []
-    if ending.out_of_time:
-        notices.append(f"The search was stopped after {engine.seconds:g} s, so files may be missing. Narrow the path.")
-    if len(listed.files) >= MAX_FILES:
-        notices.append(f"The search was stopped after {MAX_FILES} files. Narrow the pattern.")
-    if ending.unreadable:
-        notices.append(f"{ending.unreadable} folder(s) could not be read.")
-    files = await in_thread(_ordered, listed.files, omit)
-    return FoundFiles(tuple(files[: limit or None]), len(files), tuple(notices))
+    return FoundFiles(tuple(newest), listed.total, tuple(_notices(ending, listed, engine)))
 
 
-def _ordered(files: list[str], omit: Omit | None) -> list[str]:
-    kept = [path for path in files if not omit(path)] if omit else files
-    return newest_first(kept, str)
+def _notices(ending: Ending, listed: _Listed, engine: Engine) -> Iterator[str]:
+    yield from notices_of(ending, engine)
+    if listed.total >= MAX_FILES:
+        yield f"The search was stopped after {MAX_FILES} files. Narrow the pattern."
 
 
 class _Listed:
-    """Collects the files that match from a list of all."""
+    """Takes a list of all files piece by piece; iterating gives those that match, as they come, until the end."""
 
-    def __init__(self, root: str, glob: str) -> None:
+    def __init__(self, root: str, glob: str, omit: Omit | None) -> None:
         self.above = root.rstrip("/") + "/"
         self.matches = compile_glob(glob)
-        self.files: list[str] = []
+        self.omit = omit
+        self.total = 0
         self.rest = b""
+        self.batches: SimpleQueue[list[str]] = SimpleQueue()
         # A name such as `[slug].tsx` is a pattern to us and a file's name to whoever wrote it.
-        literal = self.above + glob.lstrip("/")
-        if os.path.isfile(literal) and not self.matches(glob.lstrip("/")):
-            self.files.append(literal)
+        name = glob.lstrip("/")
+        if os.path.isfile(self.above + name) and not self.matches(name):
+            self.add([self.above + name])
 
     def feed(self, piece: bytes) -> bool:
-        *names, self.rest = (self.rest + piece).split(b"\0")
-        above, matches = self.above, self.matches
-        for name in names:
-            below = os.fsdecode(name[2:])
-            if matches(below):
-                self.files.append(above + below)
-        return len(self.files) >= MAX_FILES
+        names, end, self.rest = (self.rest + piece).rpartition(b"\0")
+        if end:
+            above, matches = self.above, self.matches
+            listed = os.fsdecode(names).split("\0")
+            self.add([above + below for name in listed if matches(below := name[2:])])
+        return self.total >= MAX_FILES
+
+    def add(self, files: list[str]) -> None:
+        if self.omit:
+            files = [path for path in files if not self.omit(path)]
+        if files:
+            self.total += len(files)
+            self.batches.put(files)
+
+    def end(self) -> None:
+        self.batches.put([])
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return iter(self.batches.get, [])

@@ -40,7 +40,8 @@ async def grep(query: Query, engine: Engine, omit: Omit | None = None) -> Found:
         return await _print_page(query, place, engine, survey.files, left, notices)
     files = survey.files
     if query.mode == "files_with_matches":
-        files = await in_thread(newest_first, files, lambda file: file.path)
+        newest = await in_thread(newest_first, ([file.path for file in files],))
+        files = [FileMatches(path) for path in newest]
     page = tuple(files[query.offset :][: query.limit or None])
     return Found(
         files=page,

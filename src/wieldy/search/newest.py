@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 import os
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterable
 
 
-def newest_first(items: Iterable[T], path_of: Callable[[T], str]) -> list[T]:
-    """Items by the time their file was changed, latest first; equal times by path, files that are gone last."""
-    keyed = [(-_changed(path), path, item) for item in items for path in (path_of(item),)]
-    keyed.sort(key=lambda key: key[:2])
-    return [item for _, _, item in keyed]
-
-
-def _changed(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
+def newest_first(batches: Iterable[Iterable[str]], limit: int = 0) -> list[str]:
+    """Files by the time they were changed, latest first; equal times by path, files that are gone last. 0 means all."""
+    keyed = []
+    stat = os.stat
+    for batch in batches:
+        for path in batch:
+            try:
+                keyed.append((-stat(path).st_mtime_ns, path))
+            except OSError:
+                keyed.append((0, path))
+    if limit and limit * 8 < len(keyed):
+        keyed = heapq.nsmallest(limit, keyed)
+    else:
+        keyed.sort()
+    return [path for _, path in keyed[: limit or None]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wieldy.search.command import Engine, excluding, matching
+from wieldy.search.command import Engine, excluding, matching, name_filter
 from wieldy.search.complaint import failed, failure
 from wieldy.search.failure import SearchFailure
 from wieldy.search.globs import BadGlob, Matches, compile_any
@@ -67,7 +66,7 @@ async def survey_files(query: Query, place: Place, engine: Engine, omit: Omit | 
         test = None
     else:
         flags += excluding(excluded)
-        flags += [f"--type={query.file_type}"] if query.file_type else _name_filter(wanted)
+        flags += [f"--type={query.file_type}"] if query.file_type else name_filter(wanted)
     found = _FoundFiles(place.folder, test, omit, counted=query.mode != "files_with_matches")
     argv = matching(engine, place.folder, query.pattern, flags, f"./{place.name}")
     ending = await run(argv, cwd=place.folder, env=engine.env, seconds=engine.seconds, feed=found.feed)
@@ -132,14 +131,3 @@ def flags_for(query: Query, *, context: bool = False) -> list[str]:
     elif context and query.around:
         flags += [f"--before-context={query.before}", f"--after-context={query.after}"]
     return flags
-
-
-def _name_filter(globs: Sequence[str]) -> list[str]:
-    """Keeps the program from opening files whose name cannot match.
-
-    `--glob` would also bring back what ignore files leave out; a file type for this one search does not.
-    """
-    names = [glob.rpartition("/")[2] if "{" not in glob or "/" not in glob else "" for glob in globs]
-    if not names or not all(names) or "**" in names:
-        return []
-    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]

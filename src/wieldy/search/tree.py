@@ -103,7 +103,8 @@ class _Growth:
             self.show(opened, wishes)
             held_back += [(folder, found) for folder, found in opened if folder.more]
             level = [entry for folder, _ in opened for entry in folder.below if entry.is_folder]
-            opened = [(entry, self.open_below(entry)) for entry in level] if self.room > 0 else []
+            # A folder that would show next to nothing is not worth opening.
+            opened = [(entry, self.open_below(entry)) for entry in level[: self.room // 3]]
         self.show(held_back, [len(found) for _, found in held_back])
         return Tree(self.top, self.limit - self.room, self.hidden, self.ignored)
 

@@ -9,7 +9,7 @@ from wieldy.search.globs import Matches
 from wieldy.search.ignore import Rules
 
 # Where version control keeps its own files. Other hidden files are part of a project; these are not.
-VERSION_CONTROL = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
+VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 
 
 def walk_files(
