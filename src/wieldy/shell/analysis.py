@@ -1,0 +1,92 @@
+"""What a shell command would do, judged before it runs: its parts, its verdict, and the catastrophes in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from wieldy.core.effect import Effects
+from wieldy.shell.catastrophic import Danger, dangers
+from wieldy.shell.crude import crude_parts
+from wieldy.shell.fork_bomb import fork_bombs
+from wieldy.shell.oddities import foreign_letters, oddities
+from wieldy.shell.parse import parse
+from wieldy.shell.parts import Part
+from wieldy.shell.scene import Scene
+from wieldy.shell.second_opinion import confirmed
+from wieldy.shell.syntax import Script, Unparsable
+from wieldy.shell.walk import Walk
+
+Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
+REMEMBERED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """`read_only`: proven to change nothing. `known`: every effect is listed. `unknown`: a person should look."""
+
+    parts: tuple[Part, ...]
+    verdict: Verdict
+    catastrophic: tuple[Danger, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def effects(self) -> Effects:
+        """The effects of all parts together."""
+        return tuple(dict.fromkeys(effect for part in self.parts for effect in part.effects))
+
+
+def analyse(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
+    """Judge a command as bash would run it in `cwd`. Answers are remembered; nothing is run and no file is read."""
+    return _analyse(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
+    scene = Scene(home, root, (cwd,))
+    problems = oddities(command)
+    try:
+        script = parse(command)
+    except (Unparsable, RecursionError) as error:
+        return _not_understood(command, scene, [*problems, f"not understood: {error}"])
+    walk = Walk(scripts=[(command, script)])
+    try:
+        walk.script(script, scene)
+    except RecursionError:
+        return _not_understood(command, scene, [*problems, "nested too deeply"])
+    problems += walk.problems
+    problems += [
+        f"`{part.program}` contains {name}" for part in walk.parts for name in foreign_letters(part.program or "")
+    ]
+    if not walk.parts:
+        problems.append("there is no command in it")
+    found = (*_bombs(walk.scripts), *dangers(tuple(walk.parts), scene))
+    return _judged(walk, found, problems)
+
+
+def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analysis:
+    parts = tuple(walk.parts)
+    if problems or not all(part.known for part in parts):
+        return Analysis(_doubted(parts) if problems else parts, "unknown", found, tuple(problems))
+    if not all(confirmed(text, script) for text, script in walk.scripts):
+        problems.append("a second parser reads the command differently")
+        return Analysis(_doubted(parts), "unknown", found, tuple(problems))
+    read_only = all(part.read_only for part in parts) and not found
+    return Analysis(parts, "read_only" if read_only else "known", found)
+
+
+def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Parts of a command that is not understood as a whole: none of them is proven harmless."""
+    return tuple(replace(part, read_only=False) for part in parts)
+
+
+def _not_understood(command: str, scene: Scene, problems: list[str]) -> Analysis:
+    parts = tuple(crude_parts(command))
+    return Analysis(parts, "unknown", dangers(parts, scene), tuple(problems))
+
+
+def _bombs(scripts: list[tuple[str, Script]]) -> tuple[Danger, ...]:
+    names = [name for _, script in scripts for name in fork_bombs(script)]
+    return tuple(Danger("deny", f"the function `{name}` starts itself again and again", f"{name}()") for name in names)

@@ -1,0 +1,111 @@
+"""The layers of one simple command: the program in the middle, and every wrapper round it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from wieldy.shell.parts import bare_text_of, text_of
+from wieldy.shell.words import Word
+from wieldy.shell.wrappers import peel
+
+MAX_LAYERS = 12
+_STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What arrives at the standard input when it is a list of files: where they are and how each name begins."""
+
+    folders: tuple[str, ...] = ()
+    stem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """A command unwrapped: `words` (or `script`) is what runs in the end."""
+
+    words: tuple[Word, ...]
+    script: Word | None
+    via: tuple[str, ...]
+    allow_texts: tuple[str, ...]
+    deny_texts: tuple[str, ...]
+    quiet: bool
+    transparent: bool
+    reads: tuple[Word, ...]
+    variables: tuple[str, ...]
+    problem: str
+
+
+def program_of(word: Word) -> str | None:
+    """The name a table knows a program by: without its folder, if that is one of the system's."""
+    if not word.static:
+        return None
+    folder, name = os.path.split(word.text)
+    return name if folder in _STANDARD_FOLDERS else word.text
+
+
+def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
+    """Look through the wrappers of a command."""
+    via: list[str] = []
+    allow, deny = [text_of(words)], _deny(words)
+    quiet = transparent = True
+    reads: list[Word] = []
+    variables: list[str] = []
+    script, problem = None, ""
+    while words and len(via) < MAX_LAYERS:
+        name = program_of(words[0])
+        found = peel(words, name) if name else None
+        if found is None or name is None:
+            break
+        via.append(name)
+        quiet, transparent = quiet and found.quiet, transparent and found.transparent
+        reads.extend(found.reads)
+        variables.extend(found.variables)
+        if found.problem:
+            problem = f"`{name}`: {found.problem}"
+            deny.extend(text for index in range(1, min(len(words), 9)) for text in _deny(words[index:]))
+            break
+        if found.script is not None:
+            script = found.script
+            break
+        words = _fed(found.inner, found.placeholder, feed) if found.fed else found.inner
+        deny.extend(_deny(words))
+        if transparent:
+            allow.append(text_of(words))
+    return Layers(
+        words,
+        script,
+        tuple(via),
+        tuple(allow),
+        tuple(dict.fromkeys(deny)),
+        quiet,
+        transparent,
+        tuple(reads),
+        tuple(variables),
+        problem,
+    )
+
+
+def _deny(words: tuple[Word, ...]) -> list[str]:
+    return [text_of(words), bare_text_of(words)]
+
+
+def _fed(inner: tuple[Word, ...], placeholder: str, feed: Feed) -> tuple[Word, ...]:
+    """The command as `xargs` completes it from its input."""
+    if not placeholder:
+        return (*inner, Word("", "many", "", feed.stem, feed.folders))
+    return tuple(_filled(word, placeholder, feed) for word in inner)
+
+
+def _filled(word: Word, placeholder: str, feed: Feed) -> Word:
+    if not word.static or placeholder not in word.text:
+        return word
+    if word.text == placeholder:
+        return Word(word.source, "one", "", feed.stem, feed.folders)
+    return Word(word.source, "one", word.text, word.text.partition(placeholder)[0])
+
+
+def filled_by_find(words: tuple[Word, ...], feed: Feed) -> tuple[Word, ...]:
+    """The command of a `find -exec`, with `{}` standing for what was found."""
+    return tuple(_filled(word, "{}", feed) for word in words)

@@ -1,0 +1,59 @@
+"""The parts of a command line: each simple command with what it touches and the texts that rules are compared with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wieldy.core.effect import Effects
+from wieldy.shell.words import Word
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One simple command at any depth.
+
+    `allow_texts`: a rule that allows any of them allows this part. `deny_texts`: every layer of wrappers, for rules that deny
+    or ask. `sweeps`: folders whose files are read without being named. A part without `argv` (an assignment, the redirection
+    of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a wildcard must not allow it.
+    """
+
+    text: str
+    argv: tuple[Word, ...]
+    program: str | None
+    effects: Effects
+    read_only: bool
+    known: bool
+    why: str = ""
+    via: tuple[str, ...] = ()
+    assignments: tuple[str, ...] = ()
+    span: tuple[int, int] = (0, 0)
+    allow_texts: tuple[str, ...] = ()
+    deny_texts: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+    exact_rule: bool = False
+
+    @property
+    def rule_text(self) -> str:
+        """The text a new rule would be made from: wrappers and harmless assignments stripped, quotes resolved."""
+        return self.allow_texts[-1] if self.allow_texts else self.text
+
+
+def text_of(words: tuple[Word, ...]) -> str:
+    """The command as a rule sees it: quotes removed where they change nothing, kept as written elsewhere."""
+    return " ".join(_spelled(word, first=index == 0) for index, word in enumerate(words) if word.source)
+
+
+def _spelled(word: Word, *, first: bool) -> str:
+    quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
+    return word.text if word.static and (first or quoted) and _PLAIN_TEXT.fullmatch(word.text) else word.source
+
+
+def bare_text_of(words: tuple[Word, ...]) -> str:
+    """The command with every quote resolved, and the program without its folder."""
+    texts = [word.text if word.static else word.source for word in words if word.source]
+    if texts:
+        texts[0] = texts[0].rsplit("/", 1)[-1] or texts[0]
+    return " ".join(texts)

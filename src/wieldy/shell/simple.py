@@ -1,0 +1,277 @@
+"""One simple command: its layers, what the tables say of it, and the part it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from wieldy.core.effect import Effect, Fetches, Reads, Runs, Writes
+from wieldy.shell.effects import Touched, touched
+from wieldy.shell.layers import Feed, Layers, filled_by_find, program_of, unwrap
+from wieldy.shell.parse import parse
+from wieldy.shell.parts import Part
+from wieldy.shell.programs import find
+from wieldy.shell.programs.builtins import is_quiet_variable
+from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
+from wieldy.shell.programs.registry import judge
+from wieldy.shell.redirects import Redirected, redirected
+from wieldy.shell.scene import Scene
+from wieldy.shell.syntax import Assignment, RawWord, Script, Simple, Unparsable
+from wieldy.shell.words import Word, resolve_all
+
+MAX_NESTING = 6
+_LOSING = frozenset({"pushd", "popd", "source", "."})
+_EXACT = frozenset({"watch", "setsid", "ionice", "flock"})
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The wrappers round the script that is being followed."""
+
+    via: tuple[str, ...] = ()
+    allow_texts: tuple[str, ...] = ()
+    deny_texts: tuple[str, ...] = ()
+    quiet: bool = True
+    why: str = ""
+    span: tuple[int, int] | None = None
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class SimpleCommands:
+    """The parts found so far, the problems met, and the scripts that were read on the way."""
+
+    parts: list[Part] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    scripts: list[tuple[str, Script]] = field(default_factory=list)
+    context: Context = field(default_factory=Context)
+
+    def script(self, script: Script, scene: Scene) -> Scene:
+        """Follow a script; the scene at its end."""
+        raise NotImplementedError
+
+    def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
+        """Follow the scripts that run when these words are expanded."""
+        raise NotImplementedError
+
+    def add(self, part: Part) -> None:
+        """Keep a part, with the wrappers round it."""
+        around = self.context
+        part = replace(
+            part,
+            via=(*around.via, *part.via),
+            allow_texts=around.allow_texts if around.closed else (*around.allow_texts, *part.allow_texts),
+            deny_texts=tuple(dict.fromkeys((*around.deny_texts, *part.deny_texts))),
+            read_only=part.read_only and around.quiet,
+            why=part.why or around.why,
+            span=around.span or part.span,
+        )
+        if part not in self.parts:
+            self.parts.append(part)
+
+    def problem(self, text: str) -> None:
+        """Note something that is not understood."""
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def simple(self, simple: Simple, scene: Scene, feed: Feed) -> Scene:
+        """Judge one simple command; the scene after it."""
+        self._expand(simple, scene)
+        words = resolve_all(simple.words, scene)
+        outside = redirected(simple.redirects, scene)
+        if not words:
+            self._without_program(simple, outside)
+            return scene
+        layers = unwrap(words, feed)
+        frame = _Frame(simple, layers, outside, tuple(one.name for one in simple.assignments))
+        if layers.script is not None and not layers.problem:
+            return self._nested(frame, layers.script, scene)
+        return self._program(frame, scene)
+
+    def _expand(self, simple: Simple, scene: Scene) -> None:
+        self.expansions(simple.words, scene)
+        self.expansions(tuple(redirect.target for redirect in simple.redirects), scene)
+        for one in simple.assignments:
+            self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
+
+    def _without_program(self, simple: Simple, outside: Redirected) -> None:
+        loud = _loud(simple.assignments)
+        why = loud or outside.why
+        harmless = not why and not _changes(outside.effects)
+        names = tuple(one.name for one in simple.assignments)
+        self.add(
+            Part(
+                simple.source, (), None, outside.effects, harmless, not why, why, (), names, (simple.start, simple.end)
+            )
+        )
+
+    def _program(self, frame: _Frame, scene: Scene) -> Scene:
+        words = frame.layers.words
+        name = program_of(words[0])
+        call = Call(name or "", words[1:], scene)
+        if name is None:
+            judged = Judgement(known=False, why="which program runs is known only when it runs")
+        elif name in scene.functions and not frame.layers.via:
+            judged = NOTHING
+        else:
+            judged = judge(call)
+        executed = find.executed(words[1:]) if name == "find" else []
+        if executed is None:
+            judged = Judgement(known=False, why="the commands that `find` executes cannot be told")
+        touches = touched(replace(judged, reads=(*frame.layers.reads, *judged.reads)), scene)
+        part = frame.part(words, name, judged, touches)
+        if executed or (name == "find" and judged.writes):
+            part = replace(part, exact_rule=True)
+        self.add(part)
+        for command in executed or ():
+            self._executed(command, part, touches, scene)
+        return _after(name, words, judged, scene)
+
+    def _executed(self, command: tuple[Word, ...], part: Part, touches: Touched, scene: Scene) -> None:
+        """A command that `find` runs for what it finds: only a rule for the whole `find` covers it."""
+        folders = tuple(effect.path for effect in touches.effects if isinstance(effect, Reads | Writes))
+        starts = [word.text for word in part.argv[1:2] if word.static and not word.text.startswith("-")]
+        words = filled_by_find(command, Feed(folders, starts[0] if starts else "./"))
+        outer, self.context = (
+            self.context,
+            self._inside(part.allow_texts, part.deny_texts, ("find",), True, "", closed=True),
+        )
+        source = Simple((), (), (), part.text, *part.span)
+        layers = unwrap(words, Feed())
+        frame = _Frame(source, layers, Redirected(), (), exact=True)
+        if layers.script is not None and not layers.problem:
+            self._nested(frame, layers.script, scene.lost())
+        else:
+            self._program(frame, scene)
+        self.context = outer
+
+    def _nested(self, frame: _Frame, text: Word, scene: Scene) -> Scene:
+        """Shell text in an argument, such as that of `bash -c` or `eval`."""
+        layers = frame.layers
+        same_shell = layers.via[-1:] == ("eval",)
+        why = frame.problem() or ("" if text.static else "the script is known only when it runs")
+        outer = self.context
+        if len(outer.via) + len(layers.via) > MAX_NESTING:
+            self.problem("shells nested too deeply")
+            return scene.lost()
+        found = len(self.parts)
+        quiet = layers.quiet and not why and not _changes(frame.outside.effects)
+        self.context = self._inside(
+            layers.allow_texts,
+            layers.deny_texts,
+            layers.via,
+            quiet,
+            why or _reason(layers, frame.outside.effects, NOTHING),
+            closed=not layers.transparent,
+        )
+        self.context = replace(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
+        after = scene
+        try:
+            script = parse(text.text)
+            self.scripts.append((text.text, script))
+            inside = scene if same_shell else replace(scene, variables={}, functions=frozenset())
+            after = self.script(script, inside)
+        except Unparsable as error:
+            why = why or f"the script of `{layers.via[-1]}` is not understood: {error}"
+        self.context = outer
+        if why or frame.outside.effects or len(self.parts) == found:
+            judged = Judgement(known=not why, why=why)
+            touches = touched(replace(judged, reads=layers.reads), scene)
+            self.add(frame.part(layers.words, layers.via[-1], judged, touches))
+        return after if same_shell else scene
+
+    def _inside(
+        self,
+        allow: tuple[str, ...],
+        deny: tuple[str, ...],
+        via: tuple[str, ...],
+        quiet: bool,
+        why: str,
+        *,
+        closed: bool = False,
+    ) -> Context:
+        around = self.context
+        allowed = around.allow_texts if around.closed else (*around.allow_texts, *allow)
+        return Context(
+            (*around.via, *via),
+            allowed,
+            (*around.deny_texts, *deny),
+            around.quiet and quiet,
+            around.why or why,
+            around.span,
+            around.closed or closed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What surrounds a program in its simple command."""
+
+    simple: Simple
+    layers: Layers
+    outside: Redirected
+    names: tuple[str, ...]
+    exact: bool = False
+
+    def problem(self) -> str:
+        """What about the surroundings is not understood."""
+        loud = _loud(self.simple.assignments) or _loud_names(self.layers.variables)
+        return self.layers.problem or loud or self.outside.why
+
+    def part(self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched) -> Part:
+        """The part that this command becomes."""
+        effects = (*touches.effects, *self.outside.effects)
+        why = self.problem() or touches.why
+        known = not why
+        quiet = self.layers.quiet and judged.read_only and not _changes(effects)
+        loud = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
+        lead = "".join(self.simple.source[: one.end - self.simple.start] + " " for one in loud[-1:])
+        text = self.layers.allow_texts[0]
+        return Part(
+            text=text,
+            argv=words,
+            program=name,
+            effects=(Runs(text, contained=known), *effects),
+            read_only=known and quiet,
+            known=known,
+            why=why or _reason(self.layers, effects, judged),
+            via=self.layers.via,
+            assignments=self.names,
+            span=(self.simple.start, self.simple.end),
+            allow_texts=tuple(lead + allowed for allowed in self.layers.allow_texts),
+            deny_texts=self.layers.deny_texts,
+            sweeps=touches.sweeps,
+            exact_rule=self.exact or bool(_EXACT & set(self.layers.via)),
+        )
+
+
+def _reason(layers: Layers, effects: tuple[Effect, ...], judged: Judgement) -> str:
+    for effect in effects:
+        if isinstance(effect, Writes):
+            return f"it writes {effect.path}"
+        if isinstance(effect, Fetches):
+            return f"it fetches {effect.url}"
+    if judged.changes:
+        return judged.why or "it changes something"
+    return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
+
+
+def _changes(effects: tuple[Effect, ...]) -> bool:
+    return any(isinstance(effect, Writes | Fetches) for effect in effects)
+
+
+def _loud(assignments: tuple[Assignment, ...]) -> str:
+    return _loud_names(tuple(one.name for one in assignments))
+
+
+def _loud_names(names: tuple[str, ...]) -> str:
+    loud = [name for name in names if not is_quiet_variable(name)]
+    return f"it sets `{loud[0]}`, which programs may listen to" if loud else ""
+
+
+def _after(name: str | None, words: tuple[Word, ...], judged: Judgement, scene: Scene) -> Scene:
+    if name != "cd":
+        return scene.lost() if name is None or name in _LOSING else scene
+    targets = [word for word in words[1:] if not (word.static and word.text in ("-P", "-L", "--"))]
+    if not judged.known:
+        return scene.lost()
+    return scene.moved(targets[0].text if targets else scene.home)

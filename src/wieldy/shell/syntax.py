@@ -1,0 +1,211 @@
+"""The shape of a command line as bash reads it: commands, words and redirections, before anything is expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class Unparsable(ValueError):
+    """The text is not bash, or uses a form that this grammar leaves to a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$name` or `${name}`."""
+
+    name: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """`${name…}` with an operator. `hazard` says how expanding it could run code."""
+
+    name: str
+    operator: str
+    operand: tuple[Piece, ...]
+    quoted: bool
+    hazard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """`$(…)`, backticks, `<(…)` or `>(…)`: a script whose output or pipe takes its place."""
+
+    script: Script
+    quoted: bool
+    process: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`$((…))`. Names in it are evaluated again, which can run code."""
+
+    inner: tuple[Piece, ...]
+    quoted: bool
+    hazard: str = ""
+
+
+Piece: TypeAlias = Literal | Variable | Expansion | Substitution | Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class RawWord:
+    """One word as written, from `start` to `end` of the source."""
+
+    pieces: tuple[Piece, ...]
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name=value`; `items` are the words of an array, `subscript` what stood in its brackets."""
+
+    name: str
+    value: RawWord | None
+    items: tuple[RawWord, ...] = ()
+    subscript: RawWord | None = None
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(slots=True)
+class Redirect:
+    """One redirection. A here-document's target is its end mark until the parser has come to its body."""
+
+    operator: str
+    descriptor: str
+    target: RawWord
+
+    @property
+    def heredoc(self) -> bool:
+        """Whether the target is text for the standard input, not a file."""
+        return self.operator in ("<<", "<<-", "<<<")
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A program with its words, assignments before it and redirections anywhere."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[RawWord, ...]
+    redirects: tuple[Redirect, ...]
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Commands joined by `|`, each in a process of its own when there are several."""
+
+    stages: tuple[Command, ...]
+    timed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Pipelines joined by `&&` and `||`; the first operator is empty."""
+
+    links: tuple[tuple[str, Pipeline], ...]
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Chains, one after the other."""
+
+    chains: tuple[Chain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`( … )` or `{ …; }`."""
+
+    body: Script
+    subshell: bool
+    redirects: tuple[Redirect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """`if` and `case`: scripts of which some run; `words` are the subject and patterns of a `case`."""
+
+    bodies: tuple[Script, ...]
+    words: tuple[RawWord, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`while`, `until`, `for`, `select`; a `for` names its variable and its words (None: the arguments)."""
+
+    body: Script
+    condition: Script | None = None
+    variable: str | None = None
+    words: tuple[RawWord, ...] | None = None
+    header: Arithmetic | None = None
+    redirects: tuple[Redirect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A definition; the body runs when its name is called."""
+
+    name: str
+    body: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Coprocess:
+    """A command run beside the shell."""
+
+    body: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`[[ … ]]` or `(( … ))`."""
+
+    words: tuple[RawWord, ...]
+    hazard: str = ""
+    redirects: tuple[Redirect, ...] = ()
+
+
+Command: TypeAlias = Simple | Group | Branches | Loop | Function | Coprocess | Condition
+
+
+def scripts_in(pieces: tuple[Piece, ...]) -> Iterator[Script]:
+    """The scripts that run when these pieces are expanded, innermost nested ones not included."""
+    for piece in pieces:
+        if isinstance(piece, Substitution):
+            yield piece.script
+        elif isinstance(piece, Expansion):
+            yield from scripts_in(piece.operand)
+        elif isinstance(piece, Arithmetic):
+            yield from scripts_in(piece.inner)
+
+
+def hazards_in(pieces: tuple[Piece, ...]) -> Iterator[str]:
+    """Why expanding these pieces could run code that is not written here."""
+    for piece in pieces:
+        if isinstance(piece, Expansion):
+            if piece.hazard:
+                yield piece.hazard
+            yield from hazards_in(piece.operand)
+        elif isinstance(piece, Arithmetic):
+            if piece.hazard:
+                yield piece.hazard
+            yield from hazards_in(piece.inner)

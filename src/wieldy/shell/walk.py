@@ -1,0 +1,227 @@
+"""Following a script the way bash would run it, collecting one part for each simple command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from wieldy.core.effect import Reads
+from wieldy.shell.assigned import assigned_names, moves
+from wieldy.shell.layers import Feed
+from wieldy.shell.parts import Part
+from wieldy.shell.redirects import redirected
+from wieldy.shell.scene import Scene
+from wieldy.shell.simple import SimpleCommands
+from wieldy.shell.syntax import (
+    Branches,
+    Chain,
+    Command,
+    Condition,
+    Coprocess,
+    Function,
+    Group,
+    Loop,
+    Piece,
+    Pipeline,
+    RawWord,
+    Redirect,
+    Script,
+    Simple,
+    hazards_in,
+    scripts_in,
+)
+from wieldy.shell.words import Word, plain, resolve_all, within
+
+MAX_UNROLLED = 16
+MAX_PARTS = 400
+_LISTERS = frozenset({"find", "fd", "fdfind", "git", "rg", "grep", "egrep", "fgrep", "ls"})
+_FILTERS = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "tac", "rg"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where the shell stands after a command that went well and after one that did not; None where it never gets there."""
+
+    well: Scene | None
+    badly: Scene | None
+
+    @property
+    def scene(self) -> Scene | None:
+        """The scene when it is not known how it went."""
+        return _either(self.well, self.badly)
+
+
+@dataclass(slots=True)
+class Walk(SimpleCommands):
+    """One walk over a script and everything nested in it."""
+
+    defined: dict[str, Function] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+
+    def script(self, script: Script, scene: Scene) -> Scene:
+        """Follow a script; the scene at its end."""
+        here: Scene | None = scene
+        for chain in script.chains:
+            here = self._chain(chain, here or scene.lost())
+        return here or scene.lost()
+
+    def _chain(self, chain: Chain, scene: Scene) -> Scene | None:
+        ends = Ends(scene, scene)
+        for operator, pipeline in chain.links:
+            if operator == "":
+                ends = self._pipeline(pipeline, scene)
+            elif operator == "&&":
+                now = self._pipeline(pipeline, ends.well or scene.lost())
+                ends = Ends(now.well if ends.well else None, _either(ends.badly, now.badly if ends.well else None))
+            else:
+                now = self._pipeline(pipeline, ends.badly or scene.lost())
+                ends = Ends(_either(ends.well, now.well if ends.badly else None), now.badly if ends.badly else None)
+        return scene if chain.background else ends.scene
+
+    def _pipeline(self, pipeline: Pipeline, scene: Scene) -> Ends:
+        if len(pipeline.stages) == 1:
+            return self.command(pipeline.stages[0], scene, Feed())
+        feed = Feed()
+        for index, stage in enumerate(pipeline.stages):
+            before = len(self.parts)
+            self.command(stage, scene, feed)
+            feed = _fed_by(self.parts[before:], feed, scene, first=index == 0)
+        return Ends(scene, scene)
+
+    def command(self, command: Command, scene: Scene, feed: Feed) -> Ends:
+        """Follow one command."""
+        if len(self.parts) > MAX_PARTS:
+            self.problem("more parts than can be looked at")
+            return Ends(scene, scene)
+        match command:
+            case Simple():
+                return self._simple(command, scene, feed)
+            case Group(body=body, subshell=subshell):
+                after = self.script(body, scene)
+                self._redirects(command.redirects, scene)
+                return Ends(scene, scene) if subshell else Ends(after, after)
+            case Branches():
+                after = self._branches(command, scene)
+            case Loop():
+                after = self._loop(command, scene)
+            case Condition(words=words, hazard=hazard):
+                if hazard:
+                    self.problem(hazard)
+                self.expansions(words, scene)
+                self._redirects(command.redirects, scene)
+                self.add(Part(" ".join(word.source for word in words), (), None, (), not hazard, not hazard, hazard))
+                after = scene
+            case Coprocess(body=body):
+                self.command(body, scene, Feed())
+                after = scene
+            case Function():
+                after = self._define(command, scene)
+        return Ends(after, after)
+
+    def _simple(self, simple: Simple, scene: Scene, feed: Feed) -> Ends:
+        name = simple.words[0].source if simple.words else ""
+        after = self.simple(simple, scene, feed)
+        if name in self.defined and name not in self.running:
+            self.running.add(name)
+            self.command(self.defined[name].body, scene, Feed())
+            self.running.discard(name)
+            after = scene.lost() if moves(self.defined[name].body) else scene
+        if name in ("exit", "return", "break", "continue"):
+            return Ends(None, None)
+        return Ends(after, scene if name == "cd" else after)
+
+    def _define(self, function: Function, scene: Scene) -> Scene:
+        self.defined[function.name] = function
+        self.running.add(function.name)
+        self.command(function.body, scene.lost() if moves(function.body) else scene, Feed())
+        self.running.discard(function.name)
+        return replace(scene, functions=scene.functions | {function.name})
+
+    def _branches(self, branches: Branches, scene: Scene) -> Scene:
+        self.expansions(branches.words, scene)
+        after = scene
+        for body in branches.bodies:
+            after = after.either(self.script(body, after))
+        self._redirects(branches.redirects, scene)
+        return after
+
+    def _loop(self, loop: Loop, scene: Scene) -> Scene:
+        self.expansions(loop.words or (), scene)
+        if loop.header:
+            self._pieces((loop.header,), scene)
+        self._redirects(loop.redirects, scene)
+        values = self._loop_values(loop, scene)
+        if values is not None and loop.variable:
+            for value in values:
+                scene = scene.either(self.script(loop.body, scene.knowing(loop.variable, value))).knowing(
+                    loop.variable, None
+                )
+            return scene
+        unsettled = moves(loop.body) or (loop.condition is not None and moves(loop.condition))
+        scene = scene.lost() if unsettled else scene
+        if loop.variable:
+            scene = scene.knowing(loop.variable, None)
+        if loop.condition:
+            self.script(loop.condition, scene)
+        self.script(loop.body, scene)
+        return scene
+
+    def _loop_values(self, loop: Loop, scene: Scene) -> list[Word] | None:
+        """The values a `for` runs through, one by one, if they are few and the body leaves the variable alone."""
+        if loop.variable is None or not loop.words or loop.variable in ("HOME", "PWD"):
+            return None
+        words = resolve_all(loop.words, scene)
+        if len(words) > MAX_UNROLLED or loop.variable in assigned_names(loop.body):
+            return None
+        values: list[Word] = []
+        for word in words:
+            places = word.paths(scene)
+            if word.static:
+                values.append(plain(word.text))
+            elif word.kind == "pattern" and places:
+                values.append(within(word.source, places, word.stem))
+            else:
+                return None
+        return values
+
+    def _redirects(self, redirects: tuple[Redirect, ...], scene: Scene) -> None:
+        """The redirections of a compound command, as a part of their own."""
+        self.expansions(tuple(redirect.target for redirect in redirects), scene)
+        found = redirected(redirects, scene)
+        if found.effects or found.why:
+            text = " ".join(
+                f"{redirect.operator} {redirect.target.source}" for redirect in redirects if not redirect.heredoc
+            )
+            harmless = not found.why and all(isinstance(effect, Reads) for effect in found.effects)
+            self.add(Part(text, (), None, found.effects, harmless, not found.why, found.why))
+
+    def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
+        """Follow the scripts that run when these words are expanded."""
+        for word in words:
+            self._pieces(word.pieces, scene)
+
+    def _pieces(self, pieces: tuple[Piece, ...], scene: Scene) -> None:
+        for hazard in hazards_in(pieces):
+            self.problem(hazard)
+        for script in scripts_in(pieces):
+            self.script(script, scene)
+
+
+def _either(one: Scene | None, other: Scene | None) -> Scene | None:
+    if one is None or other is None:
+        return one or other
+    return one if one is other else one.either(other)
+
+
+def _fed_by(parts: list[Part], feed: Feed, scene: Scene, *, first: bool) -> Feed:
+    """What the next stage of a pipeline can expect to read: file names, if these parts list or filter them."""
+    if len(parts) != 1 or parts[0].program is None:
+        return Feed()
+    part = parts[0]
+    if first and part.program in _LISTERS and part.read_only:
+        folders = tuple(effect.path for effect in part.effects if isinstance(effect, Reads))
+        if part.program != "find":
+            return Feed(tuple(dict.fromkeys((*folders, *scene.cwds))))
+        starts = [word.text for word in part.argv[1:2] if word.static and not word.text.startswith("-")]
+        return Feed(folders, starts[0] if starts else "./")
+    names_files = any(isinstance(effect, Reads) for effect in part.effects)
+    return feed if part.program in _FILTERS and not names_files else Feed()

@@ -1,0 +1,170 @@
+"""Words as far as they can be known before anything runs: quotes removed, `~`, `$HOME` and braces expanded."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from wieldy.shell.braces import Atom, expand_braces
+from wieldy.shell.scene import Scene
+from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
+
+_GLOB = frozenset("*?")
+PIPE = "/dev/fd/63"
+_SPLITS = frozenset(" \t\n*?[\\")
+_DEFAULTING = frozenset({":?", "?", ":-", "-"})
+Kind: TypeAlias = OneOf["plain", "pattern", "one", "many"]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One argument. `text` is its value, or the pattern it is; `stem` is the part in front that is known for certain.
+
+    `scope` is set where a dynamic word is known to name something at or below certain folders.
+    """
+
+    source: str
+    kind: Kind
+    text: str
+    stem: str
+    scope: tuple[str, ...] = ()
+
+    @property
+    def static(self) -> bool:
+        """Whether the value is known exactly."""
+        return self.kind == "plain"
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the value comes from somewhere that cannot be seen."""
+        return self.kind in ("one", "many")
+
+    @property
+    def may_be_option(self) -> bool:
+        """Whether the program could take this word for an option."""
+        if self.stem:
+            return self.stem.startswith("-") or (self.kind == "many" and not self.scope)
+        return self.kind != "plain"
+
+    def paths(self, scene: Scene) -> tuple[str, ...] | None:
+        """The places this word names, or None when nobody can tell."""
+        if self.static:
+            return scene.absolute(self.text) or None
+        if self.scope:
+            return self.scope
+        if self.kind == "pattern" and ".." not in self.text[len(self.stem) :].split("/"):
+            return scene.absolute(os.path.dirname(self.stem) or ("/" if self.stem.startswith("/") else ".")) or None
+        return None
+
+
+def plain(text: str) -> Word:
+    """A word that is exactly this text."""
+    return Word(text, "plain", text, text)
+
+
+def within(source: str, folders: tuple[str, ...], stem: str, kind: Kind = "one") -> Word:
+    """A word that will name something at or below these folders, beginning with `stem`."""
+    return Word(source, kind, "", stem, folders)
+
+
+def resolve_all(raws: tuple[RawWord, ...], scene: Scene) -> tuple[Word, ...]:
+    """The arguments that several written words become."""
+    return tuple(word for raw in raws for word in resolve(raw, scene))
+
+
+def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
+    """The arguments one written word becomes; braces make several."""
+    if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], Literal) and _is_bare(piece):
+        return (Word(raw.source, "plain", piece.text, piece.text),)
+    atoms = list(_atoms(raw.pieces, scene))
+    fields = expand_braces(atoms)
+    if fields is None:
+        return (Word(raw.source, "many", "", ""),)
+    if len(fields) == 1:
+        return (_word(fields[0], raw.source, scene),)
+    return tuple(_word(one, "", scene) for one in fields)
+
+
+def resolve_one(raw: RawWord, scene: Scene) -> Word:
+    """A word where braces are not expanded: the value of an assignment, a here-string, the subject of a case."""
+    return _word(list(_atoms(raw.pieces, scene)), raw.source, scene)
+
+
+def _is_bare(piece: Literal) -> bool:
+    return piece.quoted or not any(char in piece.text for char in "*?[{~") or piece.text == "["
+
+
+def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:
+    atoms: list[Atom] = []
+    for piece in pieces:
+        if isinstance(piece, Literal):
+            if piece.quoted:
+                atoms.append((piece.text, "quoted"))
+            else:
+                atoms.extend((char, "bare") for char in piece.text)
+        elif isinstance(piece, Substitution) and piece.process:
+            atoms.append((PIPE, "quoted"))
+        elif (known := _known(piece, scene)) is not None:
+            atoms.append(known)
+        else:
+            single = piece.quoted and not (isinstance(piece, Variable | Expansion) and piece.name == "@")
+            single = single and not (isinstance(piece, Expansion) and piece.operator == "[]")
+            atoms.append(("", "one" if single else "many"))
+    return atoms
+
+
+def _known(piece: Piece, scene: Scene) -> Atom | None:
+    if isinstance(piece, Variable) or (isinstance(piece, Expansion) and piece.operator in _DEFAULTING):
+        word = scene.variables.get(piece.name)
+        if word is not None and word.static:
+            text = word.text
+        elif word is not None and word.scope and isinstance(piece, Variable) and piece.quoted:
+            return ("\0".join((word.stem, *word.scope)), "scoped")
+        elif piece.name == "HOME":
+            text = scene.home
+        elif piece.name == "PWD" and len(scene.cwds) == 1:
+            text = scene.cwds[0]
+        else:
+            return None
+        if piece.quoted or (text and not any(char in _SPLITS for char in text)):
+            return (text, "quoted")
+    return None
+
+
+def _word(atoms: list[Atom], source: str, scene: Scene) -> Word:
+    atoms = _tilde(atoms, scene)
+    text: list[str] = []
+    kind: Kind = "plain"
+    stem: str | None = None
+    scope: tuple[str, ...] = ()
+    for index, (value, how) in enumerate(atoms):
+        if how in ("one", "many", "scoped"):
+            stem = "".join(text) if stem is None else stem
+            kind = "many" if how == "many" or kind == "many" else "one"
+            if how == "scoped" and sum(bool(one) for one, _ in atoms) == 1:
+                stem, *found = value.split("\0")
+                scope = tuple(found)
+        elif how == "bare" and (value in _GLOB or (value == "[" and ("]", "bare") in atoms[index:])):
+            stem = "".join(text) if stem is None else stem
+            kind = "pattern" if kind == "plain" else kind
+        text.append(value if how != "scoped" else "")
+    whole = "".join(text)
+    written = source or whole
+    return Word(written, kind, whole, whole if stem is None else stem, scope)
+
+
+def _tilde(atoms: list[Atom], scene: Scene) -> list[Atom]:
+    if not atoms or atoms[0] != ("~", "bare"):
+        return atoms
+    end = next((index for index, atom in enumerate(atoms) if atom == ("/", "bare")), len(atoms))
+    prefix = atoms[1:end]
+    if not prefix:
+        return [(scene.home, "quoted"), *atoms[end:]]
+    if any(how != "bare" for _, how in prefix):
+        return atoms
+    name = "".join(value for value, _ in prefix)
+    if name == "+" and len(scene.cwds) == 1:
+        return [(scene.cwds[0], "quoted"), *atoms[end:]]
+    return [("", "one"), *atoms[end:]]
