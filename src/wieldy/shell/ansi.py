@@ -8,12 +8,11 @@ _ERASE_TAIL = "\x00"
 _ERASE_LINE = "\x01"
 _NOWHERE = 1 << 60
 
-_NOISE = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 _SEQUENCE = re.compile(
-    r"\x1b\[(?P<parameters>[0-?]*+)[ -/]*+(?P<final>[@-~])"  # control sequences: colours, cursor, erasing
+    r"\x1b\[(?P<parameters>[0-?]*+)[ -/]*+(?P<final>[@-~])?"  # control sequences: colours, cursor, erasing
     r"|\x1b[\]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?"  # titles, links and other strings, which the line's end also ends
     r"|\x1b[ -/]*+[0-~]?"  # short sequences, and an escape that leads nowhere
-    r"|[\x80-\x9f]"
+    r"|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # everything else that is no text
 )
 _NEEDS_CARE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -22,8 +21,7 @@ def clean(text: str) -> str:
     """The text without control characters: sequences gone, overwritten progress folded to its last state."""
     if not _NEEDS_CARE.search(text):
         return text
-    text = _NOISE.sub("", text.replace("\r\n", "\n"))
-    text = _SEQUENCE.sub(_replacement, text)
+    text = _SEQUENCE.sub(_replacement, text.replace("\r\n", "\n"))
     if not re.search(r"[\r\x08\x00\x01]", text):
         return text
     return "\n".join(map(_shown, text.split("\n")))

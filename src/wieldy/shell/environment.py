@@ -32,7 +32,8 @@ FOREIGN = frozenset({"BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "PROMPT_COMMAND"
 """Variables by which the surrounding shell would change how bash reads a command."""
 
 SECRET = re.compile(
-    r"(KEY|TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)|(^|_)(AUTH|PAT|PWD_HASH)$|^(DATABASE_URL|.*_DSN)$",
+    r"(^|_|API|ACCESS)KEYS?(_|$)|(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)"
+    r"|(^|_)(AUTH|PAT)$|^DATABASE_URL$|_DSN$",
     re.IGNORECASE,
 )
 

@@ -48,13 +48,17 @@ def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:
 
 
 def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> Started:
-    """Start a process in a session of its own with both streams in one pipe, so that their order is kept."""
+    """Start a process in a session of its own with both streams in one pipe, so that their order is kept.
+
+    The program is called by its bare name, as from a prompt: bash puts that name before its messages.
+    """
     read_end, write_end = os.pipe()
     try:
         _widen(read_end)
-        # No preexec_fn, uid or gid: any of them would turn the vfork of this call into a fork of all our memory.
+        # Nothing here may ask for code in the child, or another user: vfork would become a fork of all our memory.
         process = subprocess.Popen(
-            argv,
+            [os.path.basename(argv[0]), *argv[1:]],
+            executable=argv[0],
             stdin=subprocess.DEVNULL,
             stdout=write_end,
             stderr=write_end,

@@ -16,7 +16,7 @@ from wieldy.shell.capture import SHOWN, Capture
 from wieldy.shell.drain import BUFFER, Drain
 from wieldy.shell.environment import command_environment
 from wieldy.shell.guardian import Guardian
-from wieldy.shell.launch import Confine, bash_command, find_bash, launch
+from wieldy.shell.launch import LONGEST_ARGUMENT, Confine, bash_command, find_bash, launch
 from wieldy.shell.reap import Tree, end
 from wieldy.shell.shell import Files, Shell
 
@@ -28,6 +28,7 @@ class ShellSession:
         self.workspace = workspace
         self.token = secrets.token_hex(8)
         self.folder = workspace.session_dir / "shell"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.results = workspace.session_dir / "tool-results"
         self.guardian = Guardian(self.token)
         self._open: set[Shell] = set()
@@ -45,8 +46,8 @@ class ShellSession:
         self._count += 1
         mark = f"{self.token}.{self._count}."
         report, script = self.folder / f"{mark}cwd", self.folder / f"{mark}sh"
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         env = command_environment(self.workspace.env, mark=mark, at_exit=_tell_directory(report))
+        env |= {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
         env |= extra or {}
         argv = bash_command(find_bash(self.workspace.env.get("PATH")), text, script)
         if confine:
@@ -60,7 +61,9 @@ class ShellSession:
             shown=max(self.workspace.setting("bash.max_output_chars", SHOWN), 1_000),
         )
         drain = Drain(started.output, capture, self._buffer)
-        shell = Shell(text, mark, started.process, drain, Files(report, script), self)
+        shell = Shell(
+            text, mark, started.process, drain, Files(report, script if len(text) > LONGEST_ARGUMENT else None), self
+        )
         self._open.add(shell)
         self.guardian.wake()
         self.guardian.note(shell.pid, running=True)

@@ -36,7 +36,7 @@ class Files(NamedTuple):
     """What serves one command: where bash says where it ended, and the text of a command too long to be an argument."""
 
     report: Path
-    script: Path
+    script: Path | None
 
 
 class Keeper(Protocol):
@@ -112,8 +112,7 @@ class Shell:
         """End bash and all it started, gently, then by force; returns what could not be ended."""
         roots = frozenset() if self.exit.done() else frozenset((self.pid,))
         survivors = await in_thread(end, Tree(self.mark, roots), grace=grace)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self.exit), 1.0)
+        await asyncio.wait((self.exit,), timeout=1.0)
         return survivors
 
     def final_directory(self) -> str | None:
@@ -130,9 +129,10 @@ class Shell:
             return
         self._closed = True
         self.drain.close()
-        for file in self._files:
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if self._files.script:
+                self._files.script.unlink()
+            self._files.report.unlink()
         self._keeper.closed(self)
         if self.capture.path:
             await in_thread(self.capture.finish)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 CAP = 64 << 20
 LAST = 16 << 20
+CHUNK = 256 << 10
 
 
 class Spill:
-    """The first `cap - last` bytes stay as they came; what follows goes round and round in the last `last` bytes.
+    """The first `cap - last` bytes stay as they came; what follows goes round and round in a second file of `last` bytes.
 
-    `finish` puts the round part in order and marks the gap, so that the file reads from top to bottom.
+    `finish` appends that file in the right order and marks the gap, so that the whole reads from top to bottom.
     """
 
     def __init__(self, path: Path, *, cap: int = CAP, last: int = LAST) -> None:
@@ -22,7 +22,8 @@ class Spill:
         self.trouble = ""
         self._first = cap - last
         self._last = last
-        self._descriptor = -1
+        self._file = -1
+        self._ring = -1
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append; a full disk ends the keeping, never the program."""
@@ -30,31 +31,24 @@ class Spill:
             return
         view = memoryview(data)
         try:
-            if self._descriptor < 0:
-                self._open()
             while view:
                 view = view[self._write_some(view) :]
         except OSError as problem:
             self.trouble = problem.strerror or str(problem)
 
     def finish(self) -> None:
-        """Close the file; call it in a thread where the cap was passed, since the end is then written once more."""
-        if self._descriptor < 0:
-            return
+        """Complete and close the file. Copies the end of a long output: call it in a thread."""
         try:
-            if self.total > self._first + self._last and not self.trouble:
-                self._straighten()
+            if self._ring >= 0 and not self.trouble:
+                self._append_ring()
         except OSError as problem:
             self.trouble = problem.strerror or str(problem)
         finally:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self._close()
 
     def discard(self) -> None:
         """Close the file and remove it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._close()
         self.path.unlink(missing_ok=True)
         self.total = 0
 
@@ -63,45 +57,47 @@ class Spill:
         """Whether bytes were lost from the middle."""
         return self.total > self._first + self._last
 
-    def _open(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    @property
+    def _ring_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.end")
 
     def _write_some(self, view: memoryview) -> int:
         if self.total < self._first:
-            at, room = self.total, self._first - self.total
+            if self._file < 0:
+                self._file = _open(self.path)
+            written = os.pwrite(self._file, view[: self._first - self.total], self.total)
         else:
+            if self._ring < 0:
+                self._ring = _open(self._ring_path)
             turn = (self.total - self._first) % self._last
-            at, room = self._first + turn, self._last - turn
-        written = os.pwrite(self._descriptor, view[:room], at)
+            written = os.pwrite(self._ring, view[: self._last - turn], turn)
         self.total += written
         return written
 
-    def _straighten(self) -> None:
-        turn = (self.total - self._first) % self._last
-        lost = self.total - self._first - self._last
-        older = _read(self._descriptor, self._last - turn, self._first + turn)
-        newer = _read(self._descriptor, turn, self._first)
-        marker = f"\n[… {lost} bytes were not kept …]\n".encode()
-        at = self._first
-        for part in (marker, older, newer):
-            at += _write(self._descriptor, part, at)
+    def _append_ring(self) -> None:
+        at, size = self._first, self.total - self._first
+        if self.capped:
+            at += os.pwrite(self._file, f"\n[… {size - self._last} bytes were not kept …]\n".encode(), at)
+            turn = size % self._last
+            at = self._copy(turn, self._last - turn, at)
+            size = turn
+        self._copy(0, size, at)
+
+    def _copy(self, start: int, size: int, at: int) -> int:
+        while size > 0 and (piece := os.pread(self._ring, min(size, CHUNK), start)):
+            written = os.pwrite(self._file, piece, at)
+            start, size, at = start + written, size - written, at + written
+        return at
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        if self._ring >= 0:
+            os.close(self._ring)
+            self._ring_path.unlink(missing_ok=True)
+        self._file = self._ring = -1
 
 
-def _read(descriptor: int, size: int, at: int) -> bytes:
-    return _all(size, lambda done: os.pread(descriptor, size - done, at + done))
-
-
-def _all(size: int, read: Callable[[int], bytes]) -> bytes:
-    data = bytearray()
-    while len(data) < size and (piece := read(len(data))):
-        data += piece
-    return bytes(data)
-
-
-def _write(descriptor: int, data: bytes, at: int) -> int:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, at)
-        view, at = view[written:], at + written
-    return len(data)
+def _open(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -201,7 +201,7 @@ async def _confinement(workspace: Workspace) -> tuple[Confine | None, str | None
 
     sandbox = workspace.resident(Sandbox)
     if (await sandbox.wrapper()).mechanism == "none":
-        if workspace.setting("sandbox.required", False):
+        if workspace.setting("sandbox.failIfUnavailable", False):
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
     return await sandbox.confinement(also_writable=(str(workspace.resident(ShellSession).folder),)), None

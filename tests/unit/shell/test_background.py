@@ -1,0 +1,155 @@
+"""Shells in the background: looked at, waited for, ended, limited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from wieldy.core.event import Event, Notice
+from wieldy.core.failure import ToolFailure
+from wieldy.core.workspace import Workspace
+from wieldy.shell.background import BackgroundShells
+from wieldy.shell.reap import Tree, members
+from wieldy.shell.session import ShellSession
+from wieldy.shell.spill import CAP
+
+
+class Place:
+    def __init__(self, tmp_path, **settings) -> None:
+        self.events: list[Event] = []
+        self.workspace = Workspace(tmp_path, session_dir=tmp_path / "s", settings=settings, emit=self.events.append)
+
+    async def __aenter__(self) -> Place:
+        self.shells = self.workspace.resident(BackgroundShells)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.workspace.aclose()
+        assert self.alive() == []
+
+    def start(self, command: str) -> str:
+        return self.shells.start(command, cwd=self.workspace.cwd).id
+
+    def alive(self) -> list[str]:
+        return [process.name for process in members(Tree(self.workspace.resident(ShellSession).token))]
+
+
+@pytest.mark.asyncio
+async def test_each_look_shows_only_what_is_new(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 4")
+        assert (await place.shells.look(id, wait=10)).text == "one\n"
+        assert (await place.shells.look(id)).text == ""
+        (tmp_path / "go").touch()
+        assert (await place.shells.look(id, wait=10)).text == "two\n"
+        last = await place.shells.look(id, wait=10)
+        assert (last.text, last.status, last.exit_code) == ("", "exited", 4)
+
+
+@pytest.mark.asyncio
+async def test_waiting_ends_with_the_shell(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("sleep 0.3; exit 4")
+        look = await place.shells.look(id, wait=30)
+        assert (look.text, look.status, look.exit_code) == ("", "exited", 4)
+
+
+@pytest.mark.asyncio
+async def test_waiting_for_a_pattern_passes_over_other_output(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("for i in 1 2 3; do echo line $i; sleep 0.1; done; echo ready to serve; sleep 300")
+        look = await place.shells.look(id, filter="ready", wait=30)
+        assert (look.text, look.status) == ("ready to serve", "running")
+
+
+@pytest.mark.asyncio
+async def test_waiting_ends_on_time(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("sleep 300")
+        start = time.monotonic()
+        look = await place.shells.look(id, wait=0.2)
+        assert 0.15 < time.monotonic() - start < 5
+        assert (look.text, look.status, look.exit_code) == ("", "running", None)
+
+
+@pytest.mark.asyncio
+async def test_killing_ends_the_whole_tree_and_the_output_remains(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("echo up; setsid sleep 300 & (trap '' TERM; sleep 300) & sleep 300")
+        await place.shells.look(id, wait=5)
+        background = await place.shells.kill(id)
+        assert background.status == "killed"
+        assert place.alive() == []
+        assert (await place.shells.kill(id)).status == "killed"
+
+
+@pytest.mark.asyncio
+async def test_an_id_nobody_knows_is_answered_with_those_that_are_known(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("sleep 300")
+        with pytest.raises(ToolFailure, match=f"{id} \\(running\\)"):
+            await place.shells.look("bash_99")
+
+
+@pytest.mark.asyncio
+async def test_more_than_the_limit_are_refused_until_one_ends(tmp_path):
+    async with Place(tmp_path, bash={"max_background": 2}) as place:
+        first, _ = place.start("sleep 300"), place.start("sleep 300")
+        with pytest.raises(ToolFailure, match="KillShell"):
+            place.start("sleep 300")
+        await place.shells.kill(first)
+        place.start("sleep 300")
+
+
+@pytest.mark.asyncio
+async def test_the_end_is_announced(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("exit 3")
+        await place.shells.look(id, wait=10)
+        [notice] = place.events
+        assert isinstance(notice, Notice)
+        assert id in notice.text
+        assert notice.data == {"shell_id": id, "status": "exited", "exit_code": 3}
+
+
+@pytest.mark.asyncio
+async def test_endless_output_is_capped_on_disk_and_its_end_can_be_read(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("yes; ")
+        while (look := await place.shells.look(id, wait=5)).total_bytes < CAP + 30_000_000:
+            pass
+        assert look.omitted > 0
+        assert look.text.endswith("y\n")
+        assert len(look.text) <= 30_000
+        assert sum(file.stat().st_size for file in (tmp_path / "s" / "tool-results").iterdir()) <= CAP
+
+
+@pytest.mark.asyncio
+async def test_a_child_that_outlives_its_shell_is_still_part_of_it(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("(sleep 0.3; echo from the child) & exit 2")
+        look = await place.shells.look(id, wait=10)
+        assert look.text == "from the child\n"
+        last = await place.shells.look(id, wait=10)
+        assert (last.status, last.exit_code) == ("exited", 2)
+
+
+@pytest.mark.asyncio
+async def test_closing_ends_everything_at_once(tmp_path):
+    place = Place(tmp_path)
+    async with place:
+        for _ in range(10):
+            place.start("setsid sleep 300 & sleep 300")
+        await asyncio.sleep(0.2)
+        assert len(place.alive()) >= 10
+    assert all(shell.status == "killed" for shell in place.shells.all())
+
+
+@pytest.mark.asyncio
+async def test_after_the_end_of_the_session_nothing_can_be_started(tmp_path):
+    async with Place(tmp_path) as place:
+        place.start("true")
+    with pytest.raises(ToolFailure, match="over"):
+        place.start("true")

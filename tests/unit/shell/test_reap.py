@@ -1,0 +1,142 @@
+"""Finding and ending processes: all of ours, however they hide, and none of anybody else's."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wieldy.shell import reap
+from wieldy.shell.reap import Process, Tree, end, members
+
+pytestmark = pytest.mark.skipif(not reap.HAS_PROC, reason="needs a process table in /proc")
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    mark = f"test-{secrets.token_hex(6)}."
+    yield mark
+    end(Tree(mark), grace=0.0)
+
+
+def bash(command: str, mark: str = "none") -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["bash", "-c", command], env={**os.environ, "WIELDY_MARK": mark}, start_new_session=True)
+
+
+def until(condition, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+def names(tree: Tree) -> list[str]:
+    return sorted(process.name for process in members(tree))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & exit 0",
+        "setsid sleep 300 & exit 0",
+        "(setsid bash -c 'setsid sleep 300 & exit 0' &) ; exit 0",
+        "nohup sleep 300 >/dev/null 2>&1 & disown; exit 0",
+    ],
+)
+def test_a_mark_finds_what_has_left_its_parent_group_and_session(mark, command):
+    bash(command, mark).wait()
+    until(lambda: names(Tree(mark)) == ["sleep"])
+    assert end(Tree(mark)) == []
+    assert names(Tree(mark)) == []
+
+
+def test_offspring_with_an_emptied_environment_is_found_while_its_root_lives(mark):
+    shell = bash("env -i sleep 300 & env -i setsid sleep 300 & wait", mark)
+    tree = Tree(mark, frozenset((shell.pid,)))
+    until(lambda: names(tree).count("sleep") == 2)
+    assert end(tree) == []
+    shell.wait()
+    assert names(tree) == []
+
+
+def test_what_ignores_the_request_is_killed(mark):
+    shell = bash("trap '' TERM; while :; do sleep 0.05; done", mark)
+    until(lambda: "sleep" in names(Tree(mark)))
+    assert end(Tree(mark, frozenset((shell.pid,))), grace=0.1) == []
+    assert shell.wait() == -signal.SIGKILL
+
+
+def test_what_heeds_the_request_may_tidy_up(mark, tmp_path):
+    shell = bash(
+        f"trap 'echo tidy > {tmp_path}/said; exit 0' TERM; echo > {tmp_path}/up; while :; do sleep 0.01; done", mark
+    )
+    until((tmp_path / "up").exists)
+    assert end(Tree(mark), grace=5.0) == []
+    assert shell.wait() == 0
+    assert (tmp_path / "said").read_text() == "tidy\n"
+
+
+def test_a_stopped_process_is_ended_too(mark):
+    shell = bash("kill -STOP $$; sleep 300", mark)
+    until(lambda: Path(f"/proc/{shell.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    assert end(Tree(mark)) == []
+    assert shell.wait() < 0
+
+
+def test_a_process_that_keeps_forking_is_ended(mark):
+    shell = bash("for i in $(seq 300); do (sleep 0.02 && exec sleep 300) & done; wait", mark)
+    until(lambda: len(members(Tree(mark))) > 20)
+    assert end(Tree(mark, frozenset((shell.pid,))), grace=0.0) == []
+    shell.wait()
+    assert names(Tree(mark)) == []
+
+
+def test_strangers_are_left_alone(mark):
+    stranger = bash("exec sleep 300", "another-mark.")
+    try:
+        ours = bash("exec sleep 300", mark)
+        until(lambda: names(Tree(mark)) == ["sleep"])
+        assert end(Tree(mark)) == []
+        ours.wait()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_the_one_who_asks_is_never_a_member(mark):
+    script = f"from wieldy.shell.reap import *; print([p.pid for p in members(Tree({mark!r}))], end(Tree({mark!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "WIELDY_MARK": mark}, capture_output=True, text=True
+    )
+    assert done.stdout == "[] []\n"
+
+
+def test_a_number_that_now_belongs_to_another_process_is_not_signalled(mark):
+    stranger = bash("exec sleep 300")
+    try:
+        impostor = Process(stranger.pid, 1, 1, 1, started=1, name="gone")
+        assert reap._signal([impostor], signal.SIGKILL) == []
+        time.sleep(0.05)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_names_with_parentheses_and_spaces_are_read_right(mark, tmp_path):
+    odd = tmp_path / "a) R 1 1 (b"
+    odd.symlink_to(subprocess.run(["which", "sleep"], capture_output=True, text=True).stdout.strip())
+    child = subprocess.Popen([str(odd), "300"], env={"WIELDY_MARK": mark})
+    until(lambda: names(Tree(mark)) == ["a) R 1 1 (b"])
+    [found] = members(Tree(mark))
+    assert (found.pid, found.parent) == (child.pid, os.getpid())
+    end(Tree(mark))
+    child.wait()

@@ -1,0 +1,219 @@
+"""What the sandbox forbids is tried, not assumed; what this system cannot do is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wieldy.core.workspace import Workspace
+from wieldy.shell import landlock
+from wieldy.shell.bounds import Bounds, bounds_of
+from wieldy.shell.launch import find_bash
+from wieldy.shell.run import Ran, finished
+from wieldy.shell.sandbox import NONE, Sandbox, Wrapper, choose, probe, refusal_note, try_out
+from wieldy.shell.session import ShellSession
+
+BASH = find_bash(None)
+
+
+def _works(name: str) -> bool:
+    return choose(None, name).mechanism == name
+
+
+needs_bubblewrap = pytest.mark.skipif(
+    not _works("bubblewrap"), reason="BUBBLEWRAP DOES NOT WORK HERE: its sandbox is NOT TESTED (install bubblewrap)"
+)
+needs_landlock = pytest.mark.skipif(
+    not _works("landlock"), reason="THIS KERNEL HAS NO LANDLOCK: its sandbox is NOT TESTED"
+)
+either = pytest.mark.parametrize(
+    "mechanism", [pytest.param("bubblewrap", marks=needs_bubblewrap), pytest.param("landlock", marks=needs_landlock)]
+)
+
+
+def place(tmp_path: Path, mechanism: str, **sandbox) -> Workspace:
+    for name in ("project", "home/.ssh", "outside"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "home" / ".ssh" / "id").write_text("the key\n")
+    env = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "project"), "API_TOKEN": "t"}
+    settings = {"sandbox": {"enabled": True, "mechanism": mechanism, **sandbox}}
+    return Workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
+
+
+async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> Ran:
+    session = workspace.resident(ShellSession)
+    sandbox = workspace.resident(Sandbox)
+    bounds = bounds_of(workspace, also_writable=(str(session.folder),))
+    if without_temp:
+        # The tests themselves live in the system's temp folder, which is writable by rule.
+        bounds = Bounds(
+            tuple(p for p in bounds.writable if p not in ("/tmp", "/var/tmp")),
+            bounds.protected,
+            bounds.unreadable,
+            bounds.network,
+        )
+    prefix = (await sandbox.wrapper()).prefix(bounds)
+    confine = await sandbox.confinement()
+    shell = session.start(
+        command, cwd=workspace.cwd, confine=lambda argv, env: ([*prefix, *argv], confine(argv, env)[1])
+    )
+    while await shell.pulse(shell.started + 30):
+        pass
+    try:
+        return await finished(shell)
+    finally:
+        await workspace.aclose()
+
+
+@either
+@pytest.mark.asyncio
+async def test_work_inside_the_project_goes_on_as_ever(tmp_path, mechanism):
+    workspace = place(tmp_path, mechanism)
+    result = await ran(
+        workspace, "mkdir sub && cd sub && echo x > file && mv file other && cat other && echo y >/dev/null"
+    )
+    assert (result.text, result.code) == ("x\n", 0)
+    assert result.directory == str(tmp_path / "project" / "sub")
+
+
+@either
+@pytest.mark.asyncio
+async def test_nothing_is_written_outside(tmp_path, mechanism):
+    result = await ran(
+        place(tmp_path, mechanism), f"echo x > {tmp_path}/outside/file; rm -rf {tmp_path}/home; mkdir {tmp_path}/new"
+    )
+    assert result.code
+    assert not (tmp_path / "outside" / "file").exists()
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "home" / ".ssh" / "id").exists()
+    assert refusal_note(result.text)
+
+
+@either
+@pytest.mark.asyncio
+async def test_secrets_are_neither_read_nor_in_the_environment(tmp_path, mechanism):
+    result = await ran(
+        place(tmp_path, mechanism), f"cat {tmp_path}/home/.ssh/id; echo [$API_TOKEN]; ls {tmp_path}/project >/dev/null"
+    )
+    assert "the key" not in result.text
+    assert "[]\n" in result.text
+
+
+@either
+@pytest.mark.asyncio
+async def test_a_secret_may_be_granted(tmp_path, mechanism):
+    workspace = place(tmp_path, mechanism, keepEnv=["API_TOKEN"], allowRead=["~/.ssh"])
+    result = await ran(workspace, f"cat {tmp_path}/home/.ssh/id; echo [$API_TOKEN]")
+    assert result.text == "the key\n[t]\n"
+
+
+@either
+@pytest.mark.asyncio
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_network_is_off_unless_granted(tmp_path, mechanism, allowed):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        workspace = place(tmp_path, mechanism, network=allowed)
+        result = await ran(workspace, f"(: > /dev/tcp/127.0.0.1/{server.getsockname()[1]}) && echo connected")
+    assert ("connected" in result.text) is allowed
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+async def test_git_can_commit_but_hooks_and_config_stay(tmp_path):
+    workspace = place(tmp_path, "bubblewrap")
+    git = f"git -C {workspace.root} -c user.name=a -c user.email=a@b"
+    subprocess.run(f"git init -q {workspace.root}", shell=True, check=True)
+    result = await ran(
+        workspace,
+        f"echo x > file && {git} add file && {git} commit -qm one && {git} log --format=%s;"
+        "echo evil > .git/hooks/pre-commit; git config core.pager evil; mv .git .git2; mkdir .wieldy; rm -rf .git/hooks; true",
+    )
+    assert result.text.startswith("one\n")
+    assert not (Path(workspace.root) / ".git" / "hooks" / "pre-commit").exists()
+    assert "evil" not in (Path(workspace.root) / ".git" / "config").read_text()
+    assert (Path(workspace.root) / ".git" / "HEAD").exists()
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+async def test_a_linked_work_tree_can_commit(tmp_path):
+    main = tmp_path / "main"
+    subprocess.run(
+        f"git init -q {main} && cd {main} && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m zero "
+        f"&& git worktree add -q {tmp_path}/project",
+        shell=True,
+        check=True,
+    )
+    result = await ran(
+        place(tmp_path, "bubblewrap"),
+        "echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm one && git log --format=%s; "
+        f"echo evil > {main}/.git/hooks/post-commit",
+    )
+    assert "one\nzero\n" in result.text
+    assert not (main / ".git" / "hooks" / "post-commit").exists()
+
+
+@either
+@pytest.mark.asyncio
+async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
+    workspace = place(tmp_path, mechanism)
+    session = workspace.resident(ShellSession)
+    confine = await workspace.resident(Sandbox).confinement(also_writable=(str(tmp_path),))
+    shell = session.start("setsid sleep 300 & trap '' TERM; sleep 300", cwd=workspace.cwd, confine=confine)
+    await shell.pulse(shell.started + 0.5)
+    from wieldy.shell.reap import Tree, members
+
+    assert members(Tree(session.token))
+    await workspace.aclose()
+    assert members(Tree(session.token)) == []
+
+
+@either
+def test_the_probe_reports_what_it_saw(mechanism):
+    report = try_out(choose(None, mechanism), BASH)
+    assert report.works and report.writes and report.reads and report.tcp
+    assert (report.git, report.udp) == ((True, True) if mechanism == "bubblewrap" else (False, False))
+    assert any("NOT BLOCKED" in line for line in report.lines()) is (mechanism == "landlock")
+
+
+def test_a_sandbox_that_holds_nothing_is_found_out():
+    report = try_out(Wrapper("none"), BASH)
+    assert report.works
+    assert not (report.writes or report.reads or report.git or report.tcp or report.udp)
+    assert "no sandbox" in report.lines()[0]
+
+
+def test_a_broken_mechanism_is_not_chosen(tmp_path):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    assert choose(f"{tmp_path}:/usr/bin:/bin", "bubblewrap") == NONE
+
+
+@pytest.mark.asyncio
+async def test_the_probe_of_a_workspace_says_plainly_when_there_is_none(tmp_path):
+    workspace = place(tmp_path, "of another world")
+    assert (await probe(workspace)).mechanism == "none"
+
+
+def test_a_refusal_is_recognised_and_anything_else_is_not():
+    assert refusal_note("touch: cannot touch 'x': Read-only file system")
+    assert refusal_note("curl: (6) Could not resolve host: example.com")
+    assert refusal_note("SyntaxError: invalid syntax") is None
+
+
+@needs_landlock
+def test_paths_beside_a_forbidden_one_stay_readable(tmp_path):
+    (tmp_path / "a" / "secret").mkdir(parents=True)
+    (tmp_path / "a" / "open").mkdir()
+    allowed = set(landlock.readable_paths([str(tmp_path / "a" / "secret")]))
+    assert str(tmp_path / "a" / "open") in allowed
+    assert not any(str(tmp_path / "a" / "secret").startswith(path) for path in allowed)
+    assert "/usr" in allowed
