@@ -43,6 +43,7 @@ class Journal:
         home = state_home(workspace.env)
         self.workspace = workspace
         self.session = workspace.session_dir.name
+        self._started = False
         self.store = Store(home / "journal" / project_key(workspace.root), disk=disk)
         kept = self.store if workspace.setting("journal.enabled", True) else None
         self.writer = Writer(kept, Locks(home / "locks"), disk=disk, roots=workspace.roots)
@@ -61,6 +62,7 @@ class Journal:
 
     def start_now(self) -> tuple[str, ...]:
         """The same, for callers without a loop."""
+        self._started = True
         lines = self.writer.recover()
         self.retention.daily()
         return tuple(lines)
@@ -70,12 +72,14 @@ class Journal:
 
         Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
         """
+        await self._begin()
         return await _to_the_end(self.writer.apply, tuple(changes), Origin(self.session, call_id, tool, turn))
 
     async def record_snapshot(
         self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None, covered: str = ""
     ) -> Receipt:
         """Keep changes that something else made, a shell command for one; `covered` says what was watched."""
+        await self._begin()
         origin = Origin(self.session, call_id, tool, turn, kind="snapshot", covered=covered)
         return await _to_the_end(self.writer.record, tuple(changes), origin)
 
@@ -83,25 +87,33 @@ class Journal:
         """What an undo would do, without doing it."""
         from wieldy.journal.undo import plan_undo
 
+        await self._begin()
         return await in_thread(plan_undo, self, selector, merge=merge)
 
     async def undo(self, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
         """Take changes back: the last one, or those selected. Raises `CannotUndo` when a file has moved on since."""
         from wieldy.journal.undo import undo
 
+        await self._begin()
         return await _to_the_end(undo, self, selector, merge=merge)
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
         """Bring back what the last undo took away."""
         from wieldy.journal.undo import redo
 
+        await self._begin()
         return await _to_the_end(redo, self, merge=merge)
 
     async def history(self, limit: int = 50) -> tuple[Event, ...]:
         """The latest changes, newest first."""
         from wieldy.journal.undo import history
 
+        await self._begin()
         return await in_thread(history, self, limit)
+
+    async def _begin(self) -> None:
+        if not self._started:
+            await self.start()
 
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""

@@ -36,7 +36,7 @@ class Locks:
             yield True
 
     def _open(self, number: int) -> int:
-        path = self._folder / f"{number:02x}"
+        path = f"{self._folder}/{number:02x}"
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             return os.open(path, flags, 0o600)

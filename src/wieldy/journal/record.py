@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
@@ -58,7 +58,7 @@ class Settled:
 
 def encode(record: Entry | Settled) -> bytes:
     """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    return json.dumps(asdict(record), separators=(",", ":")).encode()
+    return json.dumps(record, separators=(",", ":"), default=_plain).encode()
 
 
 def decode_entry(payload: bytes) -> Entry:
@@ -77,6 +77,10 @@ def decode_settled(payload: bytes) -> Settled:
         return Settled(**_fields(payload))
     except TypeError as error:
         raise BadRecord(f"a journal record cannot be understood: {error}") from error
+
+
+def _plain(record: Entry | Settled | PathRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in type(record).__slots__}
 
 
 def _fields(payload: bytes) -> dict[str, Any]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import zlib
-from pathlib import Path
 
 from wieldy.core.failure import WieldyError
 from wieldy.journal.frame import digest_of, frames
 from wieldy.journal.record import BadRecord, Entry, Settled, decode_entry, decode_settled
 
 SUFFIX = ".journal"
+
+
+def segment_path(folder: str, number: int) -> str:
+    """Where the file of a number lies."""
+    return f"{folder}/{number:06d}{SUFFIX}"
 
 
 class Unreadable(WieldyError):
@@ -23,9 +27,9 @@ class Segment:
     `pending` are the entries whose end is not recorded: under way, or cut off by a crash.
     """
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: str, number: int) -> None:
         self.number = number
-        self.path = folder / f"{number:06d}{SUFFIX}"
+        self.path = segment_path(folder, number)
         self.end = 0
         self.blobs: dict[bytes, tuple[int, int]] = {}
         self.records: list[Entry | Settled] = []
@@ -34,8 +38,10 @@ class Segment:
     def read_on(self) -> int:
         """Take in what was appended since; the size of the file, torn end included. A file that is gone has none."""
         try:
+            size = os.stat(self.path).st_size
+            if size == self.end:
+                return size
             with open(self.path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
                 for frame in frames(file, self.end, size):
                     self.end = frame.start + frame.size
                     if frame.payload is None:

@@ -10,14 +10,14 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
 from wieldy.journal.frame import packed
 from wieldy.journal.record import Entry, Settled, encode
-from wieldy.journal.segment import SUFFIX, Segment, Unreadable
+from wieldy.journal.segment import SUFFIX, Segment, Unreadable, segment_path
 
 SEGMENT_BYTES = 16 << 20
 SEGMENT_SECONDS = 86_400.0
@@ -36,6 +36,7 @@ class Store:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.folder = folder
+        self._place = str(folder)
         self._disk = disk
         self._segment_bytes = segment_bytes
         self._clock = clock
@@ -45,8 +46,7 @@ class Store:
     def append(self, record: Entry | Settled, contents: Mapping[bytes, bytes] | None = None, *, durable: bool) -> bool:
         """Add a record after the contents it names; true when a new file was begun. On failure nothing is added."""
         wanted = contents or {}
-        known = self._known()
-        ready = {digest: _blob(digest, data) for digest, data in wanted.items() if digest not in known}
+        ready = {digest: _blob(digest, wanted[digest]) for digest in self._unknown(wanted)}
         with self._mutex, self._turn():
             segment, begun = self._current()
             missing = [digest for digest in wanted if digest not in segment.blobs]
@@ -84,7 +84,7 @@ class Store:
 
     def sizes(self) -> list[tuple[Path, int, float]]:
         """The files that are complete, oldest first, with size and time of the last change."""
-        paths = [Segment(self.folder, number).path for number in self._numbers()][:-1]
+        paths = [Path(segment_path(self._place, number)) for number in self._numbers()][:-1]
         return [(path, stat.st_size, stat.st_mtime) for path in paths for stat in (path.stat(),)]
 
     def drop(self, paths: list[Path]) -> None:
@@ -93,7 +93,7 @@ class Store:
             for path in paths:
                 with suppress(FileNotFoundError):
                     self._disk.unlink(str(path))
-            gone = set(paths)
+            gone = set(map(str, paths))
             self._segments = {n: segment for n, segment in self._segments.items() if segment.path not in gone}
 
     def _current(self) -> tuple[Segment, bool]:
@@ -102,7 +102,7 @@ class Store:
         if segment is None:
             return self._begin(1), True
         if segment.read_on() > segment.end:
-            fd = self._disk.open(str(segment.path), os.O_RDWR)
+            fd = self._disk.open(segment.path, os.O_RDWR)
             try:
                 self._disk.truncate(fd, segment.end)
             finally:
@@ -122,8 +122,8 @@ class Store:
         self._extend(new, b"".join(pieces) + packed("entry", encode(entry)), True)
 
     def _begin(self, number: int) -> Segment:
-        segment = self._segments[number] = Segment(self.folder, number)
-        os.close(self._disk.open(str(segment.path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        segment = self._segments[number] = Segment(self._place, number)
+        os.close(self._disk.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             sync_folder(self._disk, fd)
@@ -132,7 +132,7 @@ class Store:
         return segment
 
     def _extend(self, segment: Segment, data: bytes, durable: bool) -> None:
-        fd = self._disk.open(str(segment.path), os.O_WRONLY | os.O_NOFOLLOW)
+        fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             pwrite_all(self._disk, fd, data, segment.end)
             if durable:
@@ -145,13 +145,13 @@ class Store:
             os.close(fd)
         segment.read_on()
 
-    def _known(self) -> set[bytes]:
+    def _unknown(self, digests: Iterable[bytes]) -> list[bytes]:
         with self._mutex:
             segment = self._last()
-            return set() if segment is None else set(segment.blobs)
+            return [digest for digest in digests if segment is None or digest not in segment.blobs]
 
     def _last(self) -> Segment | None:
-        if self._segments and not self._segments[max(self._segments)].path.exists():
+        if self._segments and not os.path.exists(self._segments[max(self._segments)].path):
             self._segments.clear()  # someone removed the journal: begin anew
         if not self._segments:
             numbers = self._numbers()
@@ -159,12 +159,12 @@ class Store:
                 return None
             return self._segment(numbers[-1])
         last = self._segments[max(self._segments)]
-        while (following := Segment(self.folder, last.number + 1)).path.exists():
-            last = self._segment(following.number)
+        while os.path.exists(segment_path(self._place, last.number + 1)):
+            last = self._segment(last.number + 1)
         return last
 
     def _segment(self, number: int) -> Segment:
-        return self._segments.setdefault(number, Segment(self.folder, number))
+        return self._segments.setdefault(number, Segment(self._place, number))
 
     def _numbers(self) -> list[int]:
         try:
@@ -175,7 +175,7 @@ class Store:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        path = self.folder / "lock"
+        path = f"{self._place}/lock"
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o600)

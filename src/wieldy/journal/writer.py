@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -18,10 +17,10 @@ from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.landing import Landing, Step, locate, look, plan
 from wieldy.edit.leftovers import drop_folders, recover
+from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
-from wieldy.journal.frame import digest_of
 from wieldy.journal.locks import Locks
-from wieldy.journal.record import Entry, EntryKind, PathRecord, Settled, Settlement
+from wieldy.journal.record import Entry, EntryKind, Settled, Settlement
 from wieldy.journal.segment import Unreadable
 from wieldy.journal.store import Store
 
@@ -82,12 +81,10 @@ class Writer:
 
     def record(self, changes: Sequence[Change], origin: Origin) -> Receipt:
         """Keep changes that have already happened, so that they can be taken back."""
-        paths = [_happened(change) for change in changes if change.before != change.after]
-        if self._store is None or not paths:
+        account = happened(changes)
+        if self._store is None or not account.paths:
             return Receipt(None, ())
-        entry = self._entry(origin, paths)
-        self._append(self._store, entry, changes)
-        return Receipt(entry.id, ())
+        return Receipt(self._append(self._store, self._entry(origin, account), account).id, ())
 
     def recover(self) -> list[str]:
         """Finish or take back what dead writers left; one line for each that was put right."""
@@ -110,8 +107,7 @@ class Writer:
             raise WieldyError("the same file is named twice in one change")
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
-        entry = None if self._store is None else self._entry(origin, map(_planned, steps))
-        written = self._carry_out(entry, steps)
+        entry, written = self._carry_out(steps, origin)
         # Files that came and went: nothing of them is left to delete but the folders made for them.
         absent = [landing.real_path for landing in landings if landing.stat is None]
         with suppress(OSError):
@@ -120,12 +116,14 @@ class Writer:
         unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
         return Receipt(None if entry is None else entry.id, tuple(unchanged))
 
-    def _carry_out(self, entry: Entry | None, steps: Sequence[Step]) -> tuple[Written, ...]:
-        if entry is None or self._store is None:
-            return commit(steps, disk=self._disk, roots=self._roots)
+    def _carry_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
+        if self._store is None:
+            return None, commit(steps, disk=self._disk, roots=self._roots)
+        account = planned(steps)
+        entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            self._append(self._store, entry, steps)
+            self._append(self._store, entry, account)
             try:
                 written = commit(steps, disk=self._disk, roots=self._roots)
             except NotRolledBack:
@@ -134,19 +132,18 @@ class Writer:
                 self._settle(self._store, entry, "taken_back")
                 raise
             self._settle(self._store, entry, "done")
-            return written
+            return entry, written
         finally:
             self._own.discard(entry.id)
 
-    def _append(self, store: Store, entry: Entry, files: Sequence[Change | Step]) -> None:
-        contents = {digest_of(data): data for file in files for data in (file.before, file.after) if data is not None}
+    def _append(self, store: Store, entry: Entry, account: Account) -> Entry:
         try:
-            store.append(entry, contents, durable=True)
+            store.append(entry, account.contents, durable=True)
         except OSError as error:
-            needed = sum(map(len, contents.values()))
-            path = files[0].path if files else str(store.folder)
-            why = explain(error, str(store.folder), needed=needed, roots=self._roots)
+            path = account.paths[0].path if account.paths else str(store.folder)
+            why = explain(error, str(store.folder), needed=account.size, roots=self._roots)
             raise CannotWrite(path, f"{path} was not written, because its undo copy could not be: {why}") from error
+        return entry
 
     def _settle(self, store: Store, entry: Entry, how: Settlement) -> None:
         # Nothing is lost without this record: the next start finds out by looking at the files.
@@ -163,7 +160,7 @@ class Writer:
                 return None  # its writer lives, or has just finished
             listed = ", ".join(path.path for path in entry.paths)
             try:
-                finished = recover([_step(path, store) for path in entry.paths], disk=self._disk)
+                finished = recover([step_of(path, store) for path in entry.paths], disk=self._disk)
             except Unreadable:
                 self._settle(store, entry, "given_up")
                 return f"an interrupted change could not be taken back, its copy is damaged: {listed}"
@@ -187,7 +184,7 @@ class Writer:
         except OSError as error:
             raise explain(error, change.path, needed=len(change.after or b"")) from error
 
-    def _entry(self, origin: Origin, paths: Iterable[PathRecord]) -> Entry:
+    def _entry(self, origin: Origin, account: Account) -> Entry:
         now = self._clock()
         return Entry(
             id=f"{int(now * 1000):011x}{secrets.token_hex(3)}",
@@ -196,7 +193,7 @@ class Writer:
             call_id=origin.call_id,
             tool=origin.tool,
             at=now,
-            paths=tuple(paths),
+            paths=account.paths,
             turn=origin.turn,
             reverses=origin.reverses,
             covered=origin.covered,
@@ -217,40 +214,3 @@ def _verify(change: Change, landing: Landing) -> None:
 
 def _untouched(landing: Landing) -> Written:
     return Written(landing.path, landing.real_path, landing.stat, ("it already had this content",))
-
-
-def _name(data: bytes | None) -> str | None:
-    return None if data is None else digest_of(data).hex()
-
-
-def _planned(step: Step) -> PathRecord:
-    return PathRecord(
-        path=step.path,
-        real_path=step.real_path,
-        before=_name(step.before),
-        after=_name(step.after),
-        mode=step.mode,
-        manner=step.manner,
-        temp=step.temp,
-        aside=step.aside,
-        folders=step.folders,
-    )
-
-
-def _happened(change: Change) -> PathRecord:
-    real = change.real_path or os.path.realpath(change.path)
-    return PathRecord(change.path, real, _name(change.before), _name(change.after), mode=change.mode)
-
-
-def _step(path: PathRecord, store: Store) -> Step:
-    return Step(
-        path=path.path,
-        real_path=path.real_path,
-        manner=path.manner,
-        before=None if path.before is None else store.content(path.before),
-        after=None if path.after is None else store.content(path.after),
-        temp=path.temp,
-        aside=path.aside,
-        folders=path.folders,
-        mode=path.mode,
-    )
