@@ -103,7 +103,9 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
             default = keyword_defaults.get(name, MISSING)
         else:
             default = defaults[index - first_default] if index >= first_default else MISSING
-        annotation = resolve(annotations.get(name, Any), function, owner, name)
+        annotation = annotations.get(name, Any)
+        if type(annotation) is str:
+            annotation = resolve(annotation, function, owner, name)
         found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
     rest = MISSING
     if code.co_flags & _VARKEYWORDS:

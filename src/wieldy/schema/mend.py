@@ -51,7 +51,7 @@ def _decoded(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":
-            raise Unreadable("The input ends in the middle of a character.", cut_off=True) from None
+            raise _cut_off("it ends in the middle of a character") from None
     try:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -66,7 +66,10 @@ def _read(text: str, *, inside: bool) -> Read:
     repeated = Repeated()
     try:
         value = decode(bare, repeated=repeated)
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
+        if error.pos >= len(bare) or error.msg.startswith("Unterminated string"):
+            # Right up to its end: the quick way to know what the repairs would find out token by token.
+            raise _cut_off("it stops before the object is complete") from None
         bare = _unwrapped(bare, notes)
         value = _mended(bare, notes, repeated)
     except ValueError as error:
@@ -88,7 +91,7 @@ def _unwrapped(text: str, notes: list[str]) -> str:
     bare = text.strip(_JUNK)
     if fence := _FENCE.match(bare):
         if not bare.endswith("```") or len(bare) < fence.end() + 3:
-            raise Unreadable("The input opens a code fence and never closes it.", cut_off=True)
+            raise _cut_off("its code fence is never closed")
         notes.append("a code fence around the object was removed")
         return bare[fence.end() : -3].strip(_JUNK)
     if bare != text:
@@ -103,7 +106,7 @@ def _mended(text: str, notes: list[str], repeated: Repeated) -> Any:
         repair = Repair(text)
         value = decode(repair.text, repeated=repeated, raw_controls=True)
     except CutOff as error:
-        raise Unreadable(f"The input is cut off: {error}.", cut_off=True) from None
+        raise _cut_off(str(error)) from None
     except Malformed as error:
         raise Unreadable(f"The input is not valid JSON at {_place(text, error.at)}: {error}") from None
     except json.JSONDecodeError as error:
@@ -114,6 +117,10 @@ def _mended(text: str, notes: list[str], repeated: Repeated) -> Any:
         raise Unreadable(f"The input cannot be read: {error}.") from None
     notes.extend(repair.notes)
     return value
+
+
+def _cut_off(how: str) -> Unreadable:
+    return Unreadable(f"The input is cut off: {how}.", cut_off=True)
 
 
 def _place(text: str, at: int) -> str:

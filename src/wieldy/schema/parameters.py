@@ -126,10 +126,13 @@ def object_schema_problem(schema: Any) -> str | None:
 
 def _spellings(fields: Fields, declared: Mapping[str, str] | None) -> dict[str, str]:
     """Every accepted spelling; a declared alias may point at the Python name of a field."""
-    wire = {field.name: field.wire for field in fields.fields}
-    spellings = {alias: wire.get(name, name) for alias, name in (declared or {}).items()}
+    spellings = {}
+    if declared:
+        wire = {field.name: field.wire for field in fields.fields}
+        spellings = {alias: wire.get(name, name) for alias, name in declared.items()}
     for field in fields.fields:
-        spellings.update((alias, field.wire) for alias in field.param.aliases)
+        if field.param.aliases:
+            spellings.update(dict.fromkeys(field.param.aliases, field.wire))
     return spellings
 
 
