@@ -43,7 +43,9 @@ class Script:
     name = "script"
     context_window = 200_000
 
-    def __init__(self, turns: Sequence[Sequence[Step]] = (), *, chunk: int = 0, delay: float = 0.0, model: str = "script") -> None:
+    def __init__(
+        self, turns: Sequence[Sequence[Step]] = (), *, chunk: int = 0, delay: float = 0.0, model: str = "script"
+    ) -> None:
         self.turns: list[list[Step]] = [list(turn) for turn in turns]
         self.chunk = chunk
         self.delay = delay
@@ -59,7 +61,9 @@ class Script:
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
             turns = found["turns"]
-            script = cls(turns, chunk=int(found.get("chunk", 0)), delay=float(found.get("delay", 0)), model=f"script:{path}")
+            script = cls(
+                turns, chunk=int(found.get("chunk", 0)), delay=float(found.get("delay", 0)), model=f"script:{path}"
+            )
         except OSError as error:
             raise SessionError(f"the script {path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -136,7 +140,12 @@ class Script:
     async def _block(self, index: int, step: Step) -> AsyncIterator[Delta]:
         if "call" in step:
             self._calls += 1
-            start = {"type": "tool_use", "id": step.get("id", f"toolu_{self._calls:04}"), "name": step["call"], "input": {}}
+            start = {
+                "type": "tool_use",
+                "id": step.get("id", f"toolu_{self._calls:04}"),
+                "name": step["call"],
+                "input": {},
+            }
             text = step["raw"] if "raw" in step else json.dumps(step.get("input", {}), ensure_ascii=False)
             field = "input"
         elif "think" in step:

@@ -140,17 +140,13 @@ class Exchanger:
         for index, kept in answer.blocks.items():
             self.record({"type": "block", "index": index, "block": kept})
 
-    def _answered(
-        self, answer: Answer, seconds: float, *, interrupted: bool, broken: ProviderFailure | None
-    ) -> None:
+    def _answered(self, answer: Answer, seconds: float, *, interrupted: bool, broken: ProviderFailure | None) -> None:
         reason = "interrupted" if interrupted else "broken" if broken else answer.stop_reason or "end_turn"
         content = answer.content()
         if not any(block["type"] in ("text", "tool_use", "server_tool_use") for block in content):
             self.record({"type": "dropped"})
         self.record({"type": "answered", "stop_reason": reason, "usage": _usage(answer)})
-        self.box.events.emit(
-            ModelAnswered(content=content, stop_reason=reason, usage=answer.usage, seconds=seconds)
-        )
+        self.box.events.emit(ModelAnswered(content=content, stop_reason=reason, usage=answer.usage, seconds=seconds))
 
     def _announce(self, delta: Delta, answer: Answer) -> None:
         if isinstance(delta, BlockGrew) and delta.field in ("text", "thinking"):

@@ -43,7 +43,9 @@ def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
     clean_ones = []
     for message in history:
         content = tuple(block for block in map(_clean_block, message.content) if block is not None)
-        same = len(content) == len(message.content) and all(a is b for a, b in zip(content, message.content, strict=True))
+        same = len(content) == len(message.content) and all(
+            a is b for a, b in zip(content, message.content, strict=True)
+        )
         if content:
             clean_ones.append(message if same else Message(message.role, content))
     return clean_ones

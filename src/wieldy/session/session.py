@@ -126,7 +126,9 @@ class Session:
         try:
             why, detail = "done", ""
             await self._prepare()
-            content = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
+            content = (
+                [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
+            )
             self._record({"type": "user", "content": content})
             while True:
                 if limit := self._limit(turns):
@@ -178,7 +180,16 @@ class Session:
         here = surroundings(self.box.workspace.cwd, root, today=today, model=self.provider.model)
         self._prompt = tuple(part for part in (stable, instructions(root), here) if part)
         if not self.conversation.header:
-            self._record({"type": "session", "v": VERSION, "id": self.id, "root": root, "model": self.provider.model, "at": time.time()})
+            self._record(
+                {
+                    "type": "session",
+                    "v": VERSION,
+                    "id": self.id,
+                    "root": root,
+                    "model": self.provider.model,
+                    "at": time.time(),
+                }
+            )
 
     def _request(self) -> Request:
         return Request(

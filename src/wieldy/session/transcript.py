@@ -35,7 +35,9 @@ class Transcript:
         """Queue a record. The future is done when it is on disk."""
         if self._inbox is None:
             self._inbox = queue.SimpleQueue()
-            self._thread = threading.Thread(target=self._write, args=(self._inbox,), name="wieldy-transcript", daemon=True)
+            self._thread = threading.Thread(
+                target=self._write, args=(self._inbox,), name="wieldy-transcript", daemon=True
+            )
             self._thread.start()
         self._last = Future()
         self._inbox.put((record, self._last))

@@ -1,0 +1,245 @@
+"""HTTP to a model: one small client over asyncio streams, h11 for the protocol, connections kept alive.
+
+Proxies come from the usual variables, extra certificate authorities from `SSL_CERT_FILE` or `WIELDY_CA_FILE`. A TLS context
+is made only for https, and once. Nothing here knows what a model is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from wieldy.core.failure import WieldyError
+
+if TYPE_CHECKING:
+    import h11
+
+CONNECT_SECONDS = 30.0
+READ_BYTES = 1 << 16
+MOST_IDLE = 8
+
+
+class HttpFailure(WieldyError):
+    """The server could not be reached, or broke off; one line says where and how."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """One connection and where its protocol stands."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    state: h11.Connection
+    used: bool = False
+
+    def close(self) -> None:
+        """Drop it, without waiting for the other side."""
+        self.writer.transport.abort()
+
+
+@dataclass(slots=True)
+class Response:
+    """The head of an answer; its body is still to come."""
+
+    status: int
+    headers: Mapping[str, str]
+    _connection: Connection
+    _seconds: float
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, as it arrives. Raises `HttpFailure` when it breaks off or nothing comes for too long."""
+        import h11
+
+        while True:
+            event = await _next_event(self._connection, self._seconds)
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+            elif isinstance(event, h11.ConnectionClosed):
+                raise HttpFailure("the connection was closed in the middle of the answer")
+
+    async def text(self, most: int = 100_000) -> str:
+        """The first part of the body, as text; for error pages."""
+        got = bytearray()
+        with contextlib.suppress(HttpFailure):
+            async for chunk in self.chunks():
+                got += chunk
+                if len(got) >= most:
+                    break
+        return bytes(got[:most]).decode("utf-8", "replace")
+
+
+class Http:
+    """A client of one server. `idle_seconds` bounds how long a server may stay silent."""
+
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float = 300.0
+    ) -> None:
+        self.url = urlsplit(base_url if "://" in base_url else f"https://{base_url}")
+        if self.url.scheme not in ("http", "https") or not self.url.hostname:
+            raise HttpFailure(f"`{base_url}` is not an http address")
+        self.headers = dict(headers)
+        self.idle_seconds = idle_seconds
+        self._env = env
+        self._idle: list[Connection] = []
+        self._tls: ssl.SSLContext | None = None
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[Response]:
+        """Send a JSON body and give the answer. Raises `HttpFailure`; a stale kept-alive connection is replaced once."""
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            try:
+                response = await self._exchange(connection, path, body)
+            except (HttpFailure, OSError):
+                if not connection.used:
+                    raise
+                connection.close()
+                connection = await self._connect()
+                response = await self._exchange(connection, path, body)
+            yield response
+        except OSError as error:
+            raise HttpFailure(f"{self.place}: {error.strerror or error}") from None
+        finally:
+            self._give_back(connection)
+
+    @property
+    def place(self) -> str:
+        """The server, for messages."""
+        return self.url.netloc.rpartition("@")[2]
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _exchange(self, connection: Connection, path: str, body: bytes) -> Response:
+        import h11
+
+        target = (self.url.path.rstrip("/") + path) or "/"
+        if self._proxy() is not None and self.url.scheme == "http":
+            target = f"http://{self.place}{target}"
+        headers = {
+            "host": self.place,
+            "content-length": str(len(body)),
+            "content-type": "application/json",
+            **self.headers,
+        }
+        request = h11.Request(method="POST", target=target, headers=list(headers.items()))
+        head = connection.state.send(request) or b""
+        connection.state.send_with_data_passthrough(h11.Data(data=body))
+        connection.state.send(h11.EndOfMessage())
+        connection.writer.write(head)
+        connection.writer.write(body)
+        await connection.writer.drain()
+        while True:
+            event = await _next_event(connection, self.idle_seconds)
+            if isinstance(event, h11.Response):
+                named = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+                return Response(event.status_code, named, connection, self.idle_seconds)
+            if isinstance(event, h11.ConnectionClosed):
+                raise HttpFailure(f"{self.place} closed the connection without an answer")
+
+    def _give_back(self, connection: Connection) -> None:
+        import h11
+
+        state = connection.state
+        if state.our_state is h11.DONE and state.their_state is h11.DONE and len(self._idle) < MOST_IDLE:
+            state.start_next_cycle()
+            connection.used = True
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self) -> Connection:
+        import h11
+
+        proxy = self._proxy()
+        near = proxy or self.url
+        secure = self.url.scheme == "https"
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                tls: dict[str, Any] = {"ssl": self._context()} if secure and proxy is None else {}
+                reader, writer = await asyncio.open_connection(near.hostname, _port(near), limit=1 << 20, **tls)
+                if proxy is not None and secure:
+                    await self._tunnel(reader, writer, proxy)
+        except TimeoutError:
+            raise HttpFailure(f"{self.place} did not answer within {CONNECT_SECONDS:g} s") from None
+        except ssl.SSLError as error:
+            raise HttpFailure(
+                f"{self.place}: the certificate was not accepted ({error.reason}). "
+                "Set WIELDY_CA_FILE to your organisation's certificate authority."
+            ) from None
+        except OSError as error:
+            raise HttpFailure(f"{near.hostname} cannot be reached: {error.strerror or error}") from None
+        return Connection(reader, writer, h11.Connection(h11.CLIENT))
+
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: SplitResult) -> None:
+        there = f"{self.url.hostname}:{_port(self.url)}"
+        lines = [f"CONNECT {there} HTTP/1.1", f"Host: {there}"]
+        if proxy.username:
+            import base64
+
+            secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" 200" not in head.split(b"\r\n", 1)[0]:
+            raise HttpFailure(f"the proxy {proxy.hostname} refused: {head.splitlines()[0].decode('latin-1')}")
+        await writer.start_tls(self._context(), server_hostname=self.url.hostname)
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            extra = self._env.get("WIELDY_CA_FILE") or self._env.get("SSL_CERT_FILE")
+            if extra:
+                try:
+                    self._tls.load_verify_locations(extra)
+                except (OSError, ssl.SSLError) as error:
+                    raise HttpFailure(f"the certificates in {extra} cannot be read: {error}") from None
+        return self._tls
+
+    def _proxy(self) -> SplitResult | None:
+        if _goes_direct(self.url.hostname or "", self._env):
+            return None
+        names = (f"{self.url.scheme}_proxy", f"{self.url.scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
+        found = next((self._env[name] for name in names if self._env.get(name)), None)
+        return urlsplit(found if "://" in found else f"http://{found}") if found else None
+
+
+def _goes_direct(host: str, env: Mapping[str, str]) -> bool:
+    listed = (env.get("no_proxy") or env.get("NO_PROXY") or "").split(",")
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return True
+    return any(name in ("*", host) or host.endswith("." + name.lstrip(".")) for name in map(str.strip, listed) if name)
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+async def _next_event(connection: Connection, seconds: float) -> Any:
+    import h11
+
+    while True:
+        try:
+            event = connection.state.next_event()
+        except h11.RemoteProtocolError as error:
+            raise HttpFailure(f"the server does not speak HTTP: {error}") from None
+        if event is not h11.NEED_DATA:
+            return event
+        try:
+            async with asyncio.timeout(seconds):
+                data = await connection.reader.read(READ_BYTES)
+        except TimeoutError:
+            raise HttpFailure(f"nothing came from the server for {seconds:g} s") from None
+        except OSError as error:
+            raise HttpFailure(f"the connection broke: {error.strerror or error}") from None
+        connection.state.receive_data(data)

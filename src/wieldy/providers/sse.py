@@ -1,0 +1,41 @@
+"""Server-sent events out of bytes, each byte looked at once."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+class Events:
+    """Feed it bytes as they come; it gives the data of every event that is complete."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._searched = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The data fields of the events that these bytes complete. Comments and other fields are passed over."""
+        self._waiting += data
+        start = 0
+        events: list[bytes] = []
+        # An end may straddle two reads: look again at the last three bytes of the old ones.
+        for match in _END.finditer(self._waiting, max(self._searched - 3, 0)):
+            found = _data(bytes(self._waiting[start : match.start()]))
+            start = match.end()
+            if found is not None:
+                events.append(found)
+        del self._waiting[:start]
+        self._searched = len(self._waiting)
+        return events
+
+    def rest(self) -> bytes | None:
+        """The data of a last event that the stream ended without closing."""
+        return _data(bytes(self._waiting))
+
+
+def _data(event: bytes) -> bytes | None:
+    if event.startswith(b"data:") and b"\n" not in event and b"\r" not in event:
+        return event[5:].strip()
+    lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None
