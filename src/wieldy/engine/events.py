@@ -148,6 +148,7 @@ class LoopFeed(Feed):
     def __init__(self, backlog: int) -> None:
         super().__init__(backlog)
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._ready = asyncio.Event()
         self._woken = False
 
@@ -156,6 +157,9 @@ class LoopFeed(Feed):
         if self._woken:
             return
         self._woken = True
+        if threading.get_ident() == self._thread:
+            self._ready.set()
+            return
         try:
             self._loop.call_soon_threadsafe(self._ready.set)
         except RuntimeError:

@@ -84,10 +84,10 @@ class Answer:
                     block["signature"] = signature
             case "tool_use" | "server_tool_use":
                 raw = opened.text("input")
-                block = {**start, "input": _as_object(raw) if raw else start.get("input") or {}}
-                self.blocks[index] = block
+                value, clean = _as_object(raw) if raw else (start.get("input") or {}, True)
+                self.blocks[index] = {**start, "input": value}
                 if start["type"] == "tool_use":
-                    return ToolCall(block["id"], block["name"], raw or dict(block["input"]))
+                    return ToolCall(start["id"], start["name"], value if clean else raw)
                 return None
             case _:
                 block = dict(start)
@@ -106,12 +106,13 @@ class Answer:
         return block if unique == block["id"] else {**block, "id": unique}
 
 
-def _as_object(raw: str) -> dict[str, Any]:
-    """What the history keeps of an input: the API takes an object only, even where the model wrote none."""
+def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
+    """What the history keeps of an input, an object even where the model wrote none; and whether it was written well."""
     try:
-        return read_object(raw).value
+        read = read_object(raw)
     except Unreadable:
-        return {}
+        return {}, False
+    return read.value, not read.notes
 
 
 def _is_blank(block: Mapping[str, Any]) -> bool:

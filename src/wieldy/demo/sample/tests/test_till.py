@@ -14,7 +14,7 @@ class TillTest(unittest.TestCase):
         self.assertEqual(self.basket.total(), Decimal("3.25"))
 
     def test_discount_is_in_cents(self):
-        self.assertEqual(self.basket.discounted(10), Decimal("2.93"))
+        self.assertEqual(self.basket.discounted(15), Decimal("2.76"))
 
 
 if __name__ == "__main__":
