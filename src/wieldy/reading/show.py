@@ -62,13 +62,13 @@ class Reader:
                 return self._image(file)
             if file.head.startswith(b"%PDF-"):
                 return self._pdf(file)
-            if file.path.endswith(".ipynb") and file.head:
-                return self._notebook(file)
             if kind := is_binary(file.head):
                 raise ToolFailure(
                     f"{shown(file.path)} is not text: {kind}, {size_of(file.stat.st_size)}. Only text, images (PNG, "
                     "JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
                 )
+            if file.path.endswith(".ipynb"):
+                return self._notebook(file)
             return self._text(file)
 
     def _text(self, file: Opened) -> Output:
@@ -98,13 +98,15 @@ class Reader:
     def _image(self, file: Opened) -> Output:
         from wieldy.reading.image import LARGEST_FILE, picture
 
-        image = picture(self._loaded(file, LARGEST_FILE), shown(file.path))
+        data = _loaded(file, LARGEST_FILE)
+        image = picture(data, shown(file.path))
+        self._saw_whole(file, data)
         original = image.original
         content: Content = (image.block,)
         if image.shrunk:
             size = f"{original.width}×{original.height}"
             content += (Text(f"Shown at {image.width}×{image.height} pixels; the file has {size}."),)
-        data = {
+        about = {
             "filePath": shown(file.path),
             "type": image.media_type,
             "originalSize": file.stat.st_size,
@@ -115,30 +117,42 @@ class Reader:
                 "displayHeight": image.height,
             },
         }
-        return Output(content, {"type": "image", "file": data})
+        return Output(content, {"type": "image", "file": about})
 
     def _pdf(self, file: Opened) -> Output:
         from wieldy.reading.pdf import LARGEST_FILE, read_pdf
 
         name = shown(file.path)
-        found = read_pdf(self._loaded(file, LARGEST_FILE), name, pages=self.pages, as_images=self.as_images)
-        data = {"filePath": name, "originalSize": file.stat.st_size, "pages": list(found.numbers), "count": found.count}
-        return Output(found.content, {"type": "pdf", "file": data})
+        data = _loaded(file, LARGEST_FILE)
+        found = read_pdf(data, name, pages=self.pages, as_images=self.as_images)
+        self._saw_whole(file, data)
+        about = {"filePath": name, "originalSize": len(data), "pages": list(found.numbers), "count": found.count}
+        return Output(found.content, {"type": "pdf", "file": about})
 
     def _notebook(self, file: Opened) -> Output:
         from wieldy.reading.notebook import LARGEST_FILE, read_notebook
 
-        notebook = read_notebook(self._loaded(file, LARGEST_FILE), shown(file.path))
+        try:
+            data = _loaded(file, LARGEST_FILE)
+            notebook = read_notebook(data, shown(file.path))
+        except ToolFailure:
+            # Shown as the text it is, so that it can be mended.
+            with Opened(file.path) as plain:
+                return self._text(plain)
+        self._saw_whole(file, data)
         cells = [asdict(cell) for cell in notebook.cells]
         text = str(notebook) or "<system-reminder>The notebook has no cells.</system-reminder>"
         return Output(text, {"type": "notebook", "file": {"filePath": shown(file.path), "cells": cells}})
 
-    def _loaded(self, file: Opened, most: int) -> bytes:
-        data = file.whole(most)
-        if data is None:
-            raise ToolFailure(f"{shown(file.path)} is too large to be shown (more than {size_of(most)}).")
+    def _saw_whole(self, file: Opened, data: bytes) -> None:
         self.seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=True)
-        return data
+
+
+def _loaded(file: Opened, most: int) -> bytes:
+    data = file.whole(most)
+    if data is None:
+        raise ToolFailure(f"{shown(file.path)} is too large to be shown (more than {size_of(most)}).")
+    return data
 
 
 def _text_data(path: str, page: Page) -> dict[str, Any]:

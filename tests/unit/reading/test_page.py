@@ -141,6 +141,11 @@ def test_a_file_made_up_by_the_kernel_is_read_though_it_says_it_is_empty() -> No
     assert page.complete
 
 
+def test_a_file_made_up_by_the_kernel_that_does_not_end_is_refused() -> None:
+    with pytest.raises(ToolFailure, match="gives data without end"):
+        page_of(Path("/proc/self/status"), loaded=100)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the address space is limited through Linux's RLIMIT_AS")
 def test_a_line_larger_than_the_memory_is_paged(tmp_path: Path) -> None:
     path = tmp_path / "file"

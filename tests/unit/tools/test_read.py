@@ -216,6 +216,23 @@ async def test_a_notebook_is_shown_by_cells(root: Path, box: Toolbox) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_broken_or_empty_notebook_is_shown_as_text_so_that_it_can_be_mended(root: Path, box: Toolbox) -> None:
+    (root / "n.ipynb").write_text('{"cells": [\n  oops\n]}')
+    (root / "empty.ipynb").touch()
+    assert (await box.call("Read", {"file_path": "n.ipynb"})).text == '1\t{"cells": [\n2\t  oops\n3\t]}'
+    assert "is empty" in (await box.call("Read", {"file_path": "empty.ipynb"})).text
+    assert box.workspace.resident(ReadState).reading(str(root / "n.ipynb")) is not None
+
+
+@pytest.mark.asyncio
+async def test_a_damaged_picture_does_not_count_as_read(root: Path, box: Toolbox) -> None:
+    (root / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
+    result = await box.call("Read", {"file_path": "torn.png"})
+    assert (result.is_error, "is damaged" in result.text) == (True, True)
+    assert box.workspace.resident(ReadState).reading(str(root / "torn.png")) is None
+
+
+@pytest.mark.asyncio
 async def test_a_cancelled_read_of_a_large_file_stops_its_thread(root: Path, box: Toolbox) -> None:
     with open(root / "large", "wb") as file:
         file.write(b"#" * 300_000 + b"\n")
