@@ -20,6 +20,7 @@ _TOKEN = re.compile(
 )
 _LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
+_MOST_TOKENS = 200_000  # half a second of work; no call that anybody means comes near
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
@@ -59,8 +60,11 @@ class Repair:
         self._next = _Next.VALUE
         self._comma = -1
         self._after_comma = False
-        at = 0
+        at = tokens = 0
         while at < len(text):
+            tokens += 1
+            if tokens > _MOST_TOKENS:
+                raise Malformed("it is too long to be mended; send valid JSON", at)
             token = _TOKEN.match(text, at)
             if token is None:
                 raise CutOff("a string is not closed")

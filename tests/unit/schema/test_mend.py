@@ -178,6 +178,11 @@ def test_megabytes_of_garbage_are_read_once(text):
         assert len(unreadable.reason) < 300
 
 
+def test_mending_is_bounded():
+    with pytest.raises(Unreadable, match="too long to be mended"):
+        read_object('{"a": True, "b": [1' + ",1" * 200_000 + "]}")
+
+
 def test_a_given_dict_comes_back_as_an_equal_copy():
     given = {"a": [1, {"b": "é"}]}
     read = read_object(given)
