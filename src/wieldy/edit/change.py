@@ -35,17 +35,17 @@ async def change_file(prepare: Callable[[], Revision], write: Write, state: Read
     raise ToolFailure(str(why))
 
 
-def settle(path: str, content: bytes, written: Written, state: ReadState) -> tuple[str, ...]:
-    """Look at what was written and remember it; notes for the result."""
+def settle(path: str, content: bytes, written: Written, state: ReadState, whole: bool) -> tuple[str, ...]:
+    """Look at what was written and remember it; `whole` says that all of it is known. Notes for the result."""
     if written.stat is None or not _holds(written.real_path, content):
         state.forget(path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.wrote(path, data=content, stat=written.stat)
+    state.wrote(path, data=content, stat=written.stat, whole=whole)
     return written.notes
 
 
 def _concluded(revision: Revision, written: Written, state: ReadState) -> Output:
-    return report(revision, settle(revision.path, revision.after, written, state))
+    return report(revision, settle(revision.path, revision.after, written, state, revision.known_whole))
 
 
 def _prepared(prepare: Callable[[], Revision]) -> Revision:

@@ -42,7 +42,7 @@ class Reading:
 
     def unseen(self, lines: int) -> Lines | None:
         """The first stretch of a file of so many lines that was never shown."""
-        if self.whole or self.ours:
+        if self.whole:
             return None
         seen = 0
         for first, last in self.shown:
@@ -77,10 +77,11 @@ class ReadState:
             shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
             self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
 
-    def wrote(self, path: str, *, data: bytes, stat: os.stat_result) -> None:
-        """Our own tools gave the file this content: it counts as read, though no lines of it were shown."""
+    def wrote(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
+        """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
+        where parts of it were never seen."""
         with self._lock:
-            self._keep(self._key(path), replace(_reading(path, data, stat), ours=True), data)
+            self._keep(self._key(path), replace(_reading(path, data, stat), ours=True, whole=whole), data)
 
     def forget(self, path: str) -> None:
         """The file is gone, or what is known of it no longer holds."""

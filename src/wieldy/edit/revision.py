@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
 from wieldy.core.failure import ToolFailure
@@ -36,7 +36,8 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new."""
+    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, and
+    `known_whole` false for one of which parts were never seen."""
 
     landing: Landing
     after: bytes
@@ -44,6 +45,7 @@ class Revision:
     count: int = 0
     notes: tuple[str, ...] = ()
     merged: bool = False
+    known_whole: bool = True
 
     @property
     def path(self) -> str:
@@ -69,15 +71,18 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy) -> Revision:
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
     if state.is_current(path, data, stat):
-        planned = plan(Document.of(data))
-        return Revision(landing, apply(data, planned.splices), planned.splices, planned.count, planned.notes)
+        document = Document.of(data)
+        planned = plan(document)
+        after = apply(data, planned.splices)
+        known = reading.unseen(document.lines()) is None
+        return Revision(landing, after, planned.splices, planned.count, planned.notes, known_whole=known)
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
     base = state.content(path)
     if policy.on_change == "error" or base is None:
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return _merged(landing, base, plan, policy, since)
+    return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
 def existing(path: str, policy: Policy) -> Landing:

@@ -1,0 +1,258 @@
+"""FileSearch: a regular expression searched, and replaced, over many files at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Reads, Writes
+from wieldy.core.event import ToolProgress
+from wieldy.core.failure import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+
+if TYPE_CHECKING:
+    from wieldy.edit.sweep import FileHits, Sweep
+    from wieldy.journal.change import Change
+    from wieldy.search.query import Omit
+
+DESCRIPTION, PROMPT = words(__file__)
+SECONDS = 60.0
+SHOWN_LINES = 300
+MAX_FILES = 100
+
+
+def _applies(input: Mapping[str, Any]) -> bool:
+    return input.get("preview_only") is False and input.get("replace_with") is not None
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    root = input.get("path") or workspace.cwd
+    return (Reads(root), Writes(root)) if _applies(input) else (Reads(root),)
+
+
+@tool(
+    name="FileSearch",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    paths="path",
+    effects=_effects,
+    needs_permission=_applies,
+    aliases={"file_path": "path", "glob": "file_glob"},
+)
+async def TOOL(  # noqa: PLR0913 - the options of a search are many
+    ctx: ToolContext,
+    *,
+    pattern: Annotated[str, "Python regular expression"],
+    replace_with: Annotated[str | None, r"Text; \1 and \g<name> are groups, \\ a backslash"] = None,
+    path: Annotated[str | None, "File or folder"] = None,
+    file_glob: Annotated[str | None, "Such as *.{ts,tsx}"] = None,
+    exclude: Annotated[str | None, "Globs to leave out"] = None,
+    preview_only: Annotated[bool, "false applies"] = True,
+    multiline: Annotated[bool, "Match across lines"] = False,
+    max_files: Annotated[int, Param(ge=1)] = MAX_FILES,
+) -> Output:
+    """Search, preview or apply."""
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.sweep import Sweep
+    from wieldy.search.globs import split_globs
+
+    workspace = ctx.workspace
+    apply = replace_with is not None and not preview_only
+    sweep = Sweep(
+        root=path or workspace.cwd,
+        pattern=pattern,
+        replace=replace_with,
+        multiline=multiline,
+        wanted=tuple(split_globs(file_glob or "")),
+        excluded=tuple(split_globs(exclude or "")),
+        max_bytes=Policy.of(workspace).max_bytes,
+        splices=apply,
+    )
+    files, more = await _swept(ctx, sweep, max_files)
+    if apply and more:
+        raise ToolFailure(
+            f"More than {max_files} files match, and all or none are changed: nothing was. Raise max_files, or narrow "
+            "the search with path, file_glob or exclude."
+        )
+    notes = await _applied(ctx, sweep, files) if apply and files else ()
+    return _report(files, more, sweep, workspace.cwd, notes)
+
+
+async def _swept(ctx: ToolContext, sweep: Sweep, max_files: int) -> tuple[list[FileHits], bool]:
+    """The files with matches, and whether there are more than wanted."""
+    from wieldy.edit.sweep import FileHits
+    from wieldy.search.process import run
+    from wieldy.search.query import omitted_by
+
+    await in_thread(_refuse, sweep, ctx.workspace.cwd)
+    gathered = _Gathered(ctx, omitted_by(ctx.judge), max_files, FileHits.from_json)
+    ending = await run(
+        sweep.command,
+        cwd="/",
+        env=ctx.workspace.env,
+        seconds=ctx.workspace.setting("search.seconds", SECONDS),
+        feed=gathered.feed,
+    )
+    if gathered.error:
+        raise ToolFailure(gathered.error)
+    if ending.out_of_time:
+        raise ToolFailure(
+            "The search took too long and was stopped; nothing was changed. Narrow path or file_glob, or simplify the "
+            "pattern: nested repetitions such as (a+)+ can take for ever."
+        )
+    if ending.code not in (0, None):
+        raise ToolFailure(f"The search failed: {ending.complaint[-500:]}")
+    return gathered.files[:max_files], len(gathered.files) > max_files
+
+
+class _Gathered:
+    """Collects what the search prints, line by line."""
+
+    def __init__(self, ctx: ToolContext, omit: Omit | None, most: int, read: Any) -> None:
+        self.files: list[FileHits] = []
+        self.error = ""
+        self._ctx, self._omit, self._most, self._read = ctx, omit, most, read
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> bool:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        return bool(self.error) or len(self.files) > self._most
+
+    def _take(self, said: Any) -> None:
+        if isinstance(said, list):
+            hits = self._read(said)
+            if self._omit is None or not self._omit(hits.path):
+                self.files.append(hits)
+        elif "error" in said:
+            self.error = said["error"]
+        else:
+            text = f"{said['seen']} files searched, {len(self.files)} with matches"
+            self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=said))
+
+
+def _refuse(sweep: Sweep, cwd: str) -> None:
+    """Refuse a pattern, a template, a glob or a path that cannot be read."""
+    import os
+    import re
+
+    from wieldy.search.globs import BadGlob, compile_any
+    from wieldy.search.unreachable import why_unreachable
+
+    sweep.compiled()
+    try:
+        compile_any((*sweep.wanted, *sweep.excluded))
+    except (BadGlob, re.error) as error:
+        raise ToolFailure(f"The glob cannot be read: {error}.") from None
+    try:
+        os.stat(sweep.root)
+    except OSError as error:
+        raise ToolFailure(why_unreachable(sweep.root, error, cwd)) from None
+
+
+async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tuple[str, ...]:
+    """Write all files or none."""
+    from wieldy.edit.change import settle
+    from wieldy.edit.failures import CannotWrite, Moved
+    from wieldy.edit.readstate import ReadState
+    from wieldy.journal.journal import Journal
+
+    _require_permission(ctx, sweep.root, files)
+    state = ctx.workspace.resident(ReadState)
+    try:
+        changes = await in_thread(_changes, files)
+        known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
+        receipt = await ctx.workspace.resident(Journal).apply(
+            [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch"
+        )
+    except Moved as moved:
+        raise ToolFailure(f"{moved} No file was changed; send the same again.") from moved
+    except CannotWrite as failure:
+        raise ToolFailure(f"{failure.message} No file was changed.") from failure
+    notes: list[str] = []
+    for (change, _), written, was_known in zip(changes, receipt.written, known, strict=True):
+        reading = state.reading(change.path)
+        if was_known and reading is not None:
+            notes += await in_thread(settle, change.path, change.after or b"", written, state, reading.whole)
+        else:
+            notes += written.notes
+    return tuple(notes)
+
+
+def _changes(files: list[FileHits]) -> list[tuple[Change, Any]]:
+    from wieldy.edit.failures import Moved
+    from wieldy.edit.landing import look
+    from wieldy.edit.readstate import digest_of
+    from wieldy.edit.splice import apply
+    from wieldy.journal.change import Change
+
+    changes: list[tuple[Change, Any]] = []
+    for file in files:
+        landing = look(file.path)
+        if landing.content is None or digest_of(landing.content) != file.digest:
+            raise Moved(file.path, "was changed by someone else meanwhile")
+        after = apply(landing.content, file.splices)
+        changes.append((Change(file.path, landing.content, after, landing.real_path), landing.stat))
+    return changes
+
+
+def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> None:
+    """Refuse files that are better guarded than the folder the call was allowed for."""
+
+    def reasons(path: str) -> set[tuple[str, str]]:
+        call = ToolCall(ctx.call_id, "FileSearch", {"path": path})
+        plan = PlannedCall(call, TOOL, {"path": path}, {}, (Writes(path),))
+        return {(r.kind, r.behavior) for r in ctx.judge.decide(plan, ()).reasons if r.behavior != "allow"}
+
+    allowed = reasons(root)
+    guarded = [file.path for file in files if reasons(file.path) - allowed]
+    if guarded:
+        listed = ", ".join(guarded[:5]) + (" …" if len(guarded) > 5 else "")
+        raise ToolFailure(
+            f"No file was changed, because writing some is not permitted: {listed}. Leave them out with exclude."
+        )
+
+
+def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tuple[str, ...]) -> Output:
+    from wieldy.search.shown import name_in, readable
+
+    count = sum(file.count for file in files)
+    shown = [line for file in files for line in _lines(name_in(file.path, cwd), file)]
+    if len(shown) > SHOWN_LINES:
+        shown = [*shown[:SHOWN_LINES], f"… {len(shown) - SHOWN_LINES} more lines"]
+    data = {
+        "files": [{"filePath": readable(f.path), "matches": f.count} for f in files],
+        "numFiles": len(files),
+        "numMatches": count,
+        "applied": sweep.splices and bool(files),
+        "truncated": more,
+    }
+    return Output("\n".join((*shown, *notes, _summary(len(files), count, more, sweep))), data)
+
+
+def _lines(name: str, file: FileHits) -> Iterator[str]:
+    for hit in file.hits:
+        if hit.after is None:
+            yield from (f"{name}:{hit.line + n}: {line}" for n, line in enumerate(hit.before.split("\n")))
+            continue
+        yield f"{name}:{hit.line}"
+        yield from (f"- {line}" for line in hit.before.split("\n"))
+        yield from (f"+ {line}" for line in hit.after.split("\n"))
+
+
+def _summary(files: int, matches: int, more: bool, sweep: Sweep) -> str:
+    if not files:
+        return "No matches found"
+    things = f"{matches} match{'' if matches == 1 else 'es'} in {files} file{'' if files == 1 else 's'}"
+    if sweep.splices:
+        return f"[Replaced {things}; one undo takes all of it back]"
+    cut = f"; more than {files} files match, raise max_files to see them" if more else ""
+    preview = "; nothing was written, send preview_only=false to apply" if sweep.replace is not None else ""
+    return f"[{things}{cut}{preview}]"
