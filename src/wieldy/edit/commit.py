@@ -16,7 +16,7 @@ from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
 from wieldy.edit.landing import READ_FLAGS, Step, identity, look, plan
-from wieldy.edit.leftovers import NEW_FILE, NO_LINKS, drop_emptied, drop_folders, inode, sweep, take_back
+from wieldy.edit.leftovers import NEW_FILE, NO_LINKS, drop_emptied, drop_folders, inode, state_of, sweep, take_back
 from wieldy.edit.metadata import PRIVATE, carry_over
 
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
@@ -80,7 +80,6 @@ class _Work:
             self._prepare(step)
         for step in self._steps:
             self.current = step
-            self._switched.append(step)
             self._switch(step)
         for fd in (*self._folders.values(), *self._grown):
             sync_folder(self._disk, fd)
@@ -95,7 +94,7 @@ class _Work:
         failures: list[OSError] = []
         for step in reversed(self._switched):
             try:
-                if step.manner != "create" or self._is_ours(step):
+                if self._is_ours(step):
                     take_back(step, self._folders[step.folder], self._disk)
             except OSError as error:
                 failures.append(error)
@@ -174,18 +173,21 @@ class _Work:
 
     def _switch(self, step: Step) -> None:
         folder = self._folders[step.folder]
+        if step.manner != "create":
+            self._check(step, step.name, folder)
+        self._switched.append(step)
         if step.manner == "create":
             self._create(step, folder)
-            return
-        self._check(step, step.name, folder)
-        if step.manner == "replace":
+        elif step.manner == "replace":
             self._disk.rename(step.temp, step.name, dir_fd=folder)
         elif step.manner == "delete":
             self._disk.rename(step.name, step.aside, dir_fd=folder)
             self._check(step, step.aside, folder)
         else:
-            fd = self._disk.open(step.name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+            fd = self._disk.open(step.name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             try:
+                if identity(os.fstat(fd)) != step.seen:
+                    raise Moved(step.path, "was changed by someone else meanwhile")
                 overwrite(self._disk, fd, len(step.before or b""), step.after or b"")
             finally:
                 os.close(fd)
@@ -212,8 +214,11 @@ class _Work:
             raise Moved(step.path, "was changed by someone else meanwhile")
 
     def _is_ours(self, step: Step) -> bool:
-        fresh = self._fresh.get(step.temp)
-        return fresh is not None and inode(step.name, self._folders[step.folder]) == fresh
+        """Whether what has the file's name now is our doing, and not that of someone who came after us."""
+        folder = self._folders[step.folder]
+        if step.manner == "in_place":
+            return state_of(step, folder) in ("new", "torn")
+        return inode(step.name, folder) == self._fresh.get(step.temp)
 
     def _written(self, step: Step) -> Written:
         notes = step.notes + self._notes.get(step.temp, ())

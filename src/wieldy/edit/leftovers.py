@@ -31,7 +31,7 @@ def recover(steps: Sequence[Step], *, disk: Disk = LOCAL) -> bool:
     """
     with ExitStack() as stack:
         folders = {step.folder: _opened(step.folder, stack) for step in steps}
-        states = [_state(step, folders[step.folder]) for step in steps]
+        states = [state_of(step, folders[step.folder]) for step in steps]
         finished = "new" in states and "old" not in states and "torn" not in states
         for step, state in zip(reversed(steps), reversed(states), strict=True):
             folder = folders[step.folder]
@@ -61,8 +61,6 @@ def take_back(step: Step, folder: int, disk: Disk) -> None:
             put_back(disk, fd, step.before or b"")
         finally:
             os.close(fd)
-    elif step.seen is not None and current == step.seen[:2]:
-        return  # it never happened
     elif (aside := inode(step.aside, folder)) is None:
         _rewrite(step, folder, disk)
     elif aside != current and (step.manner == "replace" or current is None):
@@ -128,7 +126,8 @@ def _rewrite(step: Step, folder: int, disk: Disk) -> None:
     disk.rename(step.temp, step.name, dir_fd=folder)
 
 
-def _state(step: Step, folder: int | None) -> State:
+def state_of(step: Step, folder: int | None) -> State:
+    """How far a step came, to judge by what has the file's name now."""
     found = None if folder is None else _content(step.name, folder)
     if found is False:
         return "other"

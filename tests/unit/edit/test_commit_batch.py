@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.edit.commit import CannotWrite, commit
+from wieldy.edit.commit import CannotWrite, Moved, commit
 from wieldy.edit.disk import Disk
 from wieldy.edit.landing import Step, look, plan
 from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
@@ -156,3 +156,36 @@ def test_a_full_disk_names_the_largest_folders_that_could_go(tmp_path: Path):
     found = [text.find(str(tmp_path / name)) for name in ("node_modules", "target", "sub/__pycache__")]
     assert -1 not in found and found == sorted(found)
     assert str(tmp_path / "src") not in text and "if the user agrees" in text
+
+
+@pytest.mark.parametrize("kind", ["replaced", "rewritten", "linked", "deleted", "to be deleted"])
+def test_what_someone_else_does_to_a_later_file_survives_the_rollback(tmp_path: Path, kind: str):
+    lay_out(tmp_path)
+    target = tmp_path / ("one" if kind == "linked" else "doomed")
+    after = None if kind == "to be deleted" else b"new"
+    steps = (plan(look(str(tmp_path / "plain")), b"plain new"), plan(look(str(target)), after))
+    (tmp_path / "theirs").write_bytes(b"theirs")
+
+    def interfere(call: str) -> None:
+        if call != "rename" or not (tmp_path / "theirs").exists():
+            return
+        if kind in ("replaced", "to be deleted"):
+            os.replace(tmp_path / "theirs", target)
+        else:
+            (tmp_path / "theirs").unlink()
+            target.unlink() if kind == "deleted" else target.write_bytes(b"theirs")
+
+    with pytest.raises(Moved) as caught:
+        commit(steps, disk=WatchedDisk(interfere))
+    assert caught.value.path == str(target)
+    assert (target.read_bytes() if target.exists() else None) == (None if kind == "deleted" else b"theirs")
+    assert (tmp_path / "plain").read_bytes() == b"plain old"
+    assert not [name for name in os.listdir(tmp_path) if "wieldy" in name]
+
+
+def test_a_file_that_cannot_be_replaced_only_written_is_left_alone_without_a_journal(tmp_path: Path):
+    lay_out(tmp_path)
+    before = picture(tmp_path)
+    with pytest.raises(CannotWrite, match="mount point"):
+        commit(steps_in(tmp_path)[:1], disk=WatchedDisk(Fault(1, errno.EBUSY, calls=frozenset({"rename"}))))
+    assert picture(tmp_path) == before
