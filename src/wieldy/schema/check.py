@@ -28,14 +28,20 @@ class Checker:
     def fits(self, value: Any) -> bool:
         """Whether the value is what the schema asks for."""
         self.compile()
-        return bool(self._validator.is_valid(value))
+        try:
+            return bool(self._validator.is_valid(value))
+        except (ValueError, TypeError):  # no JSON at all
+            return False
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Every field that is wrong, in the order of the schema; empty when the value fits."""
         self.compile()
         found: dict[Problem, None] = {}
-        for error in self._validator.iter_errors(value):
-            found.update(dict.fromkeys(_problems(error, value)))
+        try:
+            for error in self._validator.iter_errors(value):
+                found.update(dict.fromkeys(_problems(error, value)))
+        except (ValueError, TypeError) as error:
+            found[Problem("", f"is not JSON: {error}")] = None
         return tuple(found)
 
 

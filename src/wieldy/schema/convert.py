@@ -19,11 +19,22 @@ import msgspec
 from wieldy.schema.annotate import Param
 from wieldy.schema.compose import is_path
 from wieldy.schema.derive import ARRAYS, OBJECTS
-from wieldy.schema.field import MISSING, PLAIN, Fields, fields_of_model, is_model, is_named_tuple, is_pydantic, unwrap
+from wieldy.schema.field import (
+    MISSING,
+    PLAIN,
+    Fields,
+    fields_of_model,
+    is_model,
+    is_named_tuple,
+    is_pydantic,
+    is_typed_dict,
+    unwrap,
+)
 
 Maker: typing.TypeAlias = Callable[[Any], Any]
 
 _NATIVE = frozenset({str, int, float, bool, None, type(None), Any, list, dict, set, frozenset, tuple})
+_UNION: Any = typing.Union
 _FAMILIES: dict[Any, str] = {
     str: "text",
     int: "number",
@@ -167,7 +178,7 @@ class Converter:
             return self._named_tuple(cls, fields)
         assert is_model(cls)
         arguments = self.keyword_arguments(fields)
-        if typing.is_typeddict(cls):
+        if is_typed_dict(cls):
             return arguments
         return lambda value: cls(**arguments(value))
 
@@ -184,7 +195,7 @@ class Converter:
 
     def _union(self, members: list[Any]) -> Any:
         """msgspec's own union where it can tell the members apart, else the first member that fits."""
-        union: Any = typing.Union.__getitem__(tuple(members))
+        union = _UNION[tuple(members)]
         some = [member for member in members if member not in (None, type(None))]
         if len(some) == 1 and len(some) < len(members):
             return union

@@ -19,6 +19,7 @@ from wieldy.schema.field import (
     is_model,
     is_named_tuple,
     is_pydantic,
+    is_typed_dict,
     unwrap,
     written_doc,
 )
@@ -92,6 +93,8 @@ class Derivation:
             required.append(fields.tag[0])
         for field in fields.fields:
             self._parameter = f"{outer}.{field.name}" if outer else field.name
+            if field.wire in properties:
+                raise UnsupportedAnnotation(self._owner, self._parameter, "has the name of another one")
             properties[field.wire] = self._property(field)
             if field.required:
                 required.append(field.wire)
@@ -258,7 +261,7 @@ def _is_hashable(annotation: Any) -> bool:
     kind = typing.get_origin(annotation) or annotation
     if kind in ARRAYS:
         return ARRAYS[kind] is frozenset
-    return kind not in OBJECTS and not typing.is_typeddict(kind) and getattr(kind, "__hash__", None) is not None
+    return kind not in OBJECTS and not is_typed_dict(kind) and getattr(kind, "__hash__", None) is not None
 
 
 def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:

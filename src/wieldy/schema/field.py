@@ -153,8 +153,13 @@ def _call_method(instance: Any) -> Any:
 def is_model(cls: Any) -> bool:
     """Whether a class is filled from a JSON object, field by field."""
     return isinstance(cls, type) and (
-        hasattr(cls, "__dataclass_fields__") or typing.is_typeddict(cls) or hasattr(cls, "__struct_fields__")
+        hasattr(cls, "__dataclass_fields__") or is_typed_dict(cls) or hasattr(cls, "__struct_fields__")
     )
+
+
+def is_typed_dict(cls: Any) -> bool:
+    """Whether a class is a TypedDict, of `typing` or of `typing_extensions`."""
+    return isinstance(cls, type) and issubclass(cls, dict) and hasattr(cls, "__required_keys__")
 
 
 def is_pydantic(cls: Any) -> bool:
@@ -172,7 +177,7 @@ def fields_of_model(cls: Any) -> Fields:
     hints = hints_of(cls)
     about = read(written_doc(cls)).about
     owner: str = cls.__qualname__
-    if typing.is_typeddict(cls):
+    if is_typed_dict(cls):
         return Fields(owner, tuple(_typed_dict_fields(cls, hints, about)))
     if hasattr(cls, "__struct_fields__"):
         return _struct_fields(cls, hints, about)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from functools import lru_cache
@@ -46,10 +45,12 @@ def _enclosing(function: types.FunctionType) -> dict[str, Any]:
 
 def hints_of(cls: type) -> dict[str, Any]:
     """The resolved annotations of a class and its bases, `Annotated` and `NotRequired` kept."""
-    module = sys.modules.get(cls.__module__)
-    scope = {**vars(typing), **(vars(module) if module else {}), cls.__name__: cls}
     try:
-        return typing.get_type_hints(cls, localns=scope, include_extras=True)
+        return typing.get_type_hints(cls, include_extras=True)
+    except NameError:
+        pass  # perhaps the class itself, where it was made inside a function
+    try:
+        return typing.get_type_hints(cls, localns={**vars(cls), cls.__name__: cls}, include_extras=True)
     except NameError as error:
         raise UnsupportedAnnotation(
             cls.__qualname__, "", f"has an annotation that cannot be resolved: {error}"

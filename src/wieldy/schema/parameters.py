@@ -32,7 +32,7 @@ class Parameters:
         prepare: Callable[[Converter], Callable[[Any], Any]] | None,
     ) -> None:
         self.schema = schema
-        self.aliases = aliases
+        self.aliases = _not_hiding(schema, aliases) if aliases else aliases
         self._checker = Checker(schema)
         self._prepare = prepare
         self._accept: Callable[[Any], Any] | None = None
@@ -53,7 +53,7 @@ class Parameters:
         if is_pydantic(kind):
             schema, definitions = pydantic_schema(kind)
             whole = {**schema, "$defs": definitions} if definitions else schema
-            return cls(whole, dict(aliases or {}), lambda convert: convert.model(kind))
+            return cls(whole, aliases or {}, lambda convert: convert.model(kind))
         if not is_model(kind):
             raise UnsupportedAnnotation(
                 getattr(kind, "__qualname__", str(kind)),
@@ -66,7 +66,7 @@ class Parameters:
     @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
-        return cls(dict(schema), dict(aliases or {}), None)
+        return cls(dict(schema), aliases or {}, None)
 
     def compile(self) -> None:
         """Raise `SchemaError` if the schema cannot be used."""
@@ -134,6 +134,14 @@ def _spellings(fields: Fields, declared: Mapping[str, str] | None) -> dict[str, 
         if field.param.aliases:
             spellings.update(dict.fromkeys(field.param.aliases, field.wire))
     return spellings
+
+
+def _not_hiding(schema: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, str]:
+    """The aliases that are no field's own name: what the schema shows always means itself."""
+    shown = schema.get("properties")
+    if not isinstance(shown, Mapping):
+        return dict(aliases)
+    return {alias: name for alias, name in aliases.items() if alias not in shown}
 
 
 def _whole_numbers(value: Any) -> Any:

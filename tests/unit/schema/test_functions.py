@@ -92,6 +92,23 @@ def test_aliases_come_from_the_annotation_and_the_declaration():
     assert parameters.aliases == {"path": "file_path", "file": "file_path", "filename": "file_path", "start": "from"}
 
 
+def test_an_alias_never_hides_a_field():
+    def copy(source: str, path: str):
+        raise AssertionError
+
+    assert Parameters.from_function(copy, aliases={"path": "source", "from": "source"}).aliases == {"from": "source"}
+    raw = {"type": "object", "properties": {"a": {}, "b": {}}}
+    assert Parameters.from_schema(raw, aliases={"a": "b", "c": "b"}).aliases == {"c": "b"}
+
+
+def test_two_parameters_of_one_wire_name_are_refused():
+    def tool(a: Annotated[int, Param(name="x")], x: int):
+        raise AssertionError
+
+    with pytest.raises(UnsupportedAnnotation, match="parameter `x` has the name of another one"):
+        Parameters.from_function(tool)
+
+
 def test_skipped_parameters_are_neither_shown_nor_resolved():
     def tool(a: int, ctx: Decimal):
         raise AssertionError

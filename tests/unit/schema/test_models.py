@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, T
 import msgspec
 import pydantic
 import pytest
+import typing_extensions
 from inline_snapshot import snapshot
 
 from wieldy.schema.annotate import Param
@@ -252,6 +253,35 @@ def test_pydantic_models_nest_inside_other_types():
     }
     with pytest.raises(Misfit, match=r"people\.a\.name"):
         parameters.accept({**value, "people": {"a": {"name": 2}}})
+
+
+class Elder(typing_extensions.TypedDict):
+    name: typing_extensions.Required[str]
+    note: typing_extensions.NotRequired[str]
+
+
+def test_types_of_typing_extensions_are_understood_too():
+    parameters = one(Elder)
+    assert parameters.schema["properties"]["x"]["required"] == ["name"]
+    assert parameters.accept({"x": {"name": "n"}}) == {"x": {"name": "n"}}
+    alias = typing_extensions.TypeAliasType("alias", list[int])
+    assert one(alias).accept({"x": [1]}) == {"x": [1]}
+
+
+def test_a_recursive_model_inside_a_function_is_resolved():
+    @dataclass
+    class Local:
+        inner: Local | None = None
+
+    assert one(Local).accept({"x": {"inner": {}}}) == {"x": Local(Local())}
+
+
+def test_a_model_as_deep_as_json_may_be_is_made():
+    value: dict[str, Any] = {"name": "leaf"}
+    for _ in range(98):
+        value = {"name": "node", "children": [value]}
+    tree = one(Tree).accept({"x": value})["x"]
+    assert tree.children[0].children[0].name == "node"
 
 
 def test_a_check_of_the_model_itself_becomes_a_problem():

@@ -151,6 +151,15 @@ def test_each_rule_is_told_in_words(keyword, value, told):
     assert problem.message.startswith(told)
 
 
+@pytest.mark.parametrize("value", [{1: 2}, {"a": b"x"}, {"a": object()}, {"a": {1}}, {"a": "\ud99c"}])
+@pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": "array", "items": {"type": "object"}}])
+def test_what_is_no_json_is_a_misfit_and_never_a_crash(schema, value):
+    with pytest.raises(Misfit):
+        Parameters.from_schema({"type": "object", "properties": {"a": schema}, "additionalProperties": False}).accept(
+            value
+        )
+
+
 def test_every_unknown_field_is_named_even_where_none_is_known():
     schema = {"type": "object", "properties": {"o": {"type": "object", "additionalProperties": False}}}
     with pytest.raises(Misfit) as caught:
