@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 import stat as bits
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from wieldy.edit.disk import open_folder, read_all
@@ -135,6 +135,11 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> S
         mode=mode if stat is None else bits.S_IMODE(stat.st_mode),
         notes=tuple(notes),
     )
+
+
+def in_place(step: Step, why: str) -> Step:
+    """The same step without a replacement."""
+    return replace(step, manner="in_place", notes=(*step.notes, f"written in place, because {why}"))
 
 
 def identity(stat: os.stat_result) -> Identity:

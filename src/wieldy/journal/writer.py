@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import threading
 import time
@@ -15,7 +16,7 @@ from wieldy.core.failure import WieldyError
 from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.edit.landing import Landing, Step, locate, look, plan
+from wieldy.edit.landing import Landing, Step, in_place, locate, look, plan
 from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
@@ -107,7 +108,7 @@ class Writer:
             raise WieldyError("the same file is named twice in one change")
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
-        entry, written = self._carry_out(steps, origin)
+        entry, written = self._carried_out(steps, origin)
         # Files that came and went: nothing of them is left to delete but the folders made for them.
         absent = [landing.real_path for landing in landings if landing.stat is None]
         with suppress(OSError):
@@ -115,6 +116,17 @@ class Writer:
         by_path = {one.path: one for one in written}
         unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
         return Receipt(None if entry is None else entry.id, tuple(unchanged))
+
+    def _carried_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
+        """Carry out the steps; a file that turns out to be a mount point cannot be replaced, so it is written in place."""
+        while True:
+            try:
+                return self._carry_out(steps, origin)
+            except CannotWrite as error:
+                busy = [step for step in steps if step.path == error.path and step.manner == "replace"]
+                if error.number != errno.EBUSY or not busy:
+                    raise
+                steps = [in_place(step, "it is a mount point") if step in busy else step for step in steps]
 
     def _carry_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
         if self._store is None:

@@ -255,3 +255,23 @@ def test_spellings_of_one_name_share_a_lock(tmp_path: Path):
 def test_projects_of_the_same_name_have_journals_of_their_own():
     assert project_key("/a/app") != project_key("/b/app")
     assert project_key("/a/my app!").startswith("my-app-") and project_key("/").startswith("root-")
+
+
+def test_a_file_that_is_a_mount_point_is_written_in_place(root: Path):
+    path, other = root / "mounted", root / "other"
+    path.write_bytes(b"old")
+    other.write_bytes(b"old")
+    inode = path.stat().st_ino
+
+    class Mounted(Disk):
+        def rename(self, name: str, new: str, *, dir_fd: int) -> None:
+            if new == "mounted":
+                raise OSError(errno.EBUSY, "busy")
+            super().rename(name, new, dir_fd=dir_fd)
+
+    changes = [Change(str(other), b"old", b"new"), Change(str(path), b"old", b"newer")]
+    receipt = journal_of(root, Mounted()).writer.apply(changes, EDIT)
+    assert path.read_bytes() == b"newer" and other.read_bytes() == b"new" and path.stat().st_ino == inode
+    assert "mount" in receipt.written[1].notes[0] and receipt.written[0].notes == ()
+    assert sorted(os.listdir(root)) == ["mounted", "other"]
+    assert [event.entry.id for event in journal_of(root).chronicle().events] == [receipt.entry]

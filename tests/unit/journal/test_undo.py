@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ class Project:
         return Journal(Workspace(self.root, session_dir=self.root.parent / session, env=env))
 
     def edit(self, call: str, *, turn: str | None = None, session: str = "s1", **wanted: bytes | None) -> None:
+        self.change(call, wanted, turn, session)
+
+    def change(
+        self, call: str, wanted: Mapping[str, bytes | None], turn: str | None = None, session: str = "s1"
+    ) -> None:
         changes = [Change(str(self.root / name), self.read(name), after) for name, after in wanted.items()]
         self.journal.writer.apply(changes, Origin(session, call, "Edit", turn))
 
@@ -182,14 +188,14 @@ def test_a_preview_touches_nothing_and_a_change_after_it_is_noticed(project: Pro
 def test_a_deleted_file_comes_back_with_its_mode(project: Project):
     project.write("run.sh", b"#!/bin/sh\n")
     os.chmod(project.root / "run.sh", 0o750)
-    project.edit("1", **{"run.sh": None})
+    project.change("1", {"run.sh": None})
     assert project.names == []
     undo(project.journal)
     assert project.read("run.sh") == b"#!/bin/sh\n" and (project.root / "run.sh").stat().st_mode & 0o777 == 0o750
 
 
 def test_folders_made_for_a_file_go_with_it_unless_something_else_is_in_them(project: Project):
-    project.edit("1", **{"x/y/a": b"a", "x/z/b": b"b"})
+    project.change("1", {"x/y/a": b"a", "x/z/b": b"b"})
     project.write("x/z/other", b"mine")
     undo(project.journal)
     assert project.names == ["x", "x/z", "x/z/other"]
