@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wieldy.reading.opened import HEAD, Opened
 from wieldy.reading.page import WIDEST, Page, read_page
-from wieldy.reading.window import Breaks, plain_breaks
+from wieldy.reading.window import Breaks, counted, plain
 from wieldy.text.encoding import Encoding
 
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -93,7 +93,7 @@ def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: 
     gathered: list[str] = []
     while True:
         page = page_of(path, data, first=len(gathered) + 1, limit=limit, chars=chars)
-        assert len(page.numbered) < chars or len(page.lines) == 1
+        assert len(page.numbered) <= chars or len(page.lines) == 1
         gathered += page.lines
         if page.last >= page.total:
             break
@@ -103,8 +103,11 @@ def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: 
 
 @LAW
 @given(pieces=st.lists(st.text("ab\r\n", max_size=6)))
-def test_line_breaks_come_out_plain_wherever_the_text_is_cut(pieces: list[str]) -> None:
+def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[str]) -> None:
     met, whole = Breaks(), "".join(pieces)
-    assert "".join(plain_breaks(pieces, "\n", "\r", met)) == whole.replace("\r\n", "\n").replace("\r", "\n")
+    found = list(counted(pieces, "\n", "\r", met))
+    expected = whole.replace("\r\n", "\n").replace("\r", "\n")
+    assert "".join(plain(piece, "\n", "\r") for piece, _ in found) == expected
+    assert [count for _, count in found] == [plain(piece, "\n", "\r").count("\n") for piece, _ in found]
     alone = whole.replace("\r\n", "")
     assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, "\r" in alone)

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from wieldy.core.failure import ToolFailure
 from wieldy.reading.opened import Opened, shown
-from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, plain_breaks
+from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, counted
 from wieldy.text.encoding import UTF8, Encoding, detect
 
 LIMIT = 2000
@@ -115,11 +115,11 @@ class _Source:
     def fill(self, first: int, limit: int, chars: int) -> Window[bytes] | Window[str]:
         """The window, filled."""
         if self.encoding.unit > 1:
-            wide = Window(first, limit, "\n", lambda text, final: text, chars, WIDEST)
-            wide.fill(plain_breaks(self._decoded(), "\n", "\r", self.breaks), self._worth_counting)
+            wide = Window(first, limit, "\n", "\r", lambda text, final: text, chars, WIDEST)
+            wide.fill(counted(self._decoded(), "\n", "\r", self.breaks), self._worth_counting)
             return wide
-        narrow = Window(first, limit, b"\n", self._decode, chars, WIDEST)
-        narrow.fill(plain_breaks(self._unmarked(), b"\n", b"\r", self.breaks), self._worth_counting)
+        narrow = Window(first, limit, b"\n", b"\r", self._decode, chars, WIDEST)
+        narrow.fill(counted(self._unmarked(), b"\n", b"\r", self.breaks), self._worth_counting)
         return narrow
 
     def _worth_counting(self) -> bool:
