@@ -66,7 +66,7 @@ def _problems(error: Any, whole: Any) -> Iterator[Problem]:
             yield from _unknown(path, {name: value.get(name) for name in kind.unexpected})
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
             yield from _unknown(path, _at(whole, path))  # where no field is known, only the first is told
-        case "anyOf" | "oneOf" if nearer := _nearest(kind, len(path)):
+        case "anyOf" | "oneOf" if nearer := _nearest(kind, len(path), value):
             for inner in nearer:
                 yield from _problems(inner, whole)
         case _:
@@ -85,18 +85,21 @@ def _at(value: Any, path: Iterable[str | int]) -> Any:
     return value
 
 
-def _nearest(kind: Any, depth: int) -> Sequence[Any]:
-    """Of several alternatives, the errors of the only one whose type was right."""
+def _nearest(kind: Any, depth: int, value: Any) -> Sequence[Any]:
+    """Of several alternatives the errors of the one meant: the only one of the right type, or the nearest object."""
     branches = getattr(kind, "context", None) or ()
-    right = [
-        branch
-        for branch in branches
-        if branch and not any(e.kind.name in _WRONG_KIND and len(e.instance_path) <= depth for e in branch)
-    ]
-    return right[0] if len(right) == 1 else ()
+    right = [branch for branch in branches if branch and not any(_rules_out(error, depth) for error in branch)]
+    if len(right) == 1 or (right and isinstance(value, dict)):
+        return min(right, key=len)
+    return ()
 
 
-_WRONG_KIND = frozenset({"type", "enum", "const"})
+def _rules_out(error: Any, depth: int) -> bool:
+    """Whether an error says that an alternative was not meant at all: another type, or another tag."""
+    below = len(error.instance_path) - depth
+    if below == 1:
+        return bool(error.kind.name == "const")
+    return below < 1 and error.kind.name in ("type", "enum", "const")
 
 
 def _expected(error: Any) -> str:

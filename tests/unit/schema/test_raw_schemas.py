@@ -126,6 +126,21 @@ def test_the_error_of_the_only_fitting_alternative_is_told():
     assert str(caught.value) == "a: expected a string, a list or null, got the number 5"
 
 
+def test_of_several_objects_the_one_that_was_meant_is_explained():
+    def shape(name: str, field: str) -> dict[str, Any]:
+        properties = {"kind": {"const": name}, field: {"type": "number"}}
+        return {"type": "object", "properties": properties, "required": ["kind", field], "additionalProperties": False}
+
+    tagged = {"type": "object", "properties": {"s": {"anyOf": [shape("circle", "radius"), shape("square", "side")]}}}
+    with pytest.raises(Misfit) as caught:
+        Parameters.from_schema(tagged).accept({"s": {"kind": "square", "side": "x", "radius": 1}})
+    assert {problem.path for problem in caught.value.problems} == {"s.side", "s.radius"}
+
+    untagged = {"anyOf": [{"type": "object", "required": ["a", "b", "c"]}, {"type": "object", "required": ["a", "d"]}]}
+    with pytest.raises(Misfit, match=r"^s\.d: is required but missing$"):
+        Parameters.from_schema({"type": "object", "properties": {"s": untagged}}).accept({"s": {"a": 1}})
+
+
 @pytest.mark.parametrize(
     ("keyword", "value", "told"),
     [
