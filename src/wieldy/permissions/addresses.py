@@ -17,22 +17,24 @@ class Addresses:
     def __init__(self, deny: Shelf, ask: Shelf, allow: Shelf) -> None:
         self._deny, self._ask, self._allow = deny, ask, allow
 
-    def judge(self, url: str, case: Case, part: str | None = None, backing: Reason | None = None) -> Iterator[Finding]:
-        """What rules, mode and defaults say about one address; `backing` allows the command that talks to it."""
+    def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
+        """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""
         host = host_of(url)
         strict: tuple[tuple[Shelf, Behavior], ...] = ((self._deny, "deny"), (self._ask, "ask"))
         for shelf, behavior in strict:
             rule = (shelf.for_host(host) if host else None) or shelf.for_tool("WebFetch")
             if rule is not None:
                 yield Finding(by_rule(rule, behavior, f"is about {host or url}", part))
-        yield self._permitted(host, url, case, part, backing)
+        yield self._permitted(host, url, case, part, command)
 
-    def _permitted(self, host: str | None, url: str, case: Case, part: str | None, backing: Reason | None) -> Finding:
+    def _permitted(self, host: str | None, url: str, case: Case, part: str | None, command: Finding | None) -> Finding:
         rule = self._allow.for_host(host) if host else None
         if rule is not None:
             return Finding(by_rule(rule, "allow", f"is about {host}", part))
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part))
-        if (given := case.cover or backing) is not None:
-            return Finding(given)
+        if case.cover is not None:
+            return Finding(case.cover)
+        if command is not None:
+            return command
         return Finding(Reason("default", "ask", f"talks to {host or url}", part=part), suggest.for_host(host))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from wieldy.shell.parts import Part
 
 
+# These run whatever they are given, so only a rule that names the very command may allow them.
+RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
+
+
 class Commands:
     """The command policy."""
 
@@ -101,21 +105,21 @@ class Commands:
         outlets = split(part, self._analyse)
         own, exact = self._allowance(part, outlets, named, case)
         yield own
-        backing = own.reason if own.behavior == "allow" else None
         for effect in part.effects:
             if isinstance(effect, Reads | Writes):
+                redirected = effect in outlets.redirected
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
-                touch = Touch(effect, part.text, backing, exact, effect in outlets.redirected, swept)
-                yield self._files.judge(touch, case)
+                spelled_out = named is not None or (exact and not redirected)
+                yield self._files.judge(Touch(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
-                yield from self._addresses.judge(effect.url, case, part.text, backing)
+                yield from self._addresses.judge(effect.url, case, part.text, own)
 
     def _allowance(self, part: Part, outlets: Split, named: Rule | None, case: Case) -> tuple[Finding, bool]:
         """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:
             why = part.why or "it may change something"
             return Finding(Reason("mode", "deny", f"plan mode changes nothing, and {why}", part=part.text)), False
-        exact = named or next(filter(None, map(self._allow.for_exact_command, part.allow_texts)), None)
+        exact = named or next(filter(None, map(self._allow.for_exact_command, _texts(part))), None)
         if exact is not None:
             return Finding(by_rule(exact, "allow", part=part.text)), True
         if not case.careful and (reason := _harmless(part, outlets)) is not None:
@@ -126,13 +130,24 @@ class Commands:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part.text)), False
         if case.cover is not None:
             return Finding(case.cover), False
-        remedy = suggest.for_command(part.program, part.rule_text, exact=part.exact_rule) if part.allow_texts else None
+        remedy = (
+            suggest.for_command(part.program, _texts(part)[-1], exact=_needs_exact(part)) if part.allow_texts else None
+        )
         return Finding(Reason("default", "ask", part.why or "no rule covers it", part=part.text), remedy), False
 
     def _pattern_rule(self, part: Part) -> Rule | None:
-        if part.exact_rule:
+        if _needs_exact(part):
             return None
         return next(filter(None, map(self._allow.for_command, part.allow_texts)), None)
+
+
+def _needs_exact(part: Part) -> bool:
+    return part.exact_rule or not RUNS_ANYTHING.isdisjoint(part.via)
+
+
+def _texts(part: Part) -> tuple[str, ...]:
+    """The texts an allow rule may name: with and without harmless wrappers, but never without one that runs anything."""
+    return part.allow_texts[:1] if _needs_exact(part) else part.allow_texts
 
 
 def _harmless(part: Part, outlets: Split) -> Reason | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,6 +53,7 @@ class Policy:
         self._protected = Protected(paths.roots, configured_by)
         self._cwd = cwd or (lambda: paths.root)
         self._analyse = analyse or self._shell_analysis
+        self._analysis_at = lru_cache(maxsize=64)(self._shell_analysis_at)
         self._use(rules or RuleSet())
 
     @classmethod
@@ -123,9 +125,12 @@ class Policy:
         self._commands = Commands(deny, ask, allow, self._files, self._addresses, self._analyse)
 
     def _shell_analysis(self, command: str) -> Analysis:
+        return self._analysis_at(command, self._cwd())
+
+    def _shell_analysis_at(self, command: str, cwd: str) -> Analysis:
         from wieldy.shell.analysis import analyse
 
-        return analyse(command, cwd=self._cwd(), home=self._paths.home, root=self._paths.root)
+        return analyse(command, cwd=cwd, home=self._paths.home, root=self._paths.root)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""

@@ -20,14 +20,15 @@ Outside: TypeAlias = Literal["ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One file effect. `part` is the command it comes from, `backing` what allows that command, `exact` by its full text.
+    """One file effect. `part` is the command it comes from, `command` what was found about that command,
+    `exact` that a rule spells it out.
 
     `swept` means that everything below a folder is touched without being named.
     """
 
     effect: Reads | Writes
     part: str | None = None
-    backing: Reason | None = None
+    command: Finding | None = None
     exact: bool = False
     redirect: bool = False
     swept: bool = False
@@ -36,6 +37,11 @@ class Touch:
     def writes(self) -> bool:
         """Whether the file would change."""
         return isinstance(self.effect, Writes)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing but the file itself is in question."""
+        return self.command is None or self.command.behavior == "allow"
 
 
 class Files:
@@ -108,11 +114,11 @@ class Files:
         path, part = touch.effect.path, touch.part
         if case.cover is not None:
             return Finding(case.cover)
-        if touch.backing is not None and (not touch.redirect or touch.exact or not touch.writes):
-            return Finding(touch.backing)
+        if touch.command is not None and (touch.exact or not (touch.redirect and touch.writes)):
+            return touch.command
         if not touch.writes and not case.careful:
             return Finding(Reason("default", "allow", f"reads {path}", part=part))
-        if touch.writes and case.mode.accepts_edits and not case.careful and (part is None or touch.backing):
+        if touch.writes and case.mode.accepts_edits and not case.careful and touch.settled:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode: writes {path}", part=part))
         whole = self._allow.for_tool("Edit" if touch.writes else "Read")
         if whole is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from wieldy.permissions.paths import below, key
 from wieldy.permissions.pattern import PathPattern
@@ -49,15 +49,10 @@ class PathIndex:
                     yield rule
 
     def _by_ancestor(self, path: str) -> Iterator[Rule]:
-        folder = path
-        while True:
+        for folder in _lineage(path):
             for pattern, rule in self._by_folder.get(folder, ()):
                 if not pattern.rest or (folder != path and pattern.matches_below(_from(folder, path), self._fold)):
                     yield rule
-            above = os.path.dirname(folder)
-            if above == folder:
-                return
-            folder = above
 
     def _by_component(self, path: str) -> Iterator[Rule]:
         place = ""
@@ -94,6 +89,15 @@ class PathIndex:
         return sorted(
             folder for folder, entries in self._by_folder.items() if any(not pattern.rest for pattern, _ in entries)
         )
+
+
+@lru_cache(maxsize=1024)
+def _lineage(path: str) -> tuple[str, ...]:
+    """The path and every folder above it."""
+    folders = [path]
+    while (above := os.path.dirname(folders[-1])) != folders[-1]:
+        folders.append(above)
+    return tuple(folders)
 
 
 def _from(folder: str, path: str) -> str:

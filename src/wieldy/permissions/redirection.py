@@ -1,4 +1,4 @@
-"""Tells a command's own file effects from those of its redirections: a rule for a command says nothing of where its output goes."""
+"""Tells a command's own file effects from those of its redirections, of which a rule for the command says nothing."""
 
 from __future__ import annotations
 

@@ -45,9 +45,15 @@ class Shelf:
         self._behavior: Behavior = behavior
         self._paths = paths
         self._path_indexes: dict[tuple[str, bool], PathIndex] = {}
+        self._by_tool: dict[str, Rule | None] = {}
 
     def for_tool(self, name: str) -> Rule | None:
         """A rule about the tool as such. `Read` and `Edit` stand for all tools that read or edit."""
+        if name not in self._by_tool:
+            self._by_tool[name] = self._find_for_tool(name)
+        return self._by_tool[name]
+
+    def _find_for_tool(self, name: str) -> Rule | None:
         exact, globs = self._tools
         for candidate in (name, PATH_RULES_OF.get(name) if self._behavior != "allow" else None, *_servers(name)):
             if candidate is not None and candidate in exact:

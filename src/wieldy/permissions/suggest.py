@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
-from wieldy.core.effect import Writes
+from wieldy.core.effect import Reads, Writes
 from wieldy.permissions import command, pattern
 from wieldy.permissions.origin import Origin
 from wieldy.permissions.paths import Paths, Seen, below
@@ -46,6 +47,7 @@ DEEP_EXACT |= {"kubectl exec", "git config", "npm install", "pip install", "carg
 KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
+@lru_cache(maxsize=256)
 def for_command(program: str | None, text: str, *, exact: bool = False) -> str | None:
     """A rule for one simple command: its words up to the sub-command where that is safe to keep, else just this command."""
     words = text.split(" ")
@@ -69,28 +71,32 @@ def _stem(words: list[str]) -> str | None:
     return " ".join(words[:deep]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:deep]) else None
 
 
-def for_path(effect: object, seen: Seen, paths: Paths) -> str | None:
+def for_path(effect: Reads | Writes, seen: Seen, paths: Paths) -> str | None:
     """A rule for this very file. A link takes two rules, so none is offered for it."""
     if len(seen.views) > 1:
         return None
-    root, path = paths.root, seen.real
-    if below(path, root) and path != root:
-        anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/"))
-    else:
-        anchored = "/" + pattern.escaped(path)
-    writes = isinstance(effect, Writes)
-    return _kept(
-        f"{'Edit' if writes else 'Read'}({anchored})",
-        lambda shelf: (shelf.writing if writes else shelf.reading)(seen)(path),
-        paths,
-    )
+    return _for_path("Edit" if isinstance(effect, Writes) else "Read", seen, paths.root, paths.home)
 
 
+@lru_cache(maxsize=256)
+def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
+    path = seen.real
+    inside = below(path, root) and path != root
+    anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/") if inside else path)
+
+    def look_up(shelf: Shelf) -> Rule | None:
+        return (shelf.writing if subject == "Edit" else shelf.reading)(seen)(path)
+
+    return _kept(f"{subject}({anchored})", look_up, Paths((root,), home=home))
+
+
+@lru_cache(maxsize=256)
 def for_host(host: str | None) -> str | None:
     """A rule for one host."""
     return _kept(f"WebFetch(domain:{host})", lambda shelf: shelf.for_host(host or "")) if host else None
 
 
+@lru_cache(maxsize=256)
 def for_tool(name: str) -> str | None:
     """A rule for a whole tool."""
     return _kept(name, lambda shelf: shelf.for_tool(name))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_the_schema_agrees_with_the_checks() -> None:
         "env": {"A": "b"},
     }
     assert validator.is_valid(good) and not checked(good)[1]
-    for bad in (
+    unfit: list[dict[str, Any]] = [
         {"permissions": {"allow": "Bash"}},
         {"permissions": {"allow": [3]}},
         {"permissions": {"allow": [{"rule": "x", "more": 1}]}},
@@ -76,6 +77,7 @@ def test_the_schema_agrees_with_the_checks() -> None:
         {"env": {"A": 1}},
         {"cleanupPeriodDays": 1.5},
         {"sandbox": []},
-    ):
+    ]
+    for bad in unfit:
         assert not validator.is_valid(bad), bad
         assert checked(bad)[1], bad

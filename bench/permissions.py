@@ -1,0 +1,109 @@
+"""Deciding stays quick however many rules there are, and settings are loaded before anybody notices."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.claim import Claim, best_of
+
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.effect import Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.tool import Tool
+from wieldy.permissions.decide import Policy
+from wieldy.permissions.origin import Origin
+from wieldy.permissions.paths import Paths
+from wieldy.permissions.rule import Rule, parse
+from wieldy.permissions.ruleset import RuleSet
+from wieldy.settings import load_settings
+
+TURNS = 200
+PARTS = 5
+FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
+
+
+def many_rules(count: int, root: str) -> RuleSet:
+    """Rules of every kind: a third allow, a third ask, a third deny."""
+    shapes = (
+        "Bash(tool{n} run:*)",
+        "Bash(tool{n} * --flag)",
+        "Bash(* --never{n})",
+        "Read(/src/part{n}/**)",
+        "Edit(part{n}/*.gen)",
+        "Read(*.secret{n})",
+        "Edit(.hidden{n})",
+        "WebFetch(domain:host{n}.example.com)",
+        "WebFetch(domain:*.net{n}.example.com)",
+        "mcp__server{n}__tool",
+    )
+    behaviors = ("deny", "ask", "allow")
+    made: list[Rule] = []
+    for number in range(count):
+        text = shapes[number % len(shapes)].format(n=number)
+        made.append(parse(text, behaviors[number % 3], Origin("user", "settings.json", number, root)))
+    return RuleSet(tuple(made))
+
+
+def planned(name: str, effects: Effects, input: dict[str, str] | None = None) -> PlannedCall:
+    tool = Tool()
+    tool.name = name
+    tool.read_only = name == "Read"
+    return PlannedCall(ToolCall("1", name, input or {}), tool, dict(input or {}), None, effects)
+
+
+def deciding(policy: Policy, call: PlannedCall) -> Callable[[], object]:
+    def work() -> None:
+        for _ in range(TURNS):
+            policy.decide(call)
+
+    return work
+
+
+def measured(few: Policy, many: Policy, call: PlannedCall) -> list[float]:
+    """Microseconds a decision takes each of two judges that have seen the call before."""
+    few.decide(call)
+    many.decide(call)
+    return [seconds / TURNS * 1e6 for seconds in best_of(9, deciding(few, call), deciding(many, call))]
+
+
+def claims() -> Iterator[Claim]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = str(Path(folder).resolve())
+        Path(root, "src", "part7").mkdir(parents=True)
+        calls = {
+            "a read": planned("Read", (Reads(f"{root}/src/part7/a.py"),)),
+            "a write": planned("Write", (Writes(f"{root}/src/part7/b.py"),)),
+            "a fetch": planned("WebFetch", (Fetches("https://docs.host3.example.com/x"),)),
+            "a command": planned("Bash", (Runs("npm run test"),), {"command": "npm run test"}),
+        }
+        few = Policy(many_rules(10, root), paths=Paths((root,)))
+        many = Policy(many_rules(1000, root), paths=Paths((root,)))
+        for what, call in calls.items():
+            small, large = measured(few, many, call)
+            yield Claim(f"deciding {what} under 1 000 rules", large, 200, " µs", f"under 10 rules {small:.0f} µs")
+        small, large = measured(few, many, planned("Bash", (Runs(FIVE),), {"command": FIVE}))
+        yield Claim("each part of a command of five under 1 000 rules", large / PARTS, 100, " µs")
+        yield Claim(
+            "a hundred times the rules, that command", large / small, 2, "×", f"{small:.0f} µs → {large:.0f} µs"
+        )
+        yield from settings_claims(Path(root))
+
+
+def settings_claims(root: Path) -> Iterator[Claim]:
+    """A user's, a project's and a person's own file, as they commonly look."""
+    rules = [f"Bash(program{number} run:*)" for number in range(25)]
+    content = {
+        "permissions": {"allow": rules, "deny": ["Read(.env)", "Bash(rm -rf:*)"], "defaultMode": "default"},
+        "env": {"NAME": "value"},
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}]},
+    }
+    env = {"HOME": str(root), "WIELDY_HOME": str(root / "home"), "WIELDY_TRUST": "1"}
+    for file in (root / ".wieldy/settings.json", root / ".wieldy/settings.local.json", root / "home/settings.json"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(content, indent=2))
+    text = json.dumps(content, indent=2)
+    whole, plain = best_of(15, lambda: load_settings(root, env=env), lambda: [json.loads(text) for _ in range(3)])
+    detail = f"three files of {len(text)} characters; json.loads alone {plain * 1e3:.2f} ms"
+    yield Claim("loading settings", whole * 1e3, 5, " ms", detail)

@@ -1,0 +1,224 @@
+"""What holds for every set of rules: deny never widens, order never matters, a rule prints as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
+from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.tool import Tool
+from wieldy.permissions.decide import Policy
+from wieldy.permissions.mode import MODES
+from wieldy.permissions.origin import Origin
+from wieldy.permissions.paths import Paths
+from wieldy.permissions.rule import Rule, RuleProblem, parse, split_list
+from wieldy.permissions.ruleset import RuleSet
+
+ROOT, HOME = "/w/project", "/home/me"
+WORLD = Paths(
+    (ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=lambda path: False
+)
+QUICK = settings(max_examples=200, deadline=None)
+
+TEXTS = [
+    "Bash",
+    "Bash(ls:*)",
+    "Bash(git push:*)",
+    "Bash(git *)",
+    "Bash(* main)",
+    "Bash(rm x)",
+    "Read",
+    "Edit",
+    "Write",
+    "Read(src/**)",
+    "Edit(src/**)",
+    "Edit(/src/a.py)",
+    "Read(.env)",
+    "Read(~/**)",
+    "Edit(//tmp/**)",
+    "WebFetch",
+    "WebFetch(domain:example.com)",
+    "WebFetch(domain:*.example.com)",
+    "mcp__db",
+    "mcp__db__*",
+    "mcp__db__query",
+    "Agent(explore)",
+    "Deploy",
+]
+STRICT_ONLY = ["*", "mcp__*", "Deploy(target:prod*)", "B*"]
+COMMANDS = [
+    "ls -la",
+    "git push origin main",
+    "git status",
+    "rm x",
+    "make",
+    "echo x > src/a.py",
+    "cat .env",
+    "rm -rf ~",
+    "'",
+]
+FILES = ["src/a.py", ".env", "b.txt", ".git/config", "../../home/me/x", "../../tmp/y"]
+
+behaviors: st.SearchStrategy[Behavior] = st.sampled_from(("allow", "ask", "deny"))
+
+
+@st.composite
+def made_rules(draw: st.DrawFn) -> Rule:
+    behavior = draw(behaviors)
+    text = draw(st.sampled_from(TEXTS if behavior == "allow" else TEXTS + STRICT_ONLY))
+    return parse(text, behavior, Origin("user", "s.json", draw(st.integers(1, 9)), ROOT))
+
+
+@st.composite
+def made_calls(draw: st.DrawFn) -> PlannedCall:
+    name = draw(
+        st.sampled_from(["Bash", "Read", "Grep", "Write", "Edit", "WebFetch", "mcp__db__query", "Agent", "Deploy"])
+    )
+    path = f"{ROOT}/{draw(st.sampled_from(FILES))}"
+    effects: Effects = UNKNOWN
+    input: dict[str, object] = {}
+    if name == "Bash":
+        command = draw(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=3).map(" && ".join))
+        effects, input = (Runs(command),), {"command": command}
+    elif name in ("Read", "Grep"):
+        effects = (Reads(path),)
+    elif name in ("Write", "Edit"):
+        effects = (Writes(path),)
+    elif name == "WebFetch":
+        effects = (Fetches(draw(st.sampled_from(["https://example.com/a", "http://a.example.com", "x:y"]))),)
+    elif name == "Agent":
+        input = {"subagent_type": draw(st.sampled_from(["explore", "review"]))}
+    elif name == "Deploy":
+        input = {"target": draw(st.sampled_from(["prod-1", "qa"]))}
+    return called(name, effects, input)
+
+
+def called(name: str, effects: Effects, input: dict[str, object] | None = None) -> PlannedCall:
+    tool = Tool()
+    tool.name = name
+    tool.read_only = name in ("Read", "Grep", "WebFetch")
+    return PlannedCall(ToolCall("1", name, input or {}), tool, dict(input or {}), None, effects)
+
+
+opinions = st.lists(
+    st.builds(Opinion, st.sampled_from(["a", "b", "Deploy"]), behaviors, st.sampled_from(["x", "y"])), max_size=3
+)
+modes = st.sampled_from(sorted(MODES))
+
+
+def decided(rules: Sequence[Rule], mode: str, call: PlannedCall, voices: Sequence[Opinion] = ()) -> Decision:
+    return Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode).decide(call, voices)
+
+
+def strictness(decision: Decision) -> int:
+    return STRICTNESS[decision.behavior]
+
+
+@QUICK
+@given(
+    rules=st.lists(made_rules(), max_size=6), text=st.sampled_from(TEXTS + STRICT_ONLY), mode=modes, call=made_calls()
+)
+def test_adding_a_deny_or_ask_rule_never_widens(rules: list[Rule], text: str, mode: str, call: PlannedCall) -> None:
+    before = strictness(decided(rules, mode, call))
+    for behavior in ("deny", "ask"):
+        assert strictness(decided([*rules, parse(text, behavior)], mode, call)) >= before
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=6), text=st.sampled_from(TEXTS), mode=modes, call=made_calls())
+def test_adding_an_allow_rule_never_narrows(rules: list[Rule], text: str, mode: str, call: PlannedCall) -> None:
+    added = parse(text, "allow", Origin("user", folder=ROOT))
+    assert strictness(decided([*rules, added], mode, call)) <= strictness(decided(rules, mode, call))
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=7), mode=modes, call=made_calls(), data=st.data())
+def test_the_order_of_rules_does_not_matter(
+    rules: list[Rule], mode: str, call: PlannedCall, data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(rules))
+    assert decided(shuffled, mode, call).behavior == decided(rules, mode, call).behavior
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=4), mode=modes, call=made_calls(), voices=opinions, data=st.data())
+def test_the_order_of_opinions_does_not_matter(
+    rules: list[Rule], mode: str, call: PlannedCall, voices: list[Opinion], data: st.DataObject
+) -> None:
+    assert decided(rules, mode, call, data.draw(st.permutations(voices))) == decided(rules, mode, call, voices)
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=5), mode=modes, call=made_calls(), voices=opinions)
+def test_a_decision_is_the_strictest_of_its_reasons_and_always_the_same(
+    rules: list[Rule], mode: str, call: PlannedCall, voices: list[Opinion]
+) -> None:
+    decision = decided(rules, mode, call, voices)
+    assert decision.reasons
+    assert strictness(decision) == max(STRICTNESS[reason.behavior] for reason in decision.reasons)
+    assert decision.reasons[0].behavior == decision.behavior
+    assert decision == decided(rules, mode, call, voices)
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=5), call=made_calls(), voices=opinions)
+def test_a_denied_call_is_denied_in_every_mode(rules: list[Rule], call: PlannedCall, voices: list[Opinion]) -> None:
+    if decided(rules, "bypassPermissions", call, voices).behavior == "deny":
+        for mode in MODES:
+            assert decided(rules, mode, call, voices).behavior == "deny", mode
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=5), mode=modes, one=made_calls(), other=made_calls())
+def test_doing_two_things_is_as_strict_as_the_stricter(
+    rules: list[Rule], mode: str, one: PlannedCall, other: PlannedCall
+) -> None:
+    if one.tool.name != "Bash" or other.tool.name != "Bash":
+        return
+    both = f"{one.input['command']} && {other.input['command']}"
+    whole = strictness(decided(rules, mode, called("Bash", (Runs(both),), {"command": both})))
+    assert whole >= max(strictness(decided(rules, mode, call)) for call in (one, other))
+
+
+@QUICK
+@given(rules=st.lists(made_rules(), max_size=5), mode=st.sampled_from(["default", "acceptEdits"]), call=made_calls())
+def test_the_rules_offered_would_have_allowed_the_call(rules: list[Rule], mode: str, call: PlannedCall) -> None:
+    decision = decided(rules, mode, call)
+    assert len(decision.suggestions) <= 5
+    if decision.suggestions:
+        offered = [parse(text, "allow", Origin("session", folder=ROOT)) for text in decision.suggestions]
+        assert decided([*rules, *offered], mode, call).behavior == "allow"
+
+
+@QUICK
+@given(
+    text=st.text(max_size=30)
+    | st.builds("{}({})".format, st.sampled_from(["Bash", "Read", "Edit", "X"]), st.text(max_size=20)),
+    behavior=behaviors,
+)
+@example(text="Bash(a\\*b)", behavior="allow")
+def test_a_rule_prints_as_it_was_written_or_is_refused(text: str, behavior: Behavior) -> None:
+    try:
+        rule = parse(text, behavior)
+    except RuleProblem as problem:
+        assert str(problem)
+        return
+    assert str(rule) == text.strip()
+    assert parse(str(rule), behavior) == rule
+
+
+@QUICK
+@given(
+    st.lists(st.sampled_from([*TEXTS, "Bash(echo a, b)", "Bash(f (x) y)"]), max_size=6),
+    st.sampled_from([",", " ", ", "]),
+)
+def test_a_list_of_rules_is_split_back_into_the_same_rules(texts: list[str], separator: str) -> None:
+    assert split_list(separator.join(texts)) == texts
+
+
+def test_nothing_touched_and_nothing_said_is_still_decided() -> None:
+    assert decided([], "default", called("Grep", NOTHING)).behavior == "allow"

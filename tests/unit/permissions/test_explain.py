@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from wieldy.core.effect import NOTHING
+from wieldy.permissions.explain import explain, listing, listing_lines, replay, try_examples
+from wieldy.permissions.origin import Origin
+from wieldy.permissions.rule import Examples, parse
+from wieldy.permissions.ruleset import RuleSet
+from wieldy.permissions.visible import hidden_characters, visible
+
+
+def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(judge, called, root: str) -> None:
+    policy = judge(allow=["Bash(git log:*)"], deny=["Bash(rm:*)"])
+    told = explain(policy, called("Bash", "git log | xargs rm && cat a > b"))
+    assert told.decision.behavior == "deny"
+    assert [part.text for part in told.parts] == ["git log", "xargs rm", "cat a"]
+    assert told.parts[1].via == ("xargs",)
+    assert set(told.parts[2].effects) == {f"reads {root}/a", f"writes {root}/b"}
+    text = "\n".join(told.lines())
+    assert text.startswith("DENY Bash")
+    assert f"rule `Bash(rm:*)` for `xargs rm` ({root}/.wieldy/settings.json:3)" in text
+    data = json.loads(json.dumps(told.as_json()))
+    assert data["behavior"] == "deny"
+    assert data["reasons"][0] == {
+        "kind": "rule",
+        "behavior": "deny",
+        "text": "rule `Bash(rm:*)`",
+        "rule": "Bash(rm:*)",
+        "file": f"{root}/.wieldy/settings.json",
+        "line": 3,
+        "part": "xargs rm",
+    }
+    assert [part["read_only"] for part in data["parts"]] == [True, False, False]
+
+
+def test_an_explanation_offers_the_rule_that_would_help(judge, called) -> None:
+    told = explain(judge(), called("Bash", "npm run test"))
+    assert told.lines()[-1] == "  to allow it: Bash(npm run test:*)"
+
+
+def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, called, plan, root: str) -> None:
+    assert f"  effect   writes {root}/a" in explain(judge(), called("Write", f"{root}/a")).lines()
+    assert explain(judge(), plan("Clock", NOTHING, read_only=True)).effects == ()
+    assert explain(judge(), plan("Deploy")).effects == ("touches who knows what",)
+
+
+def test_hidden_characters_are_shown(judge, called) -> None:
+    text = "\n".join(explain(judge(), called("Bash", "echo a\u202eb" + " " * 90 + "; make")).lines())
+    assert "\u202e" not in text and "<U+202E>" in text
+    assert "blanks>" in visible("a" + " " * 50 + "b")
+    assert hidden_characters("gіt push") is not None
+    assert hidden_characters("git commit -m 'naïve Привет 你好'") is None
+    assert hidden_characters("echo a\tb\nc") is None
+
+
+def test_rules_are_listed_strictest_first_with_where_they_are_written() -> None:
+    rules = [
+        parse("Bash(ls)", "allow", Origin("user", "/u/settings.json", 4)),
+        parse("Bash(rm:*)", "deny", Origin("project", "/p/settings.json", 9)),
+        parse("Read", "ask", Origin("code")),
+    ]
+    assert [row["behavior"] for row in listing(rules)] == ["deny", "ask", "allow"]
+    assert listing_lines(rules) == [
+        "deny   Bash(rm:*)  project  /p/settings.json:9",
+        "ask    Read        code",
+        "allow  Bash(ls)    user  /u/settings.json:4",
+    ]
+    assert listing_lines([]) == []
+
+
+def test_examples_can_be_tried_again_at_any_time(judge) -> None:
+    policy = judge()
+    good = parse("Bash(git push:*)", "deny", examples=Examples(("git push -f",), ("git pull",)))
+    bad = parse("Read(src/**)", "deny", examples=Examples(("a/b/src/x", "docs/x"), ("~/x",)))
+    host = parse("WebFetch(domain:*.a.org)", "deny", examples=Examples(("https://x.a.org/1",), ("https://a.org",)))
+    policy.replace(RuleSet((good, bad, host, parse("Bash", "ask"))))
+    first, second, third = try_examples(policy)
+    assert (first.examples, first.failures) == (2, ())
+    assert second.failures == ("should match `docs/x` and does not",)
+    assert third.failures == ()
+
+
+def test_a_replay_tells_only_what_would_come_out_differently(judge, called, root: str) -> None:
+    past = [
+        (called("Bash", "make"), "allow"),
+        (called("Bash", "ls"), "allow"),
+        (called("Write", f"{root}/a"), "ask"),
+        (called("Read", f"{root}/.env"), "allow"),
+    ]
+    policy = judge(allow=["Edit(/a)"], deny=["Read(.env)"])
+    changes = list(replay(policy, past))
+    assert [(change.before, change.now.behavior, change.widened) for change in changes] == [
+        ("allow", "ask", False),
+        ("ask", "allow", True),
+        ("allow", "deny", False),
+    ]
+
+
+def test_explaining_runs_nothing(judge, called, root: str) -> None:
+    explain(judge(mode="bypassPermissions"), called("Bash", f"touch {root}/made; echo x > {root}/made2"))
+    assert list(Path(root).iterdir()) == []

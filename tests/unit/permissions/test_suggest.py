@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from wieldy.permissions.grants import for_call, granted
+from wieldy.permissions.suggest import KEYWORDS
+
+LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("npm run test", ("Bash(npm run test:*)",)),
+        ("npm run test -- -k a", ("Bash(npm run test:*)",)),
+        ("git push origin main", ("Bash(git push:*)",)),
+        ("pytest -x tests/a.py", ("Bash(pytest:*)",)),
+        ("make", ("Bash(make)",)),
+        ("rm -r build", ("Bash(rm -r build)",)),
+        ("python -c 'print(1)'", ("Bash(python -c 'print(1)')",)),
+        ("rm *.log", (r"Bash(rm \*.log)",)),
+        ("timeout 5 cargo build", ("Bash(cargo build:*)",)),
+        ("ls && npm run test && git push", ("Bash(npm run test:*)", "Bash(git push:*)")),
+        ("cd sub && make all", ("Bash(make all:*)",)),
+        ("cat /etc/hosts", ("Read(//etc/hosts)",)),
+        ("echo x > out.txt", ("Edit(/out.txt)",)),
+        ("cargo build > log", ("Bash(cargo build:*)", "Edit(/log)")),
+        ("a1; b2; c3; d4; e5; f6", ()),
+        ("git reset --hard", ()),
+        ("echo k > .env", ()),
+        ("$X y", ()),
+        ("echo 'unclosed", ()),
+    ],
+)
+def test_the_rules_offered_are_the_narrowest_useful_ones_and_together_allow_the_call(
+    judge, called, command: str, expected: tuple[str, ...]
+) -> None:
+    call = called("Bash", command)
+    decision = judge().decide(call)
+    assert decision.behavior == "ask"
+    assert decision.suggestions == expected
+    if expected:
+        assert judge(allow=expected).decide(call).behavior == "allow"
+
+
+def test_the_one_part_that_is_not_covered_is_named(judge, called) -> None:
+    decision = judge(allow=["Bash(npm run test:*)"]).decide(called("Bash", "ls | head && npm run test && git push"))
+    asked = [reason for reason in decision.reasons if reason.behavior == "ask"]
+    assert [reason.part for reason in asked] == ["git push"]
+    assert decision.suggestions == ("Bash(git push:*)",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat > f <<'EOF'\nrm x\nEOF",
+        "for f in a:*.md; do frob $f; done",
+        LONG,
+        "while true; do sleep 1; done",
+        'git commit -m "$(cat <<EOF\nfix: done\nEOF\n)"',
+        "frob '" + "x" * 5000 + "'",
+        "FOO=bar frob",
+    ],
+)
+def test_what_is_kept_for_odd_commands_is_nothing_or_a_rule_that_reads_back(judge, called, command: str) -> None:
+    grant = for_call(judge(), called("Bash", command))
+    for rule in grant.rules:
+        assert len(rule.text) <= 120 and "\n" not in rule.text and "<<" not in rule.text
+        assert (rule.specifier or "").split(" ")[0].removesuffix(":*") not in KEYWORDS
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "Bash(done)",
+        "Bash(fi:*)",
+        "Bash(cat <<EOF)",
+        "Bash(" + "x" * 500 + ")",
+        "Bash(",
+        "Bash(a\nb)",
+        "Bash(a\u200bb)",
+        "*",
+    ],
+)
+def test_junk_is_never_kept(root: str, junk: str) -> None:
+    grant = granted([junk, "Bash(ls)"], root)
+    assert [rule.text for rule in grant.rules] == ["Bash(ls)"]
+    assert len(grant.refused) == 1
+
+
+def test_no_more_than_five_rules_are_kept_for_one_call(root: str) -> None:
+    grant = granted([f"Bash(p{n})" for n in range(7)], root)
+    assert len(grant.rules) == 5 and len(grant.refused) == 2
+
+
+def test_a_denied_or_allowed_call_leaves_nothing_to_keep(judge, called) -> None:
+    assert for_call(judge(deny=["Bash(make:*)"]), called("Bash", "make all")).rules == ()
+    assert for_call(judge(), called("Bash", "ls")).rules == ()
