@@ -67,7 +67,7 @@ def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
 
 
 def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analysis:
-    parts = tuple(walk.parts)
+    parts = tuple(walk.parts) if walk.straight else tuple(dict.fromkeys(walk.parts))
     if problems or not all(part.known for part in parts):
         return Analysis(_doubted(parts) if problems else parts, "unknown", found, tuple(problems))
     if not all(confirmed(text, script) for text, script in walk.scripts):
@@ -83,7 +83,7 @@ def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _not_understood(command: str, scene: Scene, problems: list[str]) -> Analysis:
-    parts = tuple(crude_parts(command))
+    parts = tuple(crude_parts(command, scene.cwds[0]))
     return Analysis(parts, "unknown", dangers(parts, scene), tuple(problems))
 
 

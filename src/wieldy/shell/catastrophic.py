@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from wieldy.core.effect import Writes
@@ -18,6 +18,7 @@ from wieldy.shell.words import Word
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
 _SYSTEM = names("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
 _FORMATTERS = names("mke2fs mkswap wipefs blkdiscard")
+_WRITERS = names("dd shred cp tee mv install truncate badblocks")
 _ALL_FILES = names("* .* ** .[!.]* ?* .??*")
 _NARROWING = names("-maxdepth -mindepth -type -xdev -mount -depth -delete -print -d")
 _RM = "-fiIrRdv --force --interactive=? --one-file-system --no-preserve-root --preserve-root=? --recursive --dir --verbose"
@@ -39,7 +40,7 @@ class Danger:
 
 def dangers(parts: tuple[Part, ...], scene: Scene) -> tuple[Danger, ...]:
     """The catastrophes among the parts of a command."""
-    found = [danger for part in parts for danger in _of_part(part, scene)]
+    found = [danger for part in parts for danger in _of_part(part, replace(scene, cwds=part.cwds))]
     return tuple(dict.fromkeys(found))
 
 
@@ -65,8 +66,8 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
 
 def _devices(part: Part) -> Iterator[Danger]:
     written = [effect.path for effect in part.effects if isinstance(effect, Writes)]
-    if part.program in ("dd", "shred", "cp", "tee", "mv", "install", "badblocks", "truncate"):
-        written += [word.text.removeprefix("of=") for word in part.argv[1:] if not word.text.startswith("if=")]
+    if not part.known and part.program in _WRITERS:
+        written += [word.text.removeprefix("of=") for word in part.argv[1:]]
     for path in written:
         if _DEVICE.fullmatch(path):
             yield Danger("deny", f"it overwrites the device {path}", part.text)

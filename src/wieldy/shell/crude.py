@@ -9,15 +9,14 @@ from wieldy.shell.layers import Feed, program_of, unwrap
 from wieldy.shell.parts import Part
 from wieldy.shell.words import plain
 
-MAX_FRAGMENTS = 200
 _SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
 
 
-def crude_parts(text: str) -> list[Part]:
+def crude_parts(text: str, cwd: str) -> list[Part]:
     """A part for each fragment between separators, with quotes dropped."""
     found: list[Part] = []
-    for fragment in _SEPARATORS.split(text)[:MAX_FRAGMENTS]:
+    for fragment in _SEPARATORS.split(text):
         words = [word for word in re.sub(r"[\"'\\]", "", fragment).split() if word]
         while words and (words[0] in _KEYWORDS or re.match(r"[A-Za-z_]\w*=", words[0])):
             words = words[1:]
@@ -37,6 +36,7 @@ def crude_parts(text: str) -> list[Part]:
                 "the command is not understood",
                 layers.via,
                 deny_texts=layers.deny_texts,
+                cwds=(cwd,),
             )
         )
     return found

@@ -8,6 +8,7 @@ from wieldy.shell.scan import Scanner
 from wieldy.shell.syntax import Literal, RawWord, Redirect, Unparsable
 
 ENDINGS = frozenset({"then", "do", "done", "fi", "elif", "else", "esac", "}"})
+REDIRECT_STARTS = frozenset("<>&{0123456789")
 _RAW = re.compile(r"[^\s;&|()<>]+")
 _REDIRECT = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
 _NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}[<>]")
@@ -45,14 +46,11 @@ class LineScanner(Scanner):
             raise Unparsable("a line continuation after an operator")
 
     def _blanks(self) -> None:
-        while True:
-            if found := _BLANKS.match(self.text, self.at, self.limit):
-                self.at = found.end()
-            if self.peek() != "#":
-                return
+        if found := _BLANKS.match(self.text, self.at, self.limit):
+            self.at = found.end()
+        if self.peek() == "#":
             end = self.text.find("\n", self.at, self.limit)
             self.at = self.limit if end < 0 else end
-            return
 
     def _line_breaks(self, *, comments: bool = True) -> None:
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from wieldy.shell.compound import CompoundParser
-from wieldy.shell.lines import ENDINGS
+from wieldy.shell.lines import ENDINGS, REDIRECT_STARTS
 from wieldy.shell.scan import METACHARACTERS
 from wieldy.shell.syntax import (
     Assignment,
@@ -138,10 +138,10 @@ class Parser(CompoundParser):
         redirects: list[Redirect] = []
         while True:
             self._blanks()
-            if self._redirect(redirects):
+            char = self.peek()
+            if char in REDIRECT_STARTS and self._redirect(redirects):
                 end = self.at
                 continue
-            char = self.peek()
             if not char or (char in METACHARACTERS and not (char in "<>" and self.peek(1) == "(")):
                 break
             declared = words and words[0].source in DECLARATIONS

@@ -16,8 +16,9 @@ class Part:
     """One simple command at any depth.
 
     `allow_texts`: a rule that allows any of them allows this part. `deny_texts`: every layer of wrappers, for rules that deny
-    or ask. `sweeps`: folders whose files are read without being named. A part without `argv` (an assignment, the redirection
-    of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a wildcard must not allow it.
+    or ask. `sweeps`: folders whose files are read without being named. `cwds`: the folders it may run in. A part without `argv`
+    (an assignment, the redirection of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a
+    wildcard must not allow it.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Part:
     allow_texts: tuple[str, ...] = ()
     deny_texts: tuple[str, ...] = ()
     sweeps: tuple[str, ...] = ()
+    cwds: tuple[str, ...] = ()
     exact_rule: bool = False
 
     @property

@@ -19,6 +19,8 @@ from wieldy.shell.syntax import (
 
 METACHARACTERS = frozenset(" \t\n;&|()<>")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Most words are one run of ordinary characters or one pair of quotes; the slow way below reads the rest.
+_WHOLE_WORD = re.compile(r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")(?=[ \t\n;&|)]|[<>](?!\()|\Z)""")
 _PLAIN = re.compile(r"[^\s;&|()<>\\'\"$`?*+@!\[\]{}~=#^]+")
 _QUOTED_TEXT = re.compile(r"[^\"\\$`]+")
 _BODY_TEXT = re.compile(r"[^\\$`]+")
@@ -61,6 +63,13 @@ class Scanner:
     def word(self, *, regex: bool = False) -> RawWord:
         """The word that starts here; in a `regex` parentheses and bars belong to it."""
         start = self.at
+        if not regex and (whole := _WHOLE_WORD.match(self.text, start, self.limit)):
+            self.at = whole.end()
+            bare, single, double = whole.groups()
+            piece = (
+                Literal(bare, False) if bare is not None else Literal(single if single is not None else double, True)
+            )
+            return RawWord((piece,), whole.group(), start, self.at)
         pieces: list[Piece] = []
         depth = 0
         while self.at < self.limit:

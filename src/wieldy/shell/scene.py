@@ -48,6 +48,8 @@ class Scene:
 
     def either(self, other: Scene) -> Scene:
         """The scene when it is not known which of two came to be."""
+        if self.cwds == other.cwds:
+            return self
         if not self.cwds or not other.cwds:
             return self.lost()
         both = tuple(dict.fromkeys((*self.cwds, *other.cwds)))

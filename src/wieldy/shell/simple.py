@@ -36,6 +36,9 @@ class Context:
     closed: bool = False
 
 
+OUTSIDE = Context()
+
+
 @dataclass(slots=True)
 class SimpleCommands:
     """The parts found so far, the problems met, and the scripts that were read on the way."""
@@ -43,7 +46,7 @@ class SimpleCommands:
     parts: list[Part] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     scripts: list[tuple[str, Script]] = field(default_factory=list)
-    context: Context = field(default_factory=Context)
+    context: Context = OUTSIDE
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""
@@ -56,6 +59,9 @@ class SimpleCommands:
     def add(self, part: Part) -> None:
         """Keep a part, with the wrappers round it."""
         around = self.context
+        if around is OUTSIDE:
+            self.parts.append(part)
+            return
         part = replace(
             part,
             via=(*around.via, *part.via),
@@ -65,8 +71,7 @@ class SimpleCommands:
             why=part.why or around.why,
             span=around.span or part.span,
         )
-        if part not in self.parts:
-            self.parts.append(part)
+        self.parts.append(part)
 
     def problem(self, text: str) -> None:
         """Note something that is not understood."""
@@ -117,8 +122,10 @@ class SimpleCommands:
         executed = find.executed(words[1:]) if name == "find" else []
         if executed is None:
             judged = Judgement(known=False, why="the commands that `find` executes cannot be told")
-        touches = touched(replace(judged, reads=(*frame.layers.reads, *judged.reads)), scene)
-        part = frame.part(words, name, judged, touches)
+        if frame.layers.reads:
+            judged = replace(judged, reads=(*frame.layers.reads, *judged.reads))
+        touches = touched(judged, scene)
+        part = frame.part(words, name, judged, touches, scene)
         if executed or (name == "find" and judged.writes):
             part = replace(part, exact_rule=True)
         self.add(part)
@@ -176,7 +183,7 @@ class SimpleCommands:
         if why or frame.outside.effects or len(self.parts) == found:
             judged = Judgement(known=not why, why=why)
             touches = touched(replace(judged, reads=layers.reads), scene)
-            self.add(frame.part(layers.words, layers.via[-1], judged, touches))
+            self.add(frame.part(layers.words, layers.via[-1], judged, touches, scene))
         return after if same_shell else scene
 
     def _inside(
@@ -217,7 +224,9 @@ class _Frame:
         loud = _loud(self.simple.assignments) or _loud_names(self.layers.variables)
         return self.layers.problem or loud or self.outside.why
 
-    def part(self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched) -> Part:
+    def part(
+        self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched, scene: Scene
+    ) -> Part:
         """The part that this command becomes."""
         effects = (*touches.effects, *self.outside.effects)
         why = self.problem() or touches.why
@@ -240,6 +249,7 @@ class _Frame:
             allow_texts=tuple(lead + allowed for allowed in self.layers.allow_texts),
             deny_texts=self.layers.deny_texts,
             sweeps=touches.sweeps,
+            cwds=scene.cwds,
             exact_rule=self.exact or bool(_EXACT & set(self.layers.via)),
         )
 

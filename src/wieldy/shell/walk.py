@@ -32,7 +32,7 @@ from wieldy.shell.syntax import (
 from wieldy.shell.words import Word, plain, resolve_all, within
 
 MAX_UNROLLED = 16
-MAX_PARTS = 400
+MAX_PARTS = 4000
 _LISTERS = frozenset({"find", "fd", "fdfind", "git", "rg", "grep", "egrep", "fgrep", "ls"})
 _FILTERS = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "tac", "rg"})
 
@@ -52,10 +52,11 @@ class Ends:
 
 @dataclass(slots=True)
 class Walk(SimpleCommands):
-    """One walk over a script and everything nested in it."""
+    """One walk over a script and everything nested in it; `straight` until it comes to the same command twice."""
 
     defined: dict[str, Function] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    straight: bool = True
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""
@@ -121,6 +122,7 @@ class Walk(SimpleCommands):
         name = simple.words[0].source if simple.words else ""
         after = self.simple(simple, scene, feed)
         if name in self.defined and name not in self.running:
+            self.straight = False
             self.running.add(name)
             self.command(self.defined[name].body, scene, Feed())
             self.running.discard(name)
@@ -151,6 +153,7 @@ class Walk(SimpleCommands):
         self._redirects(loop.redirects, scene)
         values = self._loop_values(loop, scene)
         if values is not None and loop.variable:
+            self.straight = False
             for value in values:
                 scene = scene.either(self.script(loop.body, scene.knowing(loop.variable, value))).knowing(
                     loop.variable, None

@@ -13,6 +13,7 @@ from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution
 
 _GLOB = frozenset("*?")
 PIPE = "/dev/fd/63"
+_ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")
 _DEFAULTING = frozenset({":?", "?", ":-", "-"})
 Kind: TypeAlias = OneOf["plain", "pattern", "one", "many"]
@@ -93,7 +94,7 @@ def resolve_one(raw: RawWord, scene: Scene) -> Word:
 
 
 def _is_bare(piece: Literal) -> bool:
-    return piece.quoted or not any(char in piece.text for char in "*?[{~") or piece.text == "["
+    return piece.quoted or _ACTIVE.isdisjoint(piece.text) or piece.text == "["
 
 
 def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:

@@ -1,0 +1,46 @@
+"""The least a rule matcher must do, to show what parts have to offer: prefix rules at a word boundary, and written paths."""
+
+from __future__ import annotations
+
+from wieldy.core.effect import Fetches, Reads, Writes
+from wieldy.shell.analysis import Analysis, analyse
+from wieldy.shell.parts import Part
+
+HOME = "/home/me"
+ROOT = "/home/me/work"
+
+
+def look(command: str) -> Analysis:
+    return analyse(command, cwd=ROOT, home=HOME, root=ROOT)
+
+
+def matches(text: str, rule: str) -> bool:
+    return text == rule or text.startswith(rule + " ")
+
+
+def denied(command: str, *rules: str) -> bool:
+    return any(matches(text, rule) for part in look(command).parts for text in part.deny_texts for rule in rules)
+
+
+def uncovered(command: str, *rules: str) -> list[Part]:
+    """The parts that neither an allow rule nor a proof covers, and those that write outside the null device."""
+    analysis = look(command)
+    if analysis.problems:
+        return list(analysis.parts) or [Part(command, (), None, (), False, False)]
+    return [part for part in analysis.parts if not (part.read_only or (_named(part, rules) and not _escapes(part)))]
+
+
+def _named(part: Part, rules: tuple[str, ...]) -> bool:
+    return any(matches(text, rule) for text in part.allow_texts for rule in rules)
+
+
+def _escapes(part: Part) -> bool:
+    return any(isinstance(effect, Writes | Fetches) for effect in part.effects)
+
+
+def reads(command: str) -> set[str]:
+    return {effect.path for effect in look(command).effects if isinstance(effect, Reads)}
+
+
+def writes(command: str) -> set[str]:
+    return {effect.path for effect in look(command).effects if isinstance(effect, Writes)}
