@@ -97,12 +97,12 @@ class Journal:
         await self._begin()
         return await _to_the_end(undo, self, selector, merge=merge)
 
-    async def redo(self, *, merge: bool = False) -> UndoPlan:
-        """Bring back what the last undo took away."""
+    async def redo(self, *, merge: bool = False, session: str | None = None) -> UndoPlan:
+        """Bring back what the last undo (of one session, or of any) took away."""
         from wieldy.journal.undo import redo
 
         await self._begin()
-        return await _to_the_end(redo, self, merge=merge)
+        return await _to_the_end(redo, self, merge=merge, session=session)
 
     async def history(self, limit: int = 50) -> tuple[Event, ...]:
         """The latest changes, newest first."""

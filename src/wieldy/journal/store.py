@@ -169,8 +169,8 @@ class Store:
     def _numbers(self) -> list[int]:
         try:
             names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return []  # whoever wants to write is told when it fails
         return sorted(int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX))
 
     @contextmanager

@@ -99,11 +99,11 @@ def plan_undo(journal: Journal, selector: Selector | None = None, *, merge: bool
     return UndoPlan("undo", tuple(chosen), _files(journal, chronicle, chosen, merge), tuple(e.id for e in chosen))
 
 
-def plan_redo(journal: Journal, *, merge: bool = False) -> UndoPlan:
-    """What bringing back the last change taken away would do to each file."""
+def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
+    """What bringing back the last change taken away (by one session, or by any) would do to each file."""
     journal.writer.recover()
     chronicle = journal.chronicle()
-    undone = chronicle.standing("undo")
+    undone = [entry for entry in chronicle.standing("undo") if session in (None, entry.session)]
     if not undone:
         raise CannotUndo("There is nothing to redo.")
     last = undone[-1]
@@ -116,9 +116,9 @@ def undo(journal: Journal, selector: Selector | None = None, *, merge: bool = Fa
     return carry_out(journal, plan_undo(journal, selector, merge=merge))
 
 
-def redo(journal: Journal, *, merge: bool = False) -> UndoPlan:
-    """Bring back what the last undo took away."""
-    return carry_out(journal, plan_redo(journal, merge=merge))
+def redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
+    """Bring back what the last undo (of one session, or of any) took away."""
+    return carry_out(journal, plan_redo(journal, merge=merge, session=session))
 
 
 def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:

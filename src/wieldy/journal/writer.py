@@ -6,8 +6,8 @@ import errno
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -75,10 +75,30 @@ class Writer:
         self.recover()
         while True:
             wanted = {name for change in changes for name in self._seen(locate, change).locks}
-            with self._locks.holding(wanted):
+            with self._holding(wanted, changes):
                 landings = [self._seen(look, change) for change in changes]
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
                     return self._write(changes, landings, origin, emptied)
+
+    @contextmanager
+    def _holding(self, names: Iterable[str], changes: Sequence[Change]) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._locks.holding(names))
+            except OSError as error:
+                if self._store is not None:
+                    raise self._unkept(changes[0].path, error) from error
+            yield
+
+    def _unkept(self, path: str, error: OSError, needed: int = 0) -> CannotWrite:
+        folder = "" if self._store is None else str(self._store.folder)
+        why = explain(error, folder, needed=needed, roots=self._roots)
+        return CannotWrite(
+            path,
+            f"{path} was not written, because its undo copy could not be kept: {why} "
+            "WIELDY_HOME moves the folder; the setting journal.enabled=false does without.",
+            number=error.errno or 0,
+        )
 
     def record(self, changes: Sequence[Change], origin: Origin) -> Receipt:
         """Keep changes that have already happened, so that they can be taken back."""
@@ -153,8 +173,7 @@ class Writer:
             store.append(entry, account.contents, durable=True)
         except OSError as error:
             path = account.paths[0].path if account.paths else str(store.folder)
-            why = explain(error, str(store.folder), needed=account.size, roots=self._roots)
-            raise CannotWrite(path, f"{path} was not written, because its undo copy could not be: {why}") from error
+            raise self._unkept(path, error, account.size) from error
         return entry
 
     def _settle(self, store: Store, entry: Entry, how: Settlement) -> None:

@@ -120,6 +120,16 @@ def test_a_journal_that_cannot_be_written_stops_the_write(root: Path):
     assert path.read_bytes() == b"old" and os.listdir(root) == ["a"]
 
 
+def test_a_state_folder_that_cannot_be_made_is_named_and_can_be_done_without(root: Path):
+    (root.parent / "home").write_bytes(b"a file is in the way")
+    change = Change(str(root / "a"), None, b"new")
+    with pytest.raises(CannotWrite, match=r"undo copy .*WIELDY_HOME"):
+        journal_of(root).writer.apply([change], EDIT)
+    assert os.listdir(root) == [] and journal_of(root).start_now() == ()
+    journal_of(root, enabled=False).writer.apply([change], EDIT)
+    assert (root / "a").read_bytes() == b"new"
+
+
 def test_without_a_journal_files_are_written_all_the_same(root: Path):
     journal = journal_of(root, enabled=False)
     receipt = journal.writer.apply([Change(str(root / "a"), None, b"new")], EDIT)

@@ -80,6 +80,15 @@ def test_redo_brings_back_in_reverse_order(project: Project):
     assert project.read("a") == b"one" and project.read("b") is None
 
 
+def test_redo_of_one_session_leaves_the_undo_of_another(project: Project):
+    project.edit("1", a=b"1", session="s1")
+    project.edit("2", b=b"2", session="s2")
+    undo(project.reopened("s1"), Last("s1"))
+    undo(project.reopened("s2"), Last("s2"))
+    redo(project.reopened("s1"), session="s1")
+    assert project.names == ["a"]
+
+
 def test_a_call_is_taken_back_by_its_id(project: Project):
     project.edit("first", a=b"a")
     project.edit("second", b=b"b")
