@@ -44,17 +44,36 @@ asyncio.run(main())
 STAY = "await asyncio.sleep(300)"
 
 
-def started(tmp_path: Path, ending: str, **env: str) -> tuple[subprocess.Popen[str], str, int]:
-    worker = subprocess.Popen(
+class Worker:
+    """Another interpreter that runs wieldy: its process, the mark of its shells, and its guardian."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout
+        self.process = process
+        self.said = process.stdout
+        self.token, self.guardian = "", 0
+        self.listen()
+
+    def listen(self) -> None:
+        self.token, guardian = self.said.readline().split()
+        self.guardian = int(guardian)
+
+    def end_by(self, how: signal.Signals | None) -> None:
+        if how is not None:
+            self.process.send_signal(how)
+        self.process.wait()
+        self.said.close()
+
+
+def started(tmp_path: Path, ending: str, **env: str) -> Worker:
+    process = subprocess.Popen(
         [sys.executable, "-c", WORKER.replace("{ending}", ending), str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, **env},
     )
-    assert worker.stdout
-    token, guardian = worker.stdout.readline().split()
-    return worker, token, int(guardian)
+    return Worker(process)
 
 
 def survivors(token: str, *pids: int) -> list[str]:
@@ -75,45 +94,36 @@ def gone_in_time(token: str, *pids: int) -> None:
         end(Tree(token), grace=0.0)
 
 
-def shells_children(token: str) -> list[int]:
-    """Every process of the tree by number, also those without a mark."""
-    shells = {process.pid for process in members(Tree(token))}
-    return sorted(shells)
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda how: how.name)
 def test_a_killed_wieldy_leaves_no_process(tmp_path, how):
-    worker, token, guardian = started(tmp_path, STAY)
-    pids = shells_children(token)
+    worker = started(tmp_path, STAY)
+    # By number, so that those without a mark of their own are counted too.
+    pids = [process.pid for process in members(Tree(worker.token))]
     assert len(pids) >= 10
-    worker.send_signal(how)
-    worker.wait()
-    worker.stdout.close()
-    gone_in_time(token, guardian, *pids)
+    worker.end_by(how)
+    gone_in_time(worker.token, worker.guardian, *pids)
 
 
 @pytest.mark.parametrize(
     "ending", ["os._exit(3)", "raise RuntimeError('a bug')", "os.abort()", "return", "await workspace.aclose()"]
 )
 def test_a_wieldy_that_ends_by_itself_leaves_no_process(tmp_path, ending):
-    worker, token, guardian = started(tmp_path, ending)
-    worker.wait()
-    worker.stdout.close()
-    gone_in_time(token, guardian)
+    worker = started(tmp_path, ending)
+    worker.end_by(None)
+    gone_in_time(worker.token, worker.guardian)
 
 
 def test_a_fork_of_wieldy_that_lives_on_does_not_fool_the_guardian(tmp_path):
     fork = (
-        "child = os.fork()\n    if child == 0:\n        import time; time.sleep(20); os._exit(0)\n    print(child, flush=True)\n    "
-        + STAY
+        "child = os.fork()\n"
+        "    if child == 0:\n        import time; time.sleep(20); os._exit(0)\n"
+        "    print(child, flush=True)\n    " + STAY
     )
-    worker, token, guardian = started(tmp_path, fork)
-    fork_pid = int(worker.stdout.readline())
+    worker = started(tmp_path, fork)
+    fork_pid = int(worker.said.readline())
     try:
-        worker.kill()
-        worker.wait()
-        worker.stdout.close()
-        gone_in_time(token, guardian)
+        worker.end_by(signal.SIGKILL)
+        gone_in_time(worker.token, worker.guardian)
     finally:
         os.kill(fork_pid, signal.SIGKILL)
 
@@ -123,18 +133,15 @@ def test_a_guardian_that_was_killed_is_replaced_at_the_next_command(tmp_path):
         "os.kill(session.guardian.pid, 9); await asyncio.sleep(0.2); shells.start('sleep 300', cwd=workspace.cwd)\n"
         "    print(session.token, session.guardian.pid, flush=True)\n    " + STAY
     )
-    worker, token, _ = started(tmp_path, again)
-    _, guardian = worker.stdout.readline().split()
-    worker.kill()
-    worker.wait()
-    worker.stdout.close()
-    gone_in_time(token, int(guardian))
+    worker = started(tmp_path, again)
+    worker.listen()
+    worker.end_by(signal.SIGKILL)
+    gone_in_time(worker.token, worker.guardian)
 
 
 def test_a_wieldy_inside_a_wieldy_is_ended_with_all_it_started(tmp_path):
     outer = "outer-mark-of-a-test."
-    worker, token, guardian = started(tmp_path, STAY, WIELDY_MARK=outer)
+    worker = started(tmp_path, STAY, WIELDY_MARK=outer)
     assert end(Tree(outer)) == []
-    worker.wait()
-    worker.stdout.close()
-    gone_in_time(token, guardian)
+    worker.end_by(None)
+    gone_in_time(worker.token, worker.guardian)

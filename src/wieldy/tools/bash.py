@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.declare import words
@@ -15,6 +16,8 @@ from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
+    from wieldy.journal.witness import Witness
+    from wieldy.shell.analysis import Analysis
     from wieldy.shell.background import BackgroundShell, BackgroundShells
     from wieldy.shell.launch import Confine
     from wieldy.shell.run import Ran
@@ -50,8 +53,11 @@ class Bash(Tool):
         return input if command == input["command"] else {**input, "command": command}
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        """What the analysis of the command line says; without it, anything."""
-        return (Runs(input["command"]),)
+        """What a command reads that is proven to read only; anything, for another."""
+        analysis = _analysis(input["command"], workspace)
+        if analysis.verdict != "read_only":
+            return (Runs(input["command"]),)
+        return (*analysis.effects, Runs(input["command"], contained=True))
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a command that is proven to read only."""
@@ -88,6 +94,7 @@ class Bash(Tool):
             yield _started(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
             return
         started_in = workspace.cwd
+        witness = await _witness(command, workspace)
         shell = workspace.resident(ShellSession).start(command, cwd=started_in, confine=confine)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
@@ -97,12 +104,15 @@ class Bash(Tool):
                     f"{pulse.seconds:.0f} s, {pulse.bytes} bytes\n{pulse.last_lines}".rstrip(),
                     {"seconds": pulse.seconds, "bytes": pulse.bytes, "lastLines": pulse.last_lines},
                 )
-            yield await _conclusion(job, workspace)
+            output = await _conclusion(job, workspace)
+            yield await _with_changes(output, witness, ctx)
         except asyncio.CancelledError:
             yield await _interruption(job, workspace)
         finally:
             if not shell.exit.done() and not shell.in_background:
                 await _interruption(job, workspace)
+            if witness:
+                await witness.after(ctx.call_id, "Bash")
 
 
 TOOL = Bash()
@@ -205,6 +215,34 @@ async def _confinement(workspace: Workspace) -> tuple[Confine | None, str | None
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
     return await sandbox.confinement(also_writable=(str(workspace.resident(ShellSession).folder),)), None
+
+
+def _analysis(command: str, workspace: Workspace) -> Analysis:
+    from wieldy.shell.analysis import analyse
+
+    home = workspace.env.get("HOME") or os.path.expanduser("~")
+    return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
+
+
+async def _witness(command: str, workspace: Workspace) -> Witness | None:
+    """Who keeps what undo will need; nobody for a command that only reads, or where undo is off."""
+    if not workspace.setting("journal.enabled", True) or not workspace.setting("bash.snapshot", True):
+        return None
+    analysis = _analysis(command, workspace)
+    if analysis.verdict == "read_only":
+        return None
+    from wieldy.journal.witness import Witness
+
+    written = tuple(effect.path for effect in analysis.effects if isinstance(effect, Writes))
+    return await Witness.before(workspace, written if analysis.verdict == "known" else workspace.roots)
+
+
+async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContext) -> Output:
+    if witness is None:
+        return output
+    await witness.after(ctx.call_id, "Bash")
+    content = f"{output.content}\n[{witness.trouble}]" if witness.trouble else output.content
+    return replace(output, content=content, data={**output.data, "changedFiles": list(witness.changed)})
 
 
 def _without_idle_cd(command: str, cwd: str) -> str:

@@ -16,7 +16,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Decision, Opinion, Reason
 from wieldy.core.event import ToolProgress
 from wieldy.shell.reap import Tree, members
-from wieldy.shell.sandbox import NONE, Sandbox, choose
+from wieldy.shell.sandbox import choose
 from wieldy.shell.session import ShellSession
 from wieldy.tools.bash import TOOL
 
@@ -249,13 +249,13 @@ async def test_a_command_that_is_none_is_refused_with_advice(open_box, command):
 
 
 @pytest.mark.asyncio
-async def test_a_sandbox_that_cannot_be_had_is_said_or_refused(open_box):
-    async with open_box(sandbox={"enabled": True, "mechanism": "auto"}) as box:
-        box.workspace.resident(Sandbox)._wrapper = NONE
+async def test_a_sandbox_that_cannot_be_had_is_said_or_refused(open_box, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path / "without bubblewrap"))
+    wanted = {"enabled": True, "mechanism": "bubblewrap"}
+    async with open_box(sandbox=wanted) as box:
         result = await box.call("Bash", command="echo ran")
         assert result.text == "ran\n[no sandbox works on this system: the command ran unconfined]"
-    async with open_box(sandbox={"enabled": True, "failIfUnavailable": True}) as box:
-        box.workspace.resident(Sandbox)._wrapper = NONE
+    async with open_box(sandbox={**wanted, "failIfUnavailable": True}) as box:
         result = await box.call("Bash", command="echo ran > made")
         assert result.is_error and "nothing was run" in result.text
         assert not os.path.exists(os.path.join(box.workspace.root, "made"))
