@@ -31,18 +31,18 @@ class FoundFiles:
 
 
 def search_place(pattern: str, folder: str) -> tuple[str, str]:
-    """The deepest folder a pattern can be searched from, and the rest of the pattern, which belongs to that folder."""
+    """The deepest folder a pattern can be searched from, and the rest of the pattern, which starts at that folder."""
     if pattern.startswith("~/"):
         pattern = os.path.expanduser("~") + pattern[1:]
-    if not pattern.startswith(("/", "../")) and pattern != "..":
+    if not pattern.startswith(("/", "../")):
         pattern = anchor(pattern)
     prefix, rest = literal_prefix(pattern)
     if pattern.startswith("/"):
-        return os.path.normpath(f"/{prefix}"), f"/{rest}"
-    if not prefix:
-        return folder, rest
+        prefix = f"/{prefix.lstrip('/')}"
     place = os.path.join(folder, prefix)
-    return os.path.realpath(place) if ".." in prefix.split("/") else place, f"/{rest}"
+    # After a link, `..` is the parent of what it points to.
+    real = os.path.realpath(place) if ".." in prefix.split("/") else os.path.normpath(place)
+    return real, f"/{rest}"
 
 
 async def find_files(

@@ -43,11 +43,16 @@ async def run(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], 
     enough = out_of_time = finished = False
     try:
         async with asyncio.timeout(seconds):
-            async with asyncio.TaskGroup() as readers:
-                readers.create_task(_drain(process.stderr, complaints.feed))
-                enough = await _drain(process.stdout, feed)
-                if enough:
-                    _kill(process)
+            # Both are awaited to the end, whichever fails: nobody else may read a pipe meanwhile.
+            stopped, heard = await asyncio.gather(
+                _read(process, process.stdout, feed),
+                _drain(process.stderr, complaints.feed),
+                return_exceptions=True,
+            )
+            for result in (stopped, heard):
+                if isinstance(result, BaseException):
+                    raise result
+            enough = stopped is True
             await process.wait()
             finished = True
     except TimeoutError:
@@ -68,6 +73,15 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
     except ProcessLookupError:
         return
+
+
+async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader, feed: Feed) -> bool:
+    """Hand on what comes; whatever ends that before the stream does also ends the program."""
+    try:
+        return await _drain(stream, feed)
+    finally:
+        if not stream.at_eof():
+            _kill(process)
 
 
 async def _drain(stream: asyncio.StreamReader, feed: Feed) -> bool:

@@ -98,9 +98,9 @@ class _Growth:
         held_back: list[tuple[Entry, list[Entry]]] = []
         opened = [(self.top, self.open(self.top))]
         while opened and self.room > 0 and not self.stopped():
-            # At first no folder gets more than a quarter, so that a huge one does not keep the others closed.
-            wishes = [min(len(found), max(self.limit // 4, 1)) for _, found in opened]
-            self.show(opened, wishes)
+            # At first a huge folder gets only a part of the room, so that it does not keep the others closed.
+            most = self.limit * 3 // 4 if opened[0][0] is self.top else self.limit // 4
+            self.show(opened, [min(len(found), max(most, 1)) for _, found in opened])
             held_back += [(folder, found) for folder, found in opened if folder.more]
             level = [entry for folder, _ in opened for entry in folder.below if entry.is_folder]
             # A folder that would show next to nothing is not worth opening.
