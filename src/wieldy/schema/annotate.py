@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -28,3 +29,7 @@ class Param:
     max_length: int | None = None
     pattern: str | None = None
     examples: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.pattern is not None:
+            re.compile(self.pattern)  # a wrong one is the author's mistake: better said here than at the first call

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from wieldy.schema.problem import Problem, SchemaError
+from wieldy.schema.strict import MAX_DEPTH, is_too_deep
 
 _SHOWN = 80
 
@@ -14,20 +15,24 @@ _SHOWN = 80
 class Checker:
     """One schema, compiled when first needed: by the draft `$schema` names, else 2020-12. Nothing is ever fetched."""
 
-    __slots__ = ("_schema", "_validator")
+    __slots__ = ("_refers", "_schema", "_validator")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._validator: Any = None
+        self._refers = False
 
     def compile(self) -> None:
         """Raise `SchemaError` now if the schema cannot be used."""
         if self._validator is None:
             self._validator = _compiled(self._schema)
+            self._refers = _refers(self._schema)
 
     def fits(self, value: Any) -> bool:
         """Whether the value is what the schema asks for."""
         self.compile()
+        if self._is_bottomless(value):
+            return False
         try:
             return bool(self._validator.is_valid(value))
         except (ValueError, TypeError):  # no JSON at all
@@ -36,6 +41,8 @@ class Checker:
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Every field that is wrong, in the order of the schema; empty when the value fits."""
         self.compile()
+        if self._is_bottomless(value):
+            return (Problem("", f"The input is nested more than {MAX_DEPTH} levels deep."),)
         found: dict[Problem, None] = {}
         try:
             for error in self._validator.iter_errors(value):
@@ -43,6 +50,19 @@ class Checker:
         except (ValueError, TypeError) as error:
             found[Problem("", f"is not JSON: {error}")] = None
         return tuple(found)
+
+    def _is_bottomless(self, value: Any) -> bool:
+        """Whether a schema that can refer to itself would follow the value so deep that the native stack ends first."""
+        return self._refers and is_too_deep(value)
+
+
+def _refers(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        return any(key in schema for key in _REFERENCES) or any(map(_refers, schema.values()))
+    return isinstance(schema, list) and any(map(_refers, schema))
+
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def _compiled(schema: Mapping[str, Any]) -> Any:

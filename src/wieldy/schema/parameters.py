@@ -105,6 +105,8 @@ class Parameters:
                 error = again
         if isinstance(error, Misfit):
             raise Misfit(error.problems) from None
+        if isinstance(error, RecursionError):
+            raise Misfit([Problem("", "The input is nested too deeply for this tool.")]) from None
         raise Misfit([_complaint(str(error))]) from None
 
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import enum
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -138,6 +143,51 @@ def test_every_wrong_field_is_listed_at_once():
         "d: expected at most 5, got the number 9",
         "e: is not a known field",
     }
+
+
+BOUNDED_UNIONS = """
+from typing import Annotated
+from wieldy.schema.annotate import Param
+from wieldy.schema.parameters import Parameters
+word, few = Annotated[str, Param(pattern="^a")], Annotated[int, Param(ge=0, lt=10)]
+for _ in range(500):
+    def tool(x: word | dict[int, str], y: few | tuple[int, str], z: word | list[few] | None = None): ...
+    made = Parameters.from_function(tool).accept({"x": {"1": "b"}, "y": [1, "a"], "z": [3]})
+print(made)
+"""
+
+
+def test_unions_with_bounded_members_do_not_corrupt_memory():
+    """msgspec 0.22 writes past a buffer on such unions; a debug allocator sees it at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOUNDED_UNIONS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONMALLOC": "debug"},
+    )
+    assert done.stdout == "{'x': {1: 'b'}, 'y': (1, 'a'), 'z': [3]}\n", done.stderr[-500:]
+
+
+def test_a_wrong_pattern_is_said_where_it_is_written():
+    with pytest.raises(re.error):
+        Param(pattern="(")
+
+
+@dataclass
+class Tree:
+    children: list[Tree]
+
+
+def test_an_input_without_a_bottom_is_a_misfit_and_no_crash():
+    tree: dict[str, Any] = {"children": []}
+    for _ in range(100_000):
+        tree = {"children": [tree]}
+    with pytest.raises(Misfit, match="nested more than 200 levels deep"):
+        accept(Tree, tree)
+    recursive = {"type": "object", "properties": {"children": {"items": {"$ref": "#"}}}}
+    with pytest.raises(Misfit, match="nested more than 200 levels deep"):
+        Parameters.from_schema(recursive).accept(tree)
 
 
 def test_absent_fields_stay_absent_so_that_the_function_fills_them():
