@@ -66,6 +66,14 @@ def _fixed_first_word(pieces: Sequence[str]) -> str | None:
     return None if open_word or not word else word
 
 
+def wildcard(pattern: str, text: str) -> bool:
+    """Whether a text matches a pattern in which `*` is any text and `\\*` an asterisk."""
+    pieces = tuple(piece.replace(r"\*", "*") for piece in _UNESCAPED_STAR.split(pattern))
+    if len(pieces) == 1:
+        return text == pieces[0]
+    return text.startswith(pieces[0]) and _rest_matches(text, pieces, open_end=False)
+
+
 def escaped(command: str) -> str:
     """A command as a specifier that matches exactly it."""
     return command.replace("*", r"\*")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from wieldy.permissions import domain
-from wieldy.permissions.command import CommandPattern
+from wieldy.permissions.command import CommandPattern, wildcard
 from wieldy.permissions.domain import host_of
 from wieldy.permissions.path_index import PathIndex
 from wieldy.permissions.paths import Paths, plain
@@ -42,7 +42,8 @@ def matches_example(rule: Rule, example: str, paths: Paths) -> bool:
             host = host_of(example)
             return host is not None and domain.matches(specifier, host)
         case "parameter":
-            return fnmatchcase(example.removeprefix(specifier.partition(":")[0] + ":"), specifier.partition(":")[2])
+            name, _, wanted = specifier.partition(":")
+            return wildcard(wanted, example.removeprefix(f"{name}:"))
         case "choice":
-            return fnmatchcase(example, specifier)
+            return CommandPattern(specifier).matches(example)
     return fnmatchcase(example, rule.subject)

@@ -104,11 +104,16 @@ class Files:
             return Finding(by_rule(allowed, "allow", "", touch.part))
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=touch.part))
-        if not seen.inside and not (case.vouched or touch.exact):
+        if not seen.inside and not self._may_leave(touch, case):
             remedy = suggest.for_path(touch.effect, seen, self._paths)
             text = f"{seen.real} is outside the allowed folders"
             return Finding(Reason("path", "ask", text, part=touch.part), remedy)
         return self._inside(touch, seen, case)
+
+    def _may_leave(self, touch: Touch, case: Case) -> bool:
+        """Who spells a command out means its files too; who allows all commands lets them look around, not write about."""
+        looks = touch.part is not None and not touch.writes
+        return case.vouched or touch.exact or (looks and case.cover is not None and case.cover.kind == "rule")
 
     def _inside(self, touch: Touch, seen: Seen, case: Case) -> Finding:
         path, part = touch.effect.path, touch.part

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.effect import Effects
 from wieldy.core.tool import Tool
+from wieldy.permissions.command import wildcard
 
 Level: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
 LEVELS: tuple[Level, ...] = ("safe", "confirm", "dangerous", "forbidden")
@@ -29,9 +29,14 @@ DEFAULTS: dict[str, Level] = {name: level for level, names in BY_LEVEL.items() f
 
 
 @lru_cache(maxsize=512)
-def known_spelling(name: str) -> str | None:
-    """How a built-in tool of this name, in whatever case, is spelled."""
-    return next((known for known in DEFAULTS if known.lower() == name.lower()), None)
+def likely_tool(name: str) -> str | None:
+    """The built-in tool that a name was probably meant to be, where it is not the name of one."""
+    if name in DEFAULTS or name.startswith("mcp__"):
+        return None
+    from difflib import get_close_matches
+
+    by_lower = {known.lower(): known for known in DEFAULTS}
+    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def _first_match(patterns: Mapping[str, Sequence[str]], input: Mapping[str, Any]
         if name not in input:
             continue
         text = as_text(input[name])
-        if text is not None and (hit := next((g for g in globs if fnmatchcase(text, g)), None)) is not None:
+        if text is not None and (hit := next((g for g in globs if wildcard(g, text)), None)) is not None:
             return f"{name}:{hit}"
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, TypeAlias, cast
 
 ModeName: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
@@ -39,6 +38,8 @@ def mode_named(name: str) -> Mode:
     found = MODES.get(ALIASES.get(name, name))
     if found is not None:
         return found
+    from difflib import get_close_matches
+
     near = get_close_matches(name, MODES, n=1, cutoff=0.5)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     raise ValueError(f"there is no permission mode `{name}`: choose one of {', '.join(MODES)}{hint}")

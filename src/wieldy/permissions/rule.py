@@ -115,11 +115,10 @@ def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | N
                 f"`{name}` would allow tools by pattern: an allow rule may use `*` only after `mcp__server__`"
             )
         return None
-    from wieldy.permissions.levels import known_spelling
+    from wieldy.permissions.levels import likely_tool
 
-    spelling = known_spelling(name)
-    if spelling is not None and spelling != name:
-        return f"there is no tool `{name}`: tool names are case-sensitive, did you mean `{spelling}`?"
+    if name not in RENAMED and (meant := likely_tool(name)) is not None:
+        return f"there is no built-in tool `{name}`, did you mean `{meant}`?"
     return None
 
 
@@ -152,6 +151,8 @@ def _is_parameter_rule(name: str, specifier: str) -> bool:
         return False
     if name in CHOICES:
         return found[1] not in CHOICES[name]
+    if name == "Bash" and found[2] == "*":
+        return False  # `timeout:*` is the program of that name
     own = OWN_PARAMETERS.get(name)
     return found[1] in own if own is not None else True
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions import domain
-from wieldy.permissions.command import CommandPattern
+from wieldy.permissions.command import CommandPattern, wildcard
 from wieldy.permissions.levels import as_text
 from wieldy.permissions.path_index import PathIndex, both_ways
 from wieldy.permissions.paths import Paths, Seen
@@ -95,11 +95,12 @@ class Shelf:
             specifier = rule.specifier or ""
             if rule.kind == "choice":
                 values = [as_text(input[name]) for name in CHOICES[tool] if name in input]
-                pattern = specifier.removesuffix(" *") + "*" if specifier.endswith(" *") else specifier
+                covers = CommandPattern(specifier).matches
             else:
-                name, _, pattern = specifier.partition(":")
+                name, _, wanted = specifier.partition(":")
                 values = [as_text(input[name])] if name in input else []
-            if any(value is not None and fnmatchcase(value, pattern) for value in values):
+                covers = partial(wildcard, wanted)
+            if any(value is not None and covers(value) for value in values):
                 return rule
         return None
 
@@ -192,22 +193,24 @@ class Shelf:
     def _index(self, subject: str, fold: bool) -> PathIndex:
         index = self._path_indexes.get((subject, fold))
         if index is None:
+            homes = dict.fromkeys((self._paths.home, self._paths.real(self._paths.home)))
             entries = [
-                (self.pattern(rule), rule) for rule in self._rules if rule.kind == "path" and rule.subject == subject
+                (pattern, rule)
+                for rule in self._rules
+                if rule.kind == "path" and rule.subject == subject
+                for pattern in dict.fromkeys(pattern_of(rule, self._paths, home) for home in homes)
             ]
             # An allow rule must match a link and its target alike, so its folder is never followed for it.
             wider = entries if self._behavior == "allow" else both_ways(entries, self._paths.real)
             index = self._path_indexes[subject, fold] = PathIndex(wider, fold)
         return index
 
-    def pattern(self, rule: Rule) -> PathPattern:
-        """What a path rule's specifier stands for in this workspace."""
-        return pattern_of(rule, self._paths)
 
-
-def pattern_of(rule: Rule, paths: Paths) -> PathPattern:
+def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern:
     """What a path rule's specifier stands for in a workspace."""
-    return resolve(rule.specifier or "", rule.behavior, cwd=paths.root, home=paths.home, folder=rule.origin.folder)
+    return resolve(
+        rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, folder=rule.origin.folder
+    )
 
 
 def _servers(name: str) -> Iterable[str]:

@@ -17,7 +17,7 @@ from wieldy.permissions.trust import Item, Trust
 from wieldy.settings import compat, consent
 from wieldy.settings.merge import merged
 from wieldy.settings.rules import rules_of
-from wieldy.settings.source import Place, Problem, Source, foreign_places, given, load, own_places
+from wieldy.settings.source import Place, Problem, Source, foreign_places, given, load, own_places, required
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -84,11 +84,17 @@ def load_settings(
     layer: Layer = "code",
     managed: Path | None = None,
     trust: Trust | None = None,
+    named: str | os.PathLike[str] | None = None,
 ) -> Settings:
-    """The settings of a project. `explicit` ones, from code or the command line, rank below managed ones and above all files."""
+    """The settings of a project.
+
+    `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file that the
+    command line `named`. Without `files` only these two count.
+    """
     here = os.path.realpath(root)
     own = [source for place in own_places(here, env, managed) if (source := load(place))] if files else []
     spoken = [given(explicit, here, layer)] if explicit is not None else []
+    spoken += [required(Path(named).absolute())] if named is not None else []
     sources = _ranked(own, spoken)
     report: list[Problem] = []
     if files and _wants_foreign(sources):
@@ -140,6 +146,7 @@ def _settled(
     paths = Paths((root,), home=env.get("HOME"))
     rules = [rule for source in sources for rule in rules_of(source, paths, problems)]
     values, origins = merged(sources)
+    _make_absolute(values, root, paths.home)
     if any(
         source.layer == "managed" and source.values.get("allowManagedPermissionRulesOnly") is True for source in sources
     ):
@@ -158,6 +165,14 @@ def _settled(
         tuple(report),
         str(config_home(env)),
     )
+
+
+def _make_absolute(values: dict[str, Any], root: str, home: str) -> None:
+    section = values.get("permissions")
+    folders = section.get("additionalDirectories") if isinstance(section, dict) else None
+    if isinstance(section, dict) and isinstance(folders, list):
+        expanded = (home + folder[1:] if folder == "~" or folder.startswith("~/") else folder for folder in folders)
+        section["additionalDirectories"] = [os.path.normpath(os.path.join(root, folder)) for folder in expanded]
 
 
 def _managed_only(rules: Sequence[Rule], problems: list[Problem]) -> list[Rule]:

@@ -128,6 +128,12 @@ def load(place: Place) -> Source | None:
     return source_of(place, document)
 
 
+def required(file: Path) -> Source:
+    """Read a file that was named; that it is missing is an error too."""
+    place = Place("command line", file, str(file.parent))
+    return load(place) or _broken(place, Problem("there is no such file", str(file)))
+
+
 def source_of(place: Place, document: Document) -> Source:
     """A document's values, checked, with a line for each flaw."""
     name = str(place.file)

@@ -49,9 +49,14 @@ def set_value(file: Path, dotted: str, value: Any) -> None:
     _change(file, lambda text: with_value(text, dotted.split("."), value))
 
 
-def remember(root: str | os.PathLike[str], rules: Sequence[Rule], *, trust: Trust | None = None) -> Path:
-    """Keep rules the person has just agreed to: written to the local file, and consented to. Blocks on disk and lock."""
-    file = local_file(root)
+def remember(
+    root: str | os.PathLike[str], rules: Sequence[Rule], *, file: Path | None = None, trust: Trust | None = None
+) -> Path:
+    """Keep rules the person has just agreed to: written to the local file, or another, and consented to.
+
+    Blocks on disk and lock.
+    """
+    file = file or local_file(root)
     for behavior in ("deny", "ask", "allow"):
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:

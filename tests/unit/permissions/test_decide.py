@@ -85,11 +85,23 @@ def test_plan_mode_refuses_what_nobody_can_see_through(judge, plan) -> None:
         ("Query(force:true)", {"force": True}, True),
         ("Query(limit:5)", {"limit": 5}, True),
         ("Query(mode:*)", {"mode": ["write"]}, False),
+        ("Query(sql:a[1]*)", {"sql": "a[1] = 2"}, True),
+        ("Query(sql:a[1]*)", {"sql": "a1"}, False),
     ],
 )
 def test_a_parameter_rule_looks_at_one_plain_value(judge, plan, rule: str, given: dict[str, object], hit: bool) -> None:
     behavior = judge(deny=[rule], allow=["Query"]).decide(plan("Query", input=given)).behavior
     assert behavior == ("deny" if hit else "allow")
+
+
+def test_a_skill_rule_takes_further_words_only_where_it_says_so(judge, plan) -> None:
+    for rule, skill, expected in (
+        ("Skill(pdf)", "pdf", "allow"),
+        ("Skill(pdf)", "pdf merge", "ask"),
+        ("Skill(pdf *)", "pdf merge", "allow"),
+        ("Skill(pdf *)", "pdfkit", "ask"),
+    ):
+        assert judge(allow=[rule]).decide(plan("Skill", input={"skill": skill})).behavior == expected, (rule, skill)
 
 
 def test_an_agent_rule_looks_at_the_type(judge, plan) -> None:

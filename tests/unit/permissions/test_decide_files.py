@@ -102,6 +102,16 @@ def test_a_deny_rule_for_a_link_holds_for_what_it_leads_to(judge, called, root: 
     assert judge(deny=["Read(/vault/**)"]).decide(called("Read", f"{root}/real/a")).behavior == "deny"
 
 
+def test_a_home_behind_a_link_is_the_same_home(judge, called, root: str, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "me").mkdir(parents=True)
+    os.symlink(tmp_path / "disk" / "me", tmp_path / "me")
+    paths = Paths((root,), home=str(tmp_path.resolve() / "me"))
+    for folder in ("me", "disk/me"):
+        file = f"{tmp_path.resolve()}/{folder}/notes/a"
+        assert judge(allow=["Edit(~/notes/**)"], paths=paths).decide(called("Write", file)).behavior == "allow", folder
+        assert judge(deny=["Read(~/notes/**)"], paths=paths).decide(called("Read", file)).behavior == "deny", folder
+
+
 def test_removing_a_folder_removes_what_a_rule_protects_in_it(judge, plan, root: str) -> None:
     policy = judge(deny=["Edit(/src/precious.txt)"], mode="bypassPermissions")
     assert policy.decide(plan("Remove", (Writes(f"{root}/src"),))).behavior == "deny"

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Behavior
 from wieldy.core.effect import NOTHING
 from wieldy.permissions.explain import explain, listing, listing_lines, replay, try_examples
 from wieldy.permissions.origin import Origin
@@ -49,8 +51,9 @@ def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, call
 def test_hidden_characters_are_shown(judge, called) -> None:
     text = "\n".join(explain(judge(), called("Bash", "echo a\u202eb" + " " * 90 + "; make")).lines())
     assert "\u202e" not in text and "<U+202E>" in text
-    assert "blanks>" in visible("a" + " " * 50 + "b")
-    assert hidden_characters("gіt push") is not None
+    assert "blanks>" in visible("a" + " " * 90 + "b")
+    assert hidden_characters("a" + " " * 90 + "; rm b") is not None
+    assert hidden_characters("cat <<E\n" + " " * 90 + "deep\nE") is None
     assert hidden_characters("git commit -m 'naïve Привет 你好'") is None
     assert hidden_characters("echo a\tb\nc") is None
 
@@ -83,7 +86,7 @@ def test_examples_can_be_tried_again_at_any_time(judge) -> None:
 
 
 def test_a_replay_tells_only_what_would_come_out_differently(judge, called, root: str) -> None:
-    past = [
+    past: list[tuple[PlannedCall, Behavior]] = [
         (called("Bash", "make"), "allow"),
         (called("Bash", "ls"), "allow"),
         (called("Write", f"{root}/a"), "ask"),

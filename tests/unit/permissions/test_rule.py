@@ -17,6 +17,8 @@ from wieldy.permissions.rule import RuleProblem, parse, split_list
         ("Bash(echo (a))", "allow", "command", "Bash"),
         ("Bash(run_in_background:true)", "deny", "parameter", "Bash"),
         ("Bash(deploy:prod)", "deny", "command", "Bash"),
+        ("Bash(timeout:*)", "deny", "command", "Bash"),
+        ("Bash(timeout:*)", "allow", "command", "Bash"),
         ("Read(./src/**)", "allow", "path", "Read"),
         ("Edit(/docs/**)", "deny", "path", "Edit"),
         ("Read(~/.ssh/**)", "deny", "path", "Read"),
@@ -81,10 +83,12 @@ def test_a_path_rule_for_another_tool_forbids_what_it_must_mean_and_says_so() ->
     assert rule.doubt is not None and "Edit(.env)" in rule.doubt
 
 
-def test_a_tool_name_in_the_wrong_case_is_doubted() -> None:
-    doubt = parse("bash", "deny").doubt
-    assert doubt is not None and "did you mean `Bash`" in doubt
-    assert parse("Bash", "deny").doubt is None
+def test_a_tool_name_in_the_wrong_case_or_with_a_slip_is_doubted() -> None:
+    for slip in ("bash", "BASH", "Bassh"):
+        doubt = parse(slip, "deny").doubt
+        assert doubt is not None and "did you mean `Bash`" in doubt
+    for name in ("Bash", "Deploy", "mcp__x", "Task"):
+        assert parse(name, "deny").doubt is None
 
 
 def test_an_absolute_path_written_with_one_slash_is_doubted() -> None:

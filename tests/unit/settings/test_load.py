@@ -10,7 +10,9 @@ def test_scalars_override_by_layer_and_lists_join(project) -> None:
         )
     settings = project.load()
     assert settings.values["permissions"]["defaultMode"] == "dontAsk"
-    assert settings.values["permissions"]["additionalDirectories"] == ["local", "project", "user"]
+    assert settings.values["permissions"]["additionalDirectories"] == [
+        f"{project.root}/{layer}" for layer in ("local", "project", "user")
+    ]
     assert settings.values["env"] == {"local": "1", "project": "1", "user": "1"}
     assert settings.origin("permissions.defaultMode").file == str(project.file("local"))
     assert settings.origin("env.user").file == str(project.file("user"))
@@ -172,3 +174,22 @@ def test_a_key_given_twice_is_said(project) -> None:
     settings = project.load()
     assert settings.values["model"] == "b"
     assert "twice" in str(settings.warnings[0])
+
+
+def test_added_folders_are_absolute_and_know_home(project) -> None:
+    project.write("user", {"permissions": {"additionalDirectories": ["~/notes", "../sibling", "/abs"]}})
+    folders = project.load().get("permissions.additionalDirectories")
+    assert folders == [f"{project.home}/notes", str(project.root.parent / "sibling"), "/abs"]
+
+
+def test_a_file_named_on_the_command_line_ranks_above_the_others_and_starts_its_rules_where_it_lies(
+    project, tmp_path
+) -> None:
+    file = tmp_path / "special.json"
+    file.write_text('{"model": "m/named",\n"permissions": {"deny": ["Read(/x)"]}}')
+    project.write("local", {"model": "m/local"})
+    settings = project.load(named=file)
+    assert settings.values["model"] == "m/named"
+    (rule,) = settings.rules.rules
+    assert (rule.origin.layer, rule.origin.line, rule.origin.folder) == ("command line", 2, str(tmp_path))
+    assert "no such file" in str(project.load(named=tmp_path / "missing.json").errors[0])
