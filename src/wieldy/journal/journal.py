@@ -43,7 +43,6 @@ class Journal:
         home = state_home(workspace.env)
         self.workspace = workspace
         self.session = workspace.session_dir.name
-        self._started = False
         self.store = Store(home / "journal" / project_key(workspace.root), disk=disk)
         kept = self.store if workspace.setting("journal.enabled", True) else None
         self.writer = Writer(kept, Locks(home / "locks"), disk=disk, roots=workspace.roots)
@@ -53,67 +52,74 @@ class Journal:
             max_bytes=workspace.setting("journal.max_bytes", 1 << 30),
         )
 
-    async def start(self) -> tuple[str, ...]:
-        """Put right what a crash left, drop what is too old, say what was put right. Cheap: meant for every start."""
-        lines = await _to_the_end(self.start_now)
-        for line in lines:
-            self.workspace.emit(Notice(text=line))
-        return lines
+    async def start(self) -> None:
+        """Put right what a crash left, and drop what is too old. Cheap, and meant for every start of a program."""
+        await self._settled(self._start)
 
     def start_now(self) -> tuple[str, ...]:
-        """The same, for callers without a loop."""
-        self._started = True
-        lines = self.writer.recover()
+        """The same, for callers without a loop; what a person should hear of it."""
+        self._start()
+        return self._news()
+
+    def _start(self) -> None:
+        self.writer.recover()
         self.retention.daily()
-        return tuple(lines)
 
     async def apply(self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None) -> Receipt:
         """Write all changes or none.
 
         Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
         """
-        await self._begin()
-        return await _to_the_end(self.writer.apply, tuple(changes), Origin(self.session, call_id, tool, turn))
+        return await self._settled(self._apply, tuple(changes), Origin(self.session, call_id, tool, turn))
+
+    def _apply(self, changes: Sequence[Change], origin: Origin) -> Receipt:
+        receipt = self.writer.apply(changes, origin)
+        self.retention.daily()
+        return receipt
 
     async def record_snapshot(
         self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None, covered: str = ""
     ) -> Receipt:
         """Keep changes that something else made, a shell command for one; `covered` says what was watched."""
-        await self._begin()
         origin = Origin(self.session, call_id, tool, turn, kind="snapshot", covered=covered)
-        return await _to_the_end(self.writer.record, tuple(changes), origin)
+        return await self._settled(self.writer.record, tuple(changes), origin)
 
     async def plan_undo(self, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
         """What an undo would do, without doing it."""
         from wieldy.journal.undo import plan_undo
 
-        await self._begin()
-        return await in_thread(plan_undo, self, selector, merge=merge)
+        return await self._settled(plan_undo, self, selector, merge=merge)
 
     async def undo(self, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
         """Take changes back: the last one, or those selected. Raises `CannotUndo` when a file has moved on since."""
         from wieldy.journal.undo import undo
 
-        await self._begin()
-        return await _to_the_end(undo, self, selector, merge=merge)
+        return await self._settled(undo, self, selector, merge=merge)
 
     async def redo(self, *, merge: bool = False, session: str | None = None) -> UndoPlan:
         """Bring back what the last undo (of one session, or of any) took away."""
         from wieldy.journal.undo import redo
 
-        await self._begin()
-        return await _to_the_end(redo, self, merge=merge, session=session)
+        return await self._settled(redo, self, merge=merge, session=session)
 
     async def history(self, limit: int = 50) -> tuple[Event, ...]:
         """The latest changes, newest first."""
         from wieldy.journal.undo import history
 
-        await self._begin()
-        return await in_thread(history, self, limit)
+        return await self._settled(history, self, limit)
 
-    async def _begin(self) -> None:
-        if not self._started:
-            await self.start()
+    async def _settled(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run off the loop, to the end even when cancelled, and pass on the news."""
+        try:
+            return await _to_the_end(function, *args, **kwargs)
+        finally:
+            for line in self._news():
+                self.workspace.emit(Notice(text=line))
+
+    def _news(self) -> tuple[str, ...]:
+        news = tuple(self.writer.news)
+        self.writer.news.clear()
+        return news
 
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""

@@ -43,17 +43,16 @@ class Store:
         self._mutex = threading.RLock()
         self._segments: dict[int, Segment] = {}
 
-    def append(self, record: Entry | Settled, contents: Mapping[bytes, bytes] | None = None, *, durable: bool) -> bool:
-        """Add a record after the contents it names; true when a new file was begun. On failure nothing is added."""
+    def append(self, record: Entry | Settled, contents: Mapping[bytes, bytes] | None = None, *, durable: bool) -> None:
+        """Add a record after the contents it names. On failure nothing is added."""
         wanted = contents or {}
         ready = {digest: _blob(digest, wanted[digest]) for digest in self._unknown(wanted)}
         with self._mutex, self._turn():
-            segment, begun = self._current()
+            segment = self._current()
             missing = [digest for digest in wanted if digest not in segment.blobs]
             pieces = [ready.get(digest) or _blob(digest, wanted[digest]) for digest in missing]
             pieces.append(packed("entry" if isinstance(record, Entry) else "settled", encode(record)))
             self._extend(segment, b"".join(pieces), durable)
-        return begun
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -96,11 +95,11 @@ class Store:
             gone = set(map(str, paths))
             self._segments = {n: segment for n, segment in self._segments.items() if segment.path not in gone}
 
-    def _current(self) -> tuple[Segment, bool]:
+    def _current(self) -> Segment:
         """The file to append to, its torn end cut off; a new one when it is full or old."""
         segment = self._last()
         if segment is None:
-            return self._begin(1), True
+            return self._begin(1)
         if segment.read_on() > segment.end:
             fd = self._disk.open(segment.path, os.O_RDWR)
             try:
@@ -108,11 +107,11 @@ class Store:
             finally:
                 os.close(fd)
         if segment.end < self._segment_bytes and self._clock() - _begun(segment, self._clock) < SEGMENT_SECONDS:
-            return segment, False
+            return segment
         following = self._begin(segment.number + 1)
         for entry in list(segment.pending.values()):
             self._carry(entry, segment, following)
-        return following, True
+        return following
 
     def _carry(self, entry: Entry, old: Segment, new: Segment) -> None:
         """An entry that is still under way moves on with its contents, for recovery looks at the last file alone."""

@@ -140,6 +140,7 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
 
 def history(journal: Journal, limit: int = 50) -> tuple[Event, ...]:
     """The latest changes, newest first."""
+    journal.writer.recover()
     return journal.chronicle().events[::-1][:limit]
 
 

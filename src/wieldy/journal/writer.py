@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import secrets
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -51,7 +51,10 @@ class Receipt:
 
 
 class Writer:
-    """Writes through a store, one file one writer. `store` is None where no journal is kept."""
+    """Writes through a store, one file one writer. `store` is None where no journal is kept.
+
+    `news` gathers what a person should hear of: crashes of others that were put right.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class Writer:
         self._roots = roots
         self._clock = clock
         self._own: set[str] = set()
-        self._mutex = threading.Lock()
+        self.news: deque[str] = deque(maxlen=100)
 
     def apply(self, changes: Sequence[Change], origin: Origin, emptied: Emptied = MappingProxyType({})) -> Receipt:
         """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty."""
@@ -107,14 +110,18 @@ class Writer:
             return Receipt(None, ())
         return Receipt(self._append(self._store, self._entry(origin, account), account).id, ())
 
-    def recover(self) -> list[str]:
-        """Finish or take back what dead writers left; one line for each that was put right."""
+    def recover(self) -> None:
+        """Finish or take back what dead writers left."""
         if self._store is None:
-            return []
-        with self._mutex:
-            abandoned = [entry for name, entry in self._store.refresh().items() if name not in self._own]
-        lines = [self._put_right(self._store, entry) for entry in abandoned]
-        return [line for line in lines if line]
+            return
+        abandoned = [entry for name, entry in self._store.refresh().items() if name not in self._own]
+        for entry in abandoned:
+            try:
+                line = self._put_right(self._store, entry)
+            except OSError as error:
+                line = f"an interrupted change could not be taken back yet ({error}): {_listed(entry)}"
+            if line and line not in self.news:
+                self.news.append(line)
 
     def _write(
         self, changes: Sequence[Change], landings: Sequence[Landing], origin: Origin, emptied: Emptied
@@ -189,16 +196,13 @@ class Writer:
         with self._locks.holding(names, wait=False) as held:
             if not held or entry.id not in store.refresh():
                 return None  # its writer lives, or has just finished
-            listed = ", ".join(path.path for path in entry.paths)
             try:
                 finished = recover([step_of(path, store) for path in entry.paths], disk=self._disk)
             except Unreadable:
                 self._settle(store, entry, "given_up")
-                return f"an interrupted change could not be taken back, its copy is damaged: {listed}"
-            except OSError as error:
-                return f"an interrupted change could not be taken back yet ({error}): {listed}"
+                return f"an interrupted change could not be taken back, its copy is damaged: {_listed(entry)}"
             self._settle(store, entry, "done" if finished else "taken_back")
-            return f"an interrupted change was {'found complete' if finished else 'taken back'}: {listed}"
+            return f"an interrupted change was {'found complete' if finished else 'taken back'}: {_listed(entry)}"
 
     def _plan(self, change: Change, landing: Landing, emptied: Emptied) -> Step:
         try:
@@ -229,6 +233,10 @@ class Writer:
             reverses=origin.reverses,
             covered=origin.covered,
         )
+
+
+def _listed(entry: Entry) -> str:
+    return ", ".join(path.path for path in entry.paths)
 
 
 def _verify(change: Change, landing: Landing) -> None:
