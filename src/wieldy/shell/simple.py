@@ -70,6 +70,7 @@ class SimpleCommands:
             read_only=part.read_only and around.quiet,
             why=part.why or around.why,
             span=around.span or part.span,
+            exact_rule=part.exact_rule or bool(_EXACT & set(around.via)),
         )
         self.parts.append(part)
 
@@ -99,15 +100,11 @@ class SimpleCommands:
             self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
 
     def _without_program(self, simple: Simple, outside: Redirected) -> None:
-        loud = _loud(simple.assignments)
-        why = loud or outside.why
-        harmless = not why and not _changes(outside.effects)
+        unknown = _loud(simple.assignments) or outside.why
+        reason = unknown or change_in(outside.effects)
         names = tuple(one.name for one in simple.assignments)
-        self.add(
-            Part(
-                simple.source, (), None, outside.effects, harmless, not why, why, (), names, (simple.start, simple.end)
-            )
-        )
+        span = (simple.start, simple.end)
+        self.add(Part(simple.source, (), None, outside.effects, not reason, not unknown, reason, (), names, span))
 
     def _program(self, frame: _Frame, scene: Scene) -> Scene:
         words = frame.layers.words
@@ -161,7 +158,7 @@ class SimpleCommands:
             self.problem("shells nested too deeply")
             return scene.lost()
         found = len(self.parts)
-        quiet = layers.quiet and not why and not _changes(frame.outside.effects)
+        quiet = layers.quiet and not why and not change_in(frame.outside.effects)
         self.context = self._inside(
             layers.allow_texts,
             layers.deny_texts,
@@ -231,7 +228,7 @@ class _Frame:
         effects = (*touches.effects, *self.outside.effects)
         why = self.problem() or touches.why
         known = not why
-        quiet = self.layers.quiet and judged.read_only and not _changes(effects)
+        quiet = self.layers.quiet and judged.read_only and not change_in(effects)
         loud = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
         lead = "".join(self.simple.source[: one.end - self.simple.start] + " " for one in loud[-1:])
         text = self.layers.allow_texts[0]
@@ -254,19 +251,22 @@ class _Frame:
         )
 
 
-def _reason(layers: Layers, effects: tuple[Effect, ...], judged: Judgement) -> str:
+def change_in(effects: tuple[Effect, ...]) -> str:
+    """The first effect that changes something, in words; nothing if none does."""
     for effect in effects:
         if isinstance(effect, Writes):
             return f"it writes {effect.path}"
         if isinstance(effect, Fetches):
             return f"it fetches {effect.url}"
+    return ""
+
+
+def _reason(layers: Layers, effects: tuple[Effect, ...], judged: Judgement) -> str:
+    if change := change_in(effects):
+        return change
     if judged.changes:
         return judged.why or "it changes something"
     return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
-
-
-def _changes(effects: tuple[Effect, ...]) -> bool:
-    return any(isinstance(effect, Writes | Fetches) for effect in effects)
 
 
 def _loud(assignments: tuple[Assignment, ...]) -> str:

@@ -10,7 +10,7 @@ from wieldy.shell.layers import Feed
 from wieldy.shell.parts import Part
 from wieldy.shell.redirects import redirected
 from wieldy.shell.scene import Scene
-from wieldy.shell.simple import SimpleCommands
+from wieldy.shell.simple import SimpleCommands, change_in
 from wieldy.shell.syntax import (
     Branches,
     Chain,
@@ -194,8 +194,8 @@ class Walk(SimpleCommands):
             text = " ".join(
                 f"{redirect.operator} {redirect.target.source}" for redirect in redirects if not redirect.heredoc
             )
-            harmless = not found.why and all(isinstance(effect, Reads) for effect in found.effects)
-            self.add(Part(text, (), None, found.effects, harmless, not found.why, found.why))
+            why = found.why or change_in(found.effects)
+            self.add(Part(text, (), None, found.effects, not why, not found.why, why))
 
     def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
         """Follow the scripts that run when these words are expanded."""

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
+
+from wieldy.core.effect import Fetches, Runs
+from wieldy.shell.parts import Part
+
+
+def one(command: str) -> Part:
+    (part,) = look(command).parts
+    return part
+
+
+def test_every_layer_of_wrappers_can_be_denied_and_transparent_ones_need_no_rule() -> None:
+    part = one("timeout 5 sudo rm x")
+    assert part.deny_texts == ("timeout 5 sudo rm x", "sudo rm x", "rm x")
+    assert part.allow_texts == ("timeout 5 sudo rm x", "sudo rm x")
+    assert (part.program, part.via) == ("rm", ("timeout", "sudo"))
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("npm run test", "npm run test"),
+        ("timeout 5 npm test", "npm test"),
+        ("time npm test", "npm test"),
+        ("nice -n 5 nohup stdbuf -oL npm test", "npm test"),
+        ("command npm test", "npm test"),
+        ("xargs npm test", "npm test"),
+        ("xargs -n1 npm test", "xargs -n1 npm test"),
+        ("env A=1 npm test", "env A=1 npm test"),
+        ("CI=1 NO_COLOR=1 npm test", "npm test"),
+        ("NODE_OPTIONS=x npm test", "NODE_OPTIONS=x npm test"),
+        ("setsid npm test", "setsid npm test"),
+        ("\"npm\" 'test'", "npm test"),
+        (r"n\pm test", "npm test"),
+        ("npm   run    test", "npm run test"),
+        ('git commit -m "fix it"', 'git commit -m "fix it"'),
+        ("npm test > log 2>&1", "npm test"),
+        ("bash -c 'npm test'", "npm test"),
+        ("eval npm test", "npm test"),
+        ("rm -rf ~/x", "rm -rf ~/x"),
+        ("npx rm", "npx rm"),
+        ("docker exec c rm", "docker exec c rm"),
+    ],
+)
+def test_the_text_of_a_rule_is_normalised(command: str, text: str) -> None:
+    assert one(command).rule_text == text
+
+
+@pytest.mark.parametrize("command", ["watch ls", "setsid ls", "ionice -c 3 ls", "flock f ls"])
+def test_exec_wrappers_need_an_exact_rule(command: str) -> None:
+    assert all(part.exact_rule for part in look(command).parts)
+
+
+def test_find_that_executes_or_deletes_needs_an_exact_rule_for_the_whole() -> None:
+    for part in look(r"find . -name x -exec rm {} \;").parts:
+        assert part.exact_rule
+        assert part.allow_texts == (r"find . -name x -exec rm {} \;",)
+    assert one("find . -name x -delete").exact_rule
+    assert not one("find . -name x").exact_rule
+
+
+def test_a_shell_inside_a_wrapper_that_is_not_transparent_is_covered_by_the_outer_rule_only() -> None:
+    part = one("sudo bash -c ls")
+    assert part.allow_texts == ("sudo bash -c ls",)
+    assert not part.read_only
+
+
+def test_the_parts_of_nested_shells_are_judged_one_by_one() -> None:
+    analysis = look("bash -c 'ls; bash -c \"rm x | cat\"'")
+    assert [part.program for part in analysis.parts] == ["ls", "rm", "cat"]
+    assert analysis.parts[1].deny_texts[-1] == "rm x"
+
+
+def test_each_part_says_where_it_stands_in_the_command() -> None:
+    command = "ls -la && git status"
+    assert [command[a:b] for a, b in (part.span for part in look(command).parts)] == ["ls -la", "git status"]
+
+
+@pytest.mark.parametrize(
+    ("command", "programs"),
+    [
+        ("a && b || c; d & e | f |& g", "a b c d e f g"),
+        ("(a; { b; })", "a b"),
+        ('echo "$(a "$(b)")"', "b a echo"),
+        ("echo `a`", "a echo"),
+        ("cat <(a) >(b)", "a b cat"),
+        ("cat <<EOF\n$(a) `b` ${x:-$(c)}\nEOF", "a b c cat"),
+        ("cat <<'EOF'\n$(a)\nEOF", "cat"),
+        ("cat <<< $(a)", "a cat"),
+        ("x=$(a) y=`b` c", "a b c"),
+        ("F[$(a)]=1 b", "a b"),
+        ("x=($(a) b)", "a"),
+        ("if a; then b; elif c; then d; else e; fi", "a b c d e"),
+        ("while a; do b; done", "a b"),
+        ("for x in $(a); do b; done", "a b"),
+        ("case $(a) in $(b)) c;; *) d;; esac", "a b c d"),
+        ("[[ -f $(a) ]]", "a"),
+        ("echo $((1 + $(a)))", "a echo"),
+        ("f() { a; }; f", "a f"),
+        ("coproc a", "a"),
+        ("time a", "a"),
+        ("! a", "a"),
+        ("a > $(b)", "b a"),
+        ("{ a; } > $(b)", "a b"),
+        ("echo ${x/$(a)/$(b)} ${y:=`c`}", "a b c echo"),
+        ("a | while read -r x; do b; done", "a read b"),
+        ("select x in a; do b; done", "b"),
+    ],
+)
+def test_every_simple_command_is_one_part(command: str, programs: str) -> None:
+    assert [part.program for part in look(command).parts if part.program] == programs.split()
+
+
+def test_a_change_of_folder_holds_for_what_follows() -> None:
+    assert reads("cd sub && cat f") == {f"{ROOT}/sub/f"}
+    assert reads("cd sub; cat f") == {f"{ROOT}/sub/f", f"{ROOT}/f"}
+    assert reads("cd sub || exit 1; cat f") == {f"{ROOT}/sub/f"}
+    assert reads("cd sub || exit; cat f") == {f"{ROOT}/sub/f"}
+    assert reads("(cd sub && cat f); cat g") == {f"{ROOT}/sub/f", f"{ROOT}/g"}
+    assert reads("cd sub | cat f") == {f"{ROOT}/f"}
+    assert reads("cd && cat f") == {f"{HOME}/f"}
+    assert reads("cd /a && cd b && cat f") == {"/a/b/f"}
+    assert reads("bash -c 'cd sub && cat f'; cat g") == {f"{ROOT}/sub/f", f"{ROOT}/g"}
+    assert f"{ROOT}/sub/f" in reads("eval 'cd sub' && cat f")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'cd "$x" && cat f',
+        "pushd d; cat f",
+        "while true; do cd ..; cat f; done",
+        "f() { cd x; }; f; cat f",
+        ". ./e; cat f",
+        "$x; cat f",
+    ],
+)
+def test_a_folder_that_cannot_be_told_makes_relative_paths_unknown(command: str) -> None:
+    assert look(command).verdict == "unknown"
+    assert not any(part.known for part in look(command).parts if part.program == "cat")
+
+
+def test_loops_over_known_words_are_followed_value_by_value() -> None:
+    assert reads('for f in a "b c"; do cat "$f"; done') == {f"{ROOT}/a", f"{ROOT}/b c"}
+    assert reads("for d in x y; do cat $d/f; done") == {f"{ROOT}/x/f", f"{ROOT}/y/f"}
+    assert look("for f in a b; do f=/etc/shadow; cat $f; done").verdict == "unknown"
+    assert look("for f in a b; do read f; cat $f; done").verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [
+        ("rm -rf a b", {"a", "b"}),
+        ("mv a b", {"a", "b"}),
+        ("cp a b", {"b"}),
+        ("cp -t d a b", {"d"}),
+        ("mkdir -p a/b", {"a/b"}),
+        ("touch f", {"f"}),
+        ("ln -s a b", {"b"}),
+        ("chmod +x f", {"f"}),
+        ("chmod -x f", {"f"}),
+        ("chown me f g", {"f", "g"}),
+        ("tee -a f < g", {"f"}),
+        ("truncate -s 0 f", {"f"}),
+        ("dd if=a of=b", {"b"}),
+        ("sed -i s/a/b/ f g", {"f", "g"}),
+        ("sort -o f g", {"f"}),
+        ("find d -name x -delete", {"d"}),
+        ("curl -o f http://x", {"f"}),
+        ("echo x > f", {"f"}),
+        ("echo x &>> f", {"f"}),
+        ("{ ls; } > f", {"f"}),
+        ("gzip f", {"f"}),
+        ("git add x", {"."}),
+    ],
+)
+def test_writers_say_what_they_write(command: str, paths: set[str]) -> None:
+    assert writes(command) == {f"{ROOT}/{path}".removesuffix("/.") for path in paths}
+    assert look(command).verdict == "known"
+
+
+def test_fetchers_say_where_they_go() -> None:
+    assert Fetches("https://example.com/x") in look("curl -sSL https://example.com/x").effects
+    assert Fetches("tcp://h:80") in look("cat < /dev/tcp/h/80").effects
+    assert look("cat < /dev/tcp/h/80").verdict == "unknown"
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "/dev/stderr", "&1", "/dev/fd/3"])
+def test_streams_are_not_files(target: str) -> None:
+    assert writes(f"ls >{target}") == set()
+
+
+def test_a_part_is_contained_only_when_everything_it_touches_is_known() -> None:
+    assert Runs("cat f", contained=True) in look("cat f").effects
+    assert Runs("unknown f", contained=False) in look("unknown f").effects
+
+
+def test_assignments_alone_are_parts_with_nothing_to_run() -> None:
+    assert one("x=1").read_only and one("x=1").program is None
+    assert not one("PATH=/tmp").known
+
+
+def test_a_function_shadows_a_program_of_its_name() -> None:
+    assert look("ls() { rm x; }; ls").verdict == "known"
+    assert denied("ls() { rm x; }; ls", "rm")
+    assert look("unknown() { ls; }; unknown").verdict == "read_only"
+
+
+def test_a_command_that_two_parsers_read_differently_is_unknown() -> None:
+    from wieldy.shell.parse import parse
+    from wieldy.shell.second_opinion import confirmed
+
+    assert confirmed("ls -l | wc", parse("ls -l | wc"))
+    assert not confirmed("ls -l | wc", parse("ls -l ; wc -l"))
+    assert confirmed("echo $(date)", parse("echo $(date)"))
+    assert not confirmed("echo $(date)", parse("echo  (date)".replace("(date)", "`id`")))
+
+
+def test_the_uncovered_part_is_the_only_one_named() -> None:
+    assert [part.text for part in uncovered("git status && npm test && npm run build", "npm test")] == ["npm run build"]
+
+
+def test_answers_are_remembered() -> None:
+    assert look("ls -la") is look("ls -la")

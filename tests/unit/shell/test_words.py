@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from wieldy.shell.parse import parse
+from wieldy.shell.scene import Scene
+from wieldy.shell.syntax import Simple
+from wieldy.shell.words import Word, plain, resolve_all, within
+
+SCENE = Scene("/home/me", "/w", ("/w",))
+
+
+def resolve(text: str, scene: Scene = SCENE) -> tuple[Word, ...]:
+    command = parse("x " + text).chains[0].links[0][1].stages[0]
+    assert isinstance(command, Simple)
+    return resolve_all(command.words[1:], scene)
+
+
+def texts(text: str) -> list[str]:
+    words = resolve(text)
+    assert all(word.static for word in words), words
+    return [word.text for word in words]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("a", ["a"]),
+        ("'a b' \"c d\"", ["a b", "c d"]),
+        (r"\r\m", ["rm"]),
+        ("r'm' \"r\"m ''rm", ["rm", "rm", "rm"]),
+        (r"$'\x72\155' $'a\tb' $'\u00e9' $'it\'s'", ["rm", "a\tb", "é", "it's"]),
+        (r'"a\$b\"c\\d\e"', ['a$b"c\\d\\e']),
+        ("''", [""]),
+        ("~ ~/x '~' \\~ a~", ["/home/me", "/home/me/x", "~", "~", "a~"]),
+        ('$HOME "${HOME}/x" ${HOME:?} "${HOME:-/y}"', ["/home/me", "/home/me/x", "/home/me", "/home/me"]),
+        ("$PWD/x ~+", ["/w/x", "/w"]),
+        ("{a,b}c x{1..3} {a..c}", ["ac", "bc", "x1", "x2", "x3", "a", "b", "c"]),
+        ("{a,b{c,d}} {01..03} {3..1}", ["a", "bc", "bd", "01", "02", "03", "3", "2", "1"]),
+        ("{a} {} a{b '{a,b}' \\{a,b}", ["{a}", "{}", "a{b", "{a,b}", "{a,b}"]),
+        ("'*' \"?\" \\[a] [", ["*", "?", "[a]", "["]),
+        ("a=b --x=y $ a$", ["a=b", "--x=y", "$", "a$"]),
+    ],
+)
+def test_a_word_is_resolved_as_bash_would(written: str, meant: list[str]) -> None:
+    assert texts(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "stem"),
+    [
+        ("*.py", "pattern", ""),
+        ("src/*.py", "pattern", "src/"),
+        ("a?b", "pattern", "a"),
+        ("x[ab]", "pattern", "x"),
+        ('"$x"', "one", ""),
+        ("$x", "many", ""),
+        ("a$x", "many", "a"),
+        ('a"$x"', "one", "a"),
+        ('"$@"', "many", ""),
+        ('"${a[@]}"', "many", ""),
+        ("$(ls)", "many", ""),
+        ('"$(ls)"', "one", ""),
+        ("`ls`", "many", ""),
+        ("~other/x", "one", ""),
+        ("${x:-y}", "many", ""),
+        ("$((1))", "many", ""),
+        ("{1..1000}", "many", ""),
+    ],
+)
+def test_a_word_that_cannot_be_known_says_what_is_known(written: str, kind: str, stem: str) -> None:
+    (word,) = resolve(written)
+    assert (word.kind, word.stem) == (kind, stem)
+
+
+def test_a_home_with_blanks_is_split_unless_quoted() -> None:
+    scene = Scene("/home/a b", "/w", ("/w",))
+    assert resolve('"$HOME"', scene)[0].text == "/home/a b"
+    assert resolve("$HOME", scene)[0].kind == "many"
+    assert resolve("~", scene)[0].text == "/home/a b"
+
+
+def test_the_working_directory_is_used_only_where_it_is_certain() -> None:
+    assert resolve("$PWD", Scene("/h", "/w", ("/a", "/b")))[0].dynamic
+    assert resolve("$PWD", Scene("/h", "/w", ()))[0].dynamic
+
+
+def test_a_known_variable_takes_its_value() -> None:
+    assert resolve('"$f" $f.txt', SCENE.knowing("f", plain("a")))[1].text == "a.txt"
+    assert resolve("$f", SCENE.knowing("f", plain("a b")))[0].dynamic
+    (word,) = resolve('"$f"', SCENE.knowing("f", within("src/*", ("/w/src",), "src/")))
+    assert (word.scope, word.may_be_option) == (("/w/src",), False)
+
+
+def test_only_words_that_may_begin_with_a_dash_can_become_options() -> None:
+    assert [word.may_be_option for word in resolve('-a a *.py src/*.py "$x" a"$x" a$x')] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "places"),
+    [
+        ("a", ("/w/a",)),
+        ("./a/.", ("/w/a",)),
+        ("/etc//x", ("/etc/x",)),
+        ("//etc/x", ("/etc/x",)),
+        ("../a", ("/a", "/w/../a")),
+        ("s/../a", ("/w/a", "/w/s/../a")),
+        ("src/*.py", ("/w/src",)),
+        ("*.py", ("/w",)),
+        ("/*", ("/",)),
+        ("*/../x", None),
+        ('"$x"', None),
+    ],
+)
+def test_a_path_is_given_as_text_and_where_links_matter_as_written(
+    written: str, places: tuple[str, ...] | None
+) -> None:
+    assert resolve(written)[0].paths(SCENE) == places
