@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wieldy.schema.repair import CutOff, Malformed, Repair
-from wieldy.schema.strict import Repeated, TooDeep, decode, is_too_deep
+from wieldy.schema.strict import Decoded, TooDeep, decode, is_too_deep
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
-_MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -63,15 +62,14 @@ def _read(text: str, *, inside: bool) -> Read:
     bare = text.strip(" \t\r\n")
     if not bare:
         return Read({})
-    repeated = Repeated()
     try:
-        value = decode(bare, repeated=repeated)
+        value, repeated = decode(bare)
     except json.JSONDecodeError as error:
         if error.pos >= len(bare) or error.msg.startswith("Unterminated string"):
             # Right up to its end: the quick way to know what the repairs would find out token by token.
             raise _cut_off("it stops before the object is complete") from None
         bare = _unwrapped(bare, notes)
-        value = _mended(bare, notes, repeated)
+        value, repeated = _mended(bare, notes)
     except ValueError as error:
         raise Unreadable(f"The input cannot be read: {error}.") from None
     if isinstance(value, str) and not inside and value.lstrip(_JUNK).startswith("{"):
@@ -79,8 +77,8 @@ def _read(text: str, *, inside: bool) -> Read:
         return Read(inner.value, (*notes, "the object was inside a string", *inner.notes))
     if not isinstance(value, dict):
         raise Unreadable(f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name.")
-    notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated.keys)
-    if _MAYBE_SURROGATE.search(bare) and _has_surrogates(value):
+    notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated)
+    if _may_hold_surrogates(bare) and _has_surrogates(value):
         value = _without_surrogates(value)
         notes.append(_HALF)
     return Read(value, tuple(notes))
@@ -99,12 +97,11 @@ def _unwrapped(text: str, notes: list[str]) -> str:
     return bare
 
 
-def _mended(text: str, notes: list[str], repeated: Repeated) -> Any:
+def _mended(text: str, notes: list[str]) -> Decoded:
     """Decode with the repairs inside the text."""
-    repeated.keys.clear()
     try:
         repair = Repair(text)
-        value = decode(repair.text, repeated=repeated, raw_controls=True)
+        decoded = decode(repair.text, raw_controls=True)
     except CutOff as error:
         raise _cut_off(str(error)) from None
     except Malformed as error:
@@ -116,7 +113,7 @@ def _mended(text: str, notes: list[str], repeated: Repeated) -> Any:
     except ValueError as error:
         raise Unreadable(f"The input cannot be read: {error}.") from None
     notes.extend(repair.notes)
-    return value
+    return decoded
 
 
 def _cut_off(how: str) -> Unreadable:
@@ -134,6 +131,11 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return "a string"
     return "null" if value is None else "true or false" if isinstance(value, bool) else "a number"
+
+
+def _may_hold_surrogates(text: str) -> bool:
+    """A quick look before the long one: as an escape, or as it is."""
+    return "\\ud" in text or "\\uD" in text or not (text.isascii() or _SURROGATE.search(text) is None)
 
 
 def _has_surrogates(value: Any) -> bool:

@@ -1,31 +1,18 @@
-"""JSON as the standard has it: no NaN, no infinity, a bounded depth, and repeated keys counted."""
+"""JSON as the standard has it: no NaN, no infinity, a bounded depth, and repeated keys told."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_DEPTH = 200
 
 
-class Repeated:
-    """The keys that an object gave more than once while a text was decoded."""
+class Decoded(NamedTuple):
+    """A value, and the keys that an object in it gave more than once; the last one counts."""
 
-    __slots__ = ("keys",)
-
-    def __init__(self) -> None:
-        self.keys: dict[str, None] = {}
-
-    def collect(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """An object of its pairs, as a decoder's hook."""
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    self.keys[key] = None
-                seen.add(key)
-        return made
+    value: Any
+    repeated: tuple[str, ...] = ()
 
 
 class TooDeep(ValueError):
@@ -42,21 +29,17 @@ class NotFinite(ValueError):
         super().__init__(f"{text} is not a number JSON knows; use a finite number or null")
 
 
-def decode(text: str, *, repeated: Repeated | None = None, raw_controls: bool = False) -> Any:
-    """The value of a JSON text. Raises `ValueError`: `json.JSONDecodeError`, `TooDeep` or `NotFinite`."""
-    decoder = json.JSONDecoder(
-        object_pairs_hook=repeated.collect if repeated else None,
-        parse_float=_finite,
-        parse_constant=_no_constant,
-        strict=not raw_controls,
-    )
+def decode(text: str, *, raw_controls: bool = False) -> Decoded:
+    """What a JSON text says. Raises `ValueError`: `json.JSONDecodeError`, `TooDeep` or `NotFinite`."""
     try:
-        value = decoder.decode(text)
+        decoded = Decoded((_LENIENT if raw_controls else _STRICT).decode(text))
+    except _Repeated:
+        decoded = _with_repeated_keys(text, raw_controls)
     except RecursionError:
         raise TooDeep from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(decoded.value):
         raise TooDeep
-    return value
+    return decoded
 
 
 def is_too_deep(value: Any) -> bool:
@@ -75,6 +58,32 @@ def is_too_deep(value: Any) -> bool:
     return any(isinstance(item, (dict, list)) for item in level)
 
 
+class _Repeated(Exception):
+    """Some key came twice: rare enough to read the text again for its name."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _Repeated
+    return made
+
+
+def _with_repeated_keys(text: str, raw_controls: bool) -> Decoded:
+    repeated: dict[str, None] = {}
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in made:
+                repeated[key] = None
+            made[key] = value
+        return made
+
+    value = _decoder(collect, strict=not raw_controls).decode(text)
+    return Decoded(value, tuple(repeated))
+
+
 def _finite(text: str) -> float:
     number = float(text)
     if number - number != 0:
@@ -84,3 +93,11 @@ def _finite(text: str) -> float:
 
 def _no_constant(text: str) -> Any:
     raise NotFinite(text)
+
+
+def _decoder(hook: Any, *, strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=hook, parse_float=_finite, parse_constant=_no_constant, strict=strict)
+
+
+_STRICT = _decoder(_unique, strict=True)
+_LENIENT = _decoder(_unique, strict=False)
