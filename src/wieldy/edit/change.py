@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.failure import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
 from wieldy.edit.commit import Written
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.readstate import ReadState
 from wieldy.edit.report import report
-from wieldy.edit.revision import Revision
+from wieldy.edit.revision import SMALL, Revision, TakesLonger
 
 Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
+# Called with True on the loop, where it may raise `TakesLonger`; then with False in a thread.
+Prepare: TypeAlias = Callable[[bool], Revision]
 
 ATTEMPTS = 3
 VERIFIED_AT_ONCE = 1 << 20
 
 
-async def change_file(prepare: Callable[[], Revision], write: Write, state: ReadState) -> Output:
+async def change_file(prepare: Prepare, write: Write, state: ReadState) -> Output:
     """Prepare and write one file; when it moves in between, once more on what is there then."""
     for _ in range(ATTEMPTS):
-        revision = await in_thread(_prepared, prepare)
+        revision = await _prepared(prepare)
         try:
             written = await write(revision)
         except Moved as moved:
@@ -31,8 +34,23 @@ async def change_file(prepare: Callable[[], Revision], write: Write, state: Read
             continue
         except CannotWrite as failure:
             raise ToolFailure(failure.message) from failure
+        if len(revision.after) < SMALL:
+            return _concluded(revision, written, state)
         return await in_thread(_concluded, revision, written, state)
     raise ToolFailure(str(why))
+
+
+async def rehearse(prepare: Prepare, path: str, state: ReadState, roots: Sequence[str]) -> None:
+    """Refuse a change that cannot be made, so that nobody is asked about it. Looks only at files the model knows or
+    may look for: what is elsewhere is not told before permission is given."""
+    if state.reading(path) is None:
+        real = os.path.realpath(path)
+        if not any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
+            return
+    try:
+        await _prepared(prepare)
+    except ToolFailure as failure:
+        raise Refusal("check", failure.message, data=failure.data) from failure
 
 
 def settle(path: str, content: bytes, written: Written, state: ReadState, whole: bool) -> tuple[str, ...]:
@@ -48,10 +66,12 @@ def _concluded(revision: Revision, written: Written, state: ReadState) -> Output
     return report(revision, settle(revision.path, revision.after, written, state, revision.known_whole))
 
 
-def _prepared(prepare: Callable[[], Revision]) -> Revision:
+async def _prepared(prepare: Prepare) -> Revision:
     for _ in range(ATTEMPTS):
         try:
-            return prepare()
+            return prepare(True)
+        except TakesLonger:
+            return await in_thread(prepare, False)
         except Moved as moved:
             why = moved
     raise ToolFailure(str(why))
@@ -62,7 +82,7 @@ def _holds(path: str, content: bytes) -> bool:
     view, at = memoryview(content), 0
     try:
         with open(path, "rb", buffering=0) as file:
-            while piece := file.read(VERIFIED_AT_ONCE):
+            while piece := file.read(min(VERIFIED_AT_ONCE, len(content) - at + 1)):
                 if view[at : at + len(piece)] != piece:
                     return False
                 at += len(piece)

@@ -60,6 +60,15 @@ class Patch:
         """How many lines went."""
         return sum(line.startswith("-") for hunk in self.hunks for line in hunk.lines)
 
+    def snippet(self) -> str:
+        """The changed lines as they are now, with their numbers and the lines around them."""
+        shown: list[str] = []
+        for hunk in self.hunks:
+            shown += ("…",) if shown else ()
+            kept = (line[1:] for line in hunk.lines if line[0] in " +")
+            shown += (f"{number}\t{_cut(line)}" for number, line in enumerate(kept, start=hunk.new_start))
+        return "\n".join(shown if len(shown) <= SHOWN_LINES else (*shown[:SHOWN_LINES], "…"))
+
     def unified(self, name: str, *, created: bool = False) -> str:
         """A unified diff, cut after some hundred lines."""
         lines = "\n".join(map(str, self.hunks)).split("\n")
@@ -77,28 +86,6 @@ def patch(before: Document, splices: Sequence[Splice]) -> Patch:
         hunks += window.hunks(shift)
         shift += window.growth
     return Patch(tuple(hunks))
-
-
-def snippet(after: Document, splices: Sequence[Splice]) -> str:
-    """The changed lines as they are now, with their numbers and the lines around them."""
-    shown: list[str] = []
-    last, growth = 0, 0
-    for splice in splices:
-        start = splice.start + growth
-        growth += splice.growth
-        first = max(after.line_number(start) - CONTEXT, 1)
-        end = after.line_number(start + len(splice.new)) + CONTEXT
-        if first <= last:
-            first = last + 1
-        elif shown:
-            shown.append("…")
-        begin = _line_offset(after, start, after.line_number(start) - first)
-        lines = _next_lines(after, begin, end - first + 1)
-        shown += (f"{number}\t{_cut(line)}" for number, line in enumerate(lines, start=first))
-        last = max(last, first + len(lines) - 1)
-        if len(shown) > SHOWN_LINES:
-            return "\n".join((*shown[:SHOWN_LINES], "…"))
-    return "\n".join(shown)
 
 
 def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:
@@ -209,15 +196,6 @@ def _line_offset(document: Document, offset: int, lines_before: int) -> int:
             break
         start = document.line_start(start - document.codec.unit)
     return start
-
-
-def _next_lines(document: Document, start: int, count: int) -> list[str]:
-    lines: list[str] = []
-    while start < len(document.data) and len(lines) < count:
-        end = document.line_end(start)
-        lines.append(document.codec.decode(document.data[start:end]).rstrip("\r\n"))
-        start = end
-    return lines
 
 
 def _range(start: int, lines: int) -> str:

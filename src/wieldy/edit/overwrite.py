@@ -8,18 +8,23 @@ from wieldy.edit.landing import Landing
 from wieldy.edit.placeholder import refuse_placeholders
 from wieldy.edit.policy import Policy
 from wieldy.edit.readstate import ReadState
-from wieldy.edit.revision import Revision, look_at
+from wieldy.edit.revision import SMALL, Revision, TakesLonger, look_at
 from wieldy.edit.splice import Splice, apply, whole
-from wieldy.text.encoding import UTF8
+from wieldy.text.encoding import UTF8, decodes
 from wieldy.text.kind import is_binary
 
 
-def rewrite(path: str, content: str, state: ReadState, policy: Policy) -> Revision:
-    """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`."""
-    landing = look_at(path, policy)
+def rewrite(path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False) -> Revision:
+    """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`, and with `at_once`
+    `TakesLonger` where that is not a matter of a moment."""
+    if at_once and len(content) > SMALL:
+        raise TakesLonger
+    landing = look_at(path, policy, at_once=at_once)
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
+    if at_once and not decodes(data, "utf-8"):
+        raise TakesLonger
     if not data:
         return _new(landing, content)
     kind = is_binary(data)

@@ -22,12 +22,25 @@ _DOTTED = re.compile(
     re.IGNORECASE,
 )
 LONGEST = 200
+# No line without one of these is a placeholder, which spares looking at most lines.
+_HINT = re.compile(r"\.\.\.|…|(?:rest|remainder) +of", re.IGNORECASE)
 
 
 def placeholders(text: str) -> list[tuple[int, str]]:
     """Lines that stand for text left out, with their numbers from 1."""
-    lines = enumerate(text.split("\n"), start=1)
-    return [(number, line) for number, line in lines if len(line) < LONGEST and _stands_for_text(line)]
+    found: dict[int, str] = {}
+    number = start = 0
+    for hint in _HINT.finditer(text):
+        if hint.start() < start:
+            continue
+        number += text.count("\n", start, hint.start())
+        begin = text.rfind("\n", 0, hint.start()) + 1
+        end = text.find("\n", hint.end())
+        line = text[begin : end if end >= 0 else len(text)]
+        start = begin + len(line)
+        if len(line) < LONGEST and _stands_for_text(line):
+            found[number + 1] = line
+    return list(found.items())
 
 
 def refuse_placeholders(new: str, old: str, what: str = "new_string") -> None:

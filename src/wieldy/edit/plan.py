@@ -26,7 +26,7 @@ def refuse_mistakes(edit: Replacement) -> None:
     refuse_placeholders(edit.new, edit.old)
 
 
-def plan_one(document: Document, edit: Replacement, tiers: Sequence[Tier]) -> Planned:
+def plan_one(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> Planned:
     """One replacement."""
     refuse_mistakes(edit)
     _refuse_empty(document)
@@ -35,7 +35,7 @@ def plan_one(document: Document, edit: Replacement, tiers: Sequence[Tier]) -> Pl
     return Planned(located.splices, len(located.splices), (located.note,) if located.note else ())
 
 
-def plan_many(document: Document, edits: Sequence[Replacement], tiers: Sequence[Tier]) -> Planned:
+def plan_many(edits: Sequence[Replacement], document: Document, tiers: Sequence[Tier]) -> Planned:
     """Several replacements, all or none."""
     if not edits:
         raise ToolFailure("edits is empty. Send at least one edit.")

@@ -25,13 +25,13 @@ STAMP_GRAIN_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One file as the model knows it. `digest` is None where the content was too large to be held even once."""
+    """One file as the model knows it. `digest` stands for the content once that is no longer held."""
 
     path: str
     stamp: tuple[int, int, int, int]
     seen_at: int
     size: int
-    digest: bytes | None
+    digest: bytes | None = None
     shown: tuple[Lines, ...] = ()
     whole: bool = False
     ours: bool = False
@@ -72,7 +72,7 @@ class ReadState:
         with self._lock:
             key = self._key(path)
             known = self._readings.get(key)
-            if known is not None and not known.ours and _same_content(known, new):
+            if known is not None and not known.ours and self._matches(key, known, data, stat):
                 new = replace(new, shown=known.shown, whole=known.whole)
             shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
             self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
@@ -107,45 +107,57 @@ class ReadState:
 
     def is_current(self, path: str, data: bytes, stat: os.stat_result) -> bool:
         """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known."""
-        reading = self.reading(path)
-        if reading is None:
-            return False
-        base = self.content(path)
-        if base is not None:
-            return base == data
-        if reading.digest is None:
-            return reading.stamp == _stamp(stat)
-        return reading.size == len(data) and reading.digest == digest_of(data)
+        with self._lock:
+            key = self._key(path)
+            known = self._readings.get(key)
+            return known is not None and self._matches(key, known, data, stat)
 
     def unchanged(self, path: str, first: int, last: int) -> bool:
         """Whether these lines were shown already and the file is still the same."""
-        reading = self.reading(path)
-        if reading is None or not reading.shows(first, last):
+        with self._lock:
+            key = self._key(path)
+            known, held = self._readings.get(key), self._contents.get(key)
+        if known is None or not known.shows(first, last):
             return False
         try:
             stat = os.stat(path)
-            if reading.stamp == _stamp(stat) and (
-                reading.digest is None or stat.st_ctime_ns + STAMP_GRAIN_NS < reading.seen_at
-            ):
+            content_known = held is not None or known.digest is not None
+            if known.stamp == _stamp(stat) and (not content_known or stat.st_ctime_ns + STAMP_GRAIN_NS < known.seen_at):
                 return True
-            if reading.digest is None or stat.st_size != reading.size:
+            if not content_known or stat.st_size != known.size:
                 return False
             with open(path, "rb") as file:
-                return hashlib.file_digest(file, _hasher).digest() == reading.digest
+                if held is not None:
+                    return file.read() == held
+                return hashlib.file_digest(file, _hasher).digest() == known.digest
         except OSError:
             return False
+
+    def _matches(self, key: str, known: Reading, data: bytes | None, stat: os.stat_result) -> bool:
+        held = self._contents.get(key)
+        if data is None or (held is None and known.digest is None):
+            return known.stamp == _stamp(stat)
+        if held is not None:
+            return held == data
+        return known.size == len(data) and known.digest == digest_of(data)
 
     def _keep(self, key: str, reading: Reading, data: bytes | None) -> None:
         if key not in self._readings:
             self._spellings.setdefault(_folded(key), []).append(key)
-        self._readings[key] = reading
         self._drop(key)
-        if data is None or len(data) > min(LARGEST_KEPT, self._memory):
+        self._readings[key] = reading
+        if data is None:
             return
         self._contents[key] = data
         self._held += len(data)
+        if len(data) > min(LARGEST_KEPT, self._memory):
+            self._forget_content(key)
         while self._held > self._memory:
-            self._drop(next(iter(self._contents)))
+            self._forget_content(next(iter(self._contents)))
+
+    def _forget_content(self, key: str) -> None:
+        self._readings[key] = replace(self._readings[key], digest=digest_of(self._contents[key]))
+        self._drop(key)
 
     def _drop(self, key: str) -> None:
         self._held -= len(self._contents.pop(key, b""))
@@ -175,19 +187,11 @@ def _hasher() -> hashlib.blake2b:
 
 
 def _reading(path: str, data: bytes | None, stat: os.stat_result) -> Reading:
-    digest = None if data is None else digest_of(data)
-    size = stat.st_size if data is None else len(data)
-    return Reading(path, _stamp(stat), time.time_ns(), size, digest)
+    return Reading(path, _stamp(stat), time.time_ns(), stat.st_size if data is None else len(data))
 
 
 def _stamp(stat: os.stat_result) -> tuple[int, int, int, int]:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
-
-
-def _same_content(one: Reading, other: Reading) -> bool:
-    if one.digest is None or other.digest is None:
-        return one.stamp == other.stamp
-    return one.digest == other.digest
 
 
 def _folded(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from wieldy.core.tool import Output
-from wieldy.edit.diff import Patch, patch, snippet
+from wieldy.edit.diff import Patch, patch
 from wieldy.edit.document import Document
 from wieldy.edit.revision import Revision
 from wieldy.text.encoding import UTF8
@@ -28,7 +28,7 @@ def report(revision: Revision, notes: tuple[str, ...]) -> Output:
         "type": "create" if created else "update",
         "filePath": name,
         "structuredPatch": [hunk.as_data() for hunk in change.hunks],
-        "snippet": snippet(after, revision.splices),
+        "snippet": change.snippet(),
         "encoding": after.encoding.name,
         "replacements": revision.count,
         "merged": revision.merged,

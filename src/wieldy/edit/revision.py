@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
@@ -11,14 +11,18 @@ from wieldy.core.failure import ToolFailure
 from wieldy.edit.diff import patch
 from wieldy.edit.document import Document
 from wieldy.edit.failures import CannotWrite
-from wieldy.edit.landing import Landing, locate, look
+from wieldy.edit.landing import Landing, look
 from wieldy.edit.locate import NotFound
 from wieldy.edit.merge import Merge, merge
 from wieldy.edit.policy import Policy
 from wieldy.edit.readstate import ReadState
 from wieldy.edit.splice import Splice, apply, changed_bytes
+from wieldy.edit.tolerance import Tier
+from wieldy.text.encoding import decodes
 from wieldy.text.kind import is_binary
 
+# Below this, a thread takes longer to be reached than a file to be read and compared.
+SMALL = 256 * 1024
 WAYS_ON = """Nothing was written. Ways on:
 - overwrite: Read the file, then make it what you want with Write or Edit
 - keep: leave the file as it is
@@ -58,12 +62,17 @@ class Revision:
         return self.landing.content
 
 
-Plan: TypeAlias = Callable[[Document], Planned]
+Plan: TypeAlias = Callable[[Document, Sequence[Tier]], Planned]
 
 
-def revise(path: str, plan: Plan, state: ReadState, policy: Policy) -> Revision:
-    """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made."""
-    landing = existing(path, policy)
+class TakesLonger(Exception):
+    """This edit is not made in a moment: it needs a merge, a detector of encodings, or a search for what was meant."""
+
+
+def revise(path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False) -> Revision:
+    """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
+    `at_once` `TakesLonger` where that is not a matter of a moment."""
+    landing = existing(path, policy, at_once=at_once)
     data, stat = landing.content or b"", landing.stat
     reading = state.reading(path)
     if reading is None or stat is None:
@@ -71,11 +80,20 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy) -> Revision:
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
     if state.is_current(path, data, stat):
+        if at_once and not decodes(data, "utf-8"):
+            raise TakesLonger
         document = Document.of(data)
-        planned = plan(document)
+        try:
+            planned = plan(document, ("exact",) if at_once else policy.tiers)
+        except NotFound:
+            if at_once:
+                raise TakesLonger from None
+            raise
         after = apply(data, planned.splices)
-        known = reading.unseen(document.lines()) is None
+        known = reading.whole or reading.unseen(document.lines()) is None
         return Revision(landing, after, planned.splices, planned.count, planned.notes, known_whole=known)
+    if at_once:
+        raise TakesLonger
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
     base = state.content(path)
     if policy.on_change == "error" or base is None:
@@ -85,9 +103,9 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy) -> Revision:
     return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
-def existing(path: str, policy: Policy) -> Landing:
+def existing(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    landing = look_at(path, policy)
+    landing = look_at(path, policy, at_once=at_once)
     if landing.stat is None:
         _refuse_missing(landing)
     kind = is_binary(landing.content or b"")
@@ -98,10 +116,12 @@ def existing(path: str, policy: Policy) -> Landing:
     return landing
 
 
-def look_at(path: str, policy: Policy) -> Landing:
+def look_at(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
-        size = (locate(path).stat or _NOTHING).st_size
+        size = os.stat(path).st_size if os.path.exists(path) else 0
+        if at_once and size > SMALL:
+            raise TakesLonger
         if size > policy.max_bytes:
             raise ToolFailure(
                 f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
@@ -118,7 +138,7 @@ def look_at(path: str, policy: Policy) -> Landing:
 def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: str) -> Revision:
     theirs = landing.content or b""
     try:
-        planned = plan(Document.of(base))
+        planned = plan(Document.of(base), policy.tiers)
     except NotFound as failure:
         raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
     merged = merge(base, apply(base, planned.splices), theirs)
@@ -153,6 +173,3 @@ def _refuse_missing(landing: Landing) -> NoReturn:
     names = similar_names(landing.path)
     meant = f"Did you mean {' or '.join(names)}? " if names else ""
     raise ToolFailure(f"{landing.path} does not exist. {meant}To create a file use Write.")
-
-
-_NOTHING = os.stat_result((0,) * 10)

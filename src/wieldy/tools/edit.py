@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+    from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
 
 DESCRIPTION, PROMPT = words(__file__)
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    from wieldy.edit.change import rehearse
+    from wieldy.edit.readstate import ReadState
+
+    state = ctx.workspace.resident(ReadState)
+    await rehearse(_prepare(ctx.workspace, **input), input["file_path"], state, ctx.workspace.roots)
 
 
 @tool(
@@ -22,6 +34,7 @@ DESCRIPTION, PROMPT = words(__file__)
     reads="file_path",
     writes="file_path",
     aliases={"path": "file_path"},
+    check=_check,
     timeout=120.0,
 )
 async def TOOL(
@@ -34,24 +47,33 @@ async def TOOL(
 ) -> Output:
     """Replace a text in a file."""
     from wieldy.edit.change import change_file
-    from wieldy.edit.locate import Replacement
-    from wieldy.edit.plan import plan_one
-    from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import revise
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
-
-    policy = Policy.of(ctx.workspace)
-    state = ctx.workspace.resident(ReadState)
-    edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-
-    def prepare() -> Revision:
-        return revise(file_path, lambda document: plan_one(document, edit, policy.tiers), state, policy)
 
     async def write(revision: Revision) -> Written:
         change = Change(file_path, revision.before, revision.after, revision.landing.real_path)
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="Edit")
         return receipt.written[0]
 
-    return await change_file(prepare, write, state)
+    prepare = _prepare(ctx.workspace, file_path, old_string, new_string, replace_all, expected_replacements)
+    return await change_file(prepare, write, ctx.workspace.resident(ReadState))
+
+
+def _prepare(
+    workspace: Workspace,
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
+    expected_replacements: int = 1,
+) -> Prepare:
+    from wieldy.edit.locate import Replacement
+    from wieldy.edit.plan import plan_one
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.revision import revise
+
+    edit = Replacement(old_string, new_string, expected_replacements, replace_all)
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: revise(file_path, partial(plan_one, edit), state, policy, at_once=at_once)

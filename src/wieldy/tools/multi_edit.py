@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+    from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
 
@@ -26,6 +30,15 @@ class EditItem:
     expected_replacements: Annotated[int, Param(ge=1)] = 1
 
 
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    from wieldy.edit.change import rehearse
+    from wieldy.edit.readstate import ReadState
+
+    state = ctx.workspace.resident(ReadState)
+    edits = [EditItem(**edit) for edit in input["edits"]]
+    await rehearse(_prepare(ctx.workspace, input["file_path"], edits), input["file_path"], state, ctx.workspace.roots)
+
+
 @tool(
     name="MultiEdit",
     description=DESCRIPTION,
@@ -33,6 +46,7 @@ class EditItem:
     reads="file_path",
     writes="file_path",
     aliases={"path": "file_path"},
+    check=_check,
     timeout=120.0,
 )
 async def TOOL(
@@ -42,24 +56,25 @@ async def TOOL(
 ) -> Output:
     """Replace several texts in a file."""
     from wieldy.edit.change import change_file
-    from wieldy.edit.locate import Replacement
-    from wieldy.edit.plan import plan_many
-    from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import revise
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
-
-    policy = Policy.of(ctx.workspace)
-    state = ctx.workspace.resident(ReadState)
-    wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-
-    def prepare() -> Revision:
-        return revise(file_path, lambda document: plan_many(document, wanted, policy.tiers), state, policy)
 
     async def write(revision: Revision) -> Written:
         change = Change(file_path, revision.before, revision.after, revision.landing.real_path)
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="MultiEdit")
         return receipt.written[0]
 
-    return await change_file(prepare, write, state)
+    return await change_file(_prepare(ctx.workspace, file_path, edits), write, ctx.workspace.resident(ReadState))
+
+
+def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) -> Prepare:
+    from wieldy.edit.locate import Replacement
+    from wieldy.edit.plan import plan_many
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.revision import revise
+
+    wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: revise(file_path, partial(plan_many, wanted), state, policy, at_once=at_once)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 
 if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+    from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
 
 DESCRIPTION, PROMPT = words(__file__)
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    from wieldy.edit.change import rehearse
+    from wieldy.edit.readstate import ReadState
+
+    state = ctx.workspace.resident(ReadState)
+    await rehearse(_prepare(ctx.workspace, **input), input["file_path"], state, ctx.workspace.roots)
 
 
 @tool(
@@ -20,26 +31,28 @@ DESCRIPTION, PROMPT = words(__file__)
     prompt=PROMPT,
     writes="file_path",
     aliases={"path": "file_path"},
+    check=_check,
     timeout=120.0,
 )
 async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
     """Write a file."""
     from wieldy.edit.change import change_file
-    from wieldy.edit.overwrite import rewrite
-    from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
-
-    policy = Policy.of(ctx.workspace)
-    state = ctx.workspace.resident(ReadState)
-
-    def prepare() -> Revision:
-        return rewrite(file_path, content, state, policy)
 
     async def write(revision: Revision) -> Written:
         change = Change(file_path, revision.before, revision.after, revision.landing.real_path)
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="Write")
         return receipt.written[0]
 
-    return await change_file(prepare, write, state)
+    return await change_file(_prepare(ctx.workspace, file_path, content), write, ctx.workspace.resident(ReadState))
+
+
+def _prepare(workspace: Workspace, file_path: str, content: str) -> Prepare:
+    from wieldy.edit.overwrite import rewrite
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.readstate import ReadState
+
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: rewrite(file_path, content, state, policy, at_once=at_once)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from wieldy.edit.diff import patch, snippet
+from wieldy.edit.diff import patch
 from wieldy.edit.document import Document
 from wieldy.edit.splice import Splice, apply, splice, whole
 
@@ -97,8 +97,7 @@ def test_wide_texts_are_numbered_like_any_other() -> None:
 def test_the_snippet_shows_the_new_lines_with_five_around() -> None:
     document = Document.of(TWENTY.encode())
     splices = [splice(document, span, "TEN\nAND") for span in document.find("line 10")]
-    after = Document.of(apply(document.data, splices))
-    lines = snippet(after, splices).split("\n")
+    lines = patch(document, splices).snippet().split("\n")
     assert lines[0] == "5\tline 5" and lines[-1] == "16\tline 15" and "10\tTEN" in lines and len(lines) == 12
 
 

@@ -194,6 +194,50 @@ async def test_a_symlink_stays_one_and_its_target_is_edited(root: Path, edit: Ed
     assert "is a symlink and stays one" in result.text
 
 
+async def test_a_hard_link_stays_one_file(root: Path, edit: Edit) -> None:
+    (root / "a").write_bytes(b"x\n")
+    os.link(root / "a", root / "b")
+    assert not (await edit(root / "a", "x", "y")).is_error
+    assert (root / "b").read_bytes() == b"y\n" and os.path.samefile(root / "a", root / "b")
+
+
+async def test_one_line_of_ten_megabytes_is_edited_and_answered_briefly(root: Path, edit: Edit) -> None:
+    file = root / "long.js"
+    file.write_bytes(b"a=1;" * 2_500_000 + b"needle;" + b"b=2;")
+    missed = await edit(file, "noodle;", "x")
+    assert missed.is_error and len(missed.text) < 5_000
+    result = await edit(file, "needle;", "thread;")
+    assert not result.is_error and len(result.text) < 5_000
+    assert file.read_bytes().endswith(b"a=1;thread;b=2;") and file.stat().st_size == 10_000_011
+
+
+async def test_nobody_is_asked_about_an_edit_that_cannot_be_made(root: Path) -> None:
+    (root / "a").write_bytes(b"x\n")
+    asked: list[str] = []
+
+    def ask(question: Any) -> bool:
+        asked.append(question.plan.input["old_string"])
+        return True
+
+    async with Toolbox(root, settings={}, ask=ask) as box:
+        unread = await box.call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})
+        await box.call("Read", {"file_path": "a"})
+        missed = await box.call("Edit", {"file_path": "a", "old_string": "z", "new_string": "y"})
+        made = await box.call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})
+    assert (unread.is_error, missed.is_error, made.is_error) == (True, True, False)
+    assert asked == ["x"]
+
+
+async def test_nothing_is_told_of_an_unknown_file_outside_before_permission(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x\n")
+    async with Toolbox(root, settings={}, ask=lambda question: False) as box:
+        texts = [
+            (await box.call("Edit", {"file_path": str(tmp_path / name), "old_string": "x", "new_string": "y"})).text
+            for name in ("secret", "absent")
+        ]
+    assert texts[0].replace("secret", "absent") == texts[1]
+
+
 async def test_an_edit_can_be_undone(root: Path, edit: Edit, box: Toolbox) -> None:
     file = root / "a"
     file.write_bytes(b"x\r\n\xff")

@@ -1,0 +1,170 @@
+"""What an edit costs beside the bare work, what a large file costs in memory, and what a miss with its hint costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.claim import Claim, best_of, seconds
+
+from wieldy import Toolbox
+from wieldy.core.failure import ToolFailure
+from wieldy.edit.document import Document
+from wieldy.edit.locate import Replacement, locate
+from wieldy.journal.change import Change
+from wieldy.journal.journal import Journal
+
+LINES = 2_000
+ROUNDS = 40
+LARGE = 50_000_000
+
+
+def claims() -> Iterator[Claim]:
+    yield from edit_beside_bare_work()
+    yield large_file_memory()
+    yield miss_with_hint()
+
+
+def source(lines: int) -> str:
+    return "".join(f"    value_{n} = compute(argument_{n}, {n * 7919 % 10007})\n" for n in range(lines))
+
+
+def edit_beside_bare_work() -> Iterator[Claim]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WIELDY_HOME"] = f"{folder}/home"
+        root = Path(folder) / "root"
+        root.mkdir()
+        for name in ("ours", "bare", "journalled"):
+            (root / name).write_text(source(LINES) + "marker = 0\n")
+        with asyncio.Runner() as runner:
+            box = Toolbox(root, settings={}, mode="bypassPermissions")
+            runner.run(box.__aenter__())
+            runner.run(box.call("Read", {"file_path": "ours", "limit": 1}))
+            ours = _counting(lambda old, new: runner.run(_edit(box, old, new)))
+            bare = _counting(lambda old, new: _bare(root / "bare", old, new))
+            twice = _counting(lambda old, new: _bare_and_journal(root, old, new))
+            kept_file = root / "kept"
+            kept_file.write_text(source(LINES) + "marker = 0\n")
+            journal = box.workspace.resident(Journal)
+            journalled = _counting(lambda old, new: runner.run(_journalled(journal, kept_file, old, new)))
+            works = (ours, bare, twice, journalled)
+            for work in works:
+                work()
+            edit, plain, with_sync, kept = best_of(ROUNDS, *works)
+            runner.run(box.__aexit__(None, None, None))
+    only = f"Edit {edit * 1e3:.2f} ms, Journal.apply {kept * 1e3:.2f} ms"
+    yield Claim("Edit beside the journalled write it makes", edit / kept, 1.5, detail=only)
+    detail = f"Edit {edit * 1e3:.2f} ms, bare {plain * 1e3:.2f} ms, with one more fsync {with_sync * 1e3:.2f} ms"
+    yield Claim(
+        f"Edit of {LINES} lines beside read, replace, fsync, rename and the journal's fsync",
+        edit / with_sync,
+        1.5,
+        detail=detail,
+    )
+
+
+def _counting(work: Callable[[str, str], object]) -> Callable[[], object]:
+    """Each run changes the marker line to another number."""
+    count = iter(range(1_000_000))
+    current = 0
+
+    def run() -> object:
+        nonlocal current
+        old, current = current, next(count) + 1
+        return work(f"marker = {old}\n", f"marker = {current}\n")
+
+    return run
+
+
+async def _edit(box: Toolbox, old: str, new: str) -> None:
+    result = await box.call("Edit", {"file_path": "ours", "old_string": old, "new_string": new})
+    assert not result.is_error, result.text
+
+
+async def _journalled(journal: Journal, path: Path, old: str, new: str) -> None:
+    before = path.read_bytes()
+    change = Change(str(path), before, before.replace(old.encode(), new.encode()))
+    await journal.apply([change], call_id="bench", tool="bench")
+
+
+def _bare(path: Path, old: str, new: str) -> None:
+    data = path.read_bytes().replace(old.encode(), new.encode())
+    temp = path.with_suffix(".tmp")
+    _synced(temp, data)
+    os.rename(temp, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def _bare_and_journal(root: Path, old: str, new: str) -> None:
+    _bare(root / "journalled", old, new)
+    _synced(root / "spare", secrets.token_bytes(4096))
+
+
+def _synced(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.write(fd, data)
+    os.fsync(fd)
+    os.close(fd)
+
+
+_LARGE_EDIT = """
+import asyncio, os, resource, sys
+from wieldy import Toolbox
+
+async def main():
+    async with Toolbox(sys.argv[1], settings={}, mode="bypassPermissions") as box:
+        await box.call("Write", {"file_path": "small", "content": "x"})
+        await box.call("Edit", {"file_path": "small", "old_string": "x", "new_string": "y"})
+        await box.call("Read", {"file_path": "large", "limit": 5})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await box.call("Edit", {"file_path": "large", "old_string": "the needle", "new_string": "the \\u00e9dit"})
+        assert not result.is_error, result.text
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+
+asyncio.run(main())
+"""
+
+
+def large_file_memory() -> Claim:
+    """The growth of the peak memory of a process of its own."""
+    line = "some text with an accent é and a rare 😀 to make every character wide in memory\n".encode()
+    half = line * (LARGE // len(line) // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "root"
+        root.mkdir()
+        (root / "large").write_bytes((half + b"the needle\n" + half)[:LARGE])
+        done = subprocess.run(
+            [sys.executable, "-c", _LARGE_EDIT, str(root)],
+            env={**os.environ, "WIELDY_HOME": f"{folder}/home", "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    grown = int(done.stdout)
+    return Claim("peak memory of an edit in a 50 MB file", grown / LARGE, 4, "× its size", f"{grown / 1e6:.0f} MB")
+
+
+def miss_with_hint() -> Claim:
+    import rapidfuzz.process
+
+    assert rapidfuzz.process
+    document = Document.of(source(5_000).encode())
+    wanted = Replacement("    value_2500 = compute(argument_2500, 1)\n    value_2501 = compute(argument_X, 2)\n", "x")
+
+    def miss() -> None:
+        try:
+            locate(Document(document.data, document.encoding), wanted)
+        except ToolFailure:
+            return
+        raise AssertionError("it was found")
+
+    took = min(seconds(miss) for _ in range(7))
+    return Claim("a miss with its hint in 5000 lines", took * 1e3, 50, " ms")
