@@ -50,6 +50,8 @@ async def find_files(
 ) -> FoundFiles:
     """Files below `folder` that match, latest change first; a `limit` of 0 means all."""
     root, rest = search_place(pattern, folder)
+    if rest.endswith("/"):
+        return FoundFiles((), 0, ("The pattern names folders. Add * or **/* to list the files in them.",))
     if not os.path.isdir(root):
         return FoundFiles((), 0, ())
     try:

@@ -79,6 +79,14 @@ async def test_nothing_found_is_no_failure_and_a_missing_folder_is_nothing(tmp_p
     assert await found("missing/**/*.py", tmp_path) == []
 
 
+@pytest.mark.parametrize("pattern", ["", "/", "src/", "**/"])
+@pytest.mark.asyncio
+async def test_a_pattern_for_folders_walks_nothing_and_says_how_to_go_on(tmp_path, pattern):
+    put(tmp_path, "src/a")
+    files = await find_files(pattern, str(tmp_path), choose_engine())
+    assert files.total == 0 and "**/*" in files.notices[0]
+
+
 @pytest.mark.asyncio
 async def test_the_total_is_known_beyond_the_limit(tmp_path):
     put(tmp_path, *(f"{n}.py" for n in range(30)))
