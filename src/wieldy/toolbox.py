@@ -31,6 +31,11 @@ from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
+from wieldy.hooks.configured import Hook, configured
+from wieldy.hooks.hooks import Hooks
+from wieldy.hooks.request import HookedApprover
+from wieldy.hooks.review import Review
+from wieldy.permissions.covers import Coverage
 from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import builtin_loaders
 
@@ -61,12 +66,14 @@ class Toolbox:
         load_settings: bool | None = None,
         builtins: bool = True,
         max_concurrency: int | None = None,
+        hooks: Sequence[Hook] = (),
         advisers: Sequence[Adviser] = (),
         judge: Judge | None = None,
         session_id: str | None = None,
     ) -> None:
         self.id = session_id or secrets.token_hex(6)
         self.events = Events()
+        self.hook_problems: tuple[str, ...] = ()
         leash = Leash()
         files = settings is None if load_settings is None else load_settings
         self.settings = settings_of(root, explicit=settings, files=files)
@@ -79,20 +86,36 @@ class Toolbox:
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)
+        self.hooks = Hooks(
+            [*self._configured_hooks(), *hooks],
+            self.workspace,
+            mode=lambda: self.policy.mode,
+            applies=Coverage(self.policy),
+            halt=self.abort,
+        )
+        person = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
         self._bench = Bench(
             catalog=self.catalog,
             workspace=self.workspace,
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
             leash=leash,
             judge=judge or self.policy,
-            approver=Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody(),
+            approver=HookedApprover(self.hooks, person),
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=tuple(advisers),
+            advisers=(*([self.hooks] if self.hooks.wanted("PreToolUse") else []), *advisers),
+            reviewers=(Review(self.hooks),) if self.hooks.hooks else (),
         )
         self._calls = 0
         for tool in tools:
             self.add(tool)
+
+    def _configured_hooks(self) -> list[Hook]:
+        if self.settings.get("disableAllHooks") is True:
+            return []
+        found, problems = configured(self.settings.get("hooks"))
+        self.hook_problems = tuple(problems)
+        return found
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""

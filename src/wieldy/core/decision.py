@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
+    from wieldy.core.outcome import Outcome
 
 Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -89,6 +90,14 @@ class Adviser(Protocol):
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Judge one call."""
+        ...
+
+
+class Reviewer(Protocol):
+    """Looks at what came of a call that ran: may add to it, or replace it."""
+
+    async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
+        """The outcome to go on with."""
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Adviser, Approver, Judge
+from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
 from wieldy.core.tool import Options, Tool, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
@@ -30,6 +30,7 @@ class Bench:
     events: Events
     spill: Spill
     advisers: tuple[Adviser, ...] = ()
+    reviewers: tuple[Reviewer, ...] = ()
     abort: Abort = field(default_factory=Abort)
     options: Options = field(default_factory=Options)
 

@@ -1,4 +1,4 @@
-"""What others think of a call before it runs: the tool's own check, then hooks and analysis side by side."""
+"""What others think of a call before it runs: the tool's own check, and hooks and analysis side by side."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from wieldy.core.tool import ToolContext
 from wieldy.engine.bench import Bench
 
 
-async def consult(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> Advice:
+async def consult(plan: PlannedCall, bench: Bench) -> Advice:
     """Gather every opinion. Rewrites were chained by the adviser that made them; the last adviser's stands."""
-    own = await _own_check(plan, ctx, bench)
     if not bench.advisers:
-        return Advice(opinions=own)
+        return Advice()
     heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in bench.advisers))
     rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
     return Advice(
-        opinions=(*own, *(opinion for advice in heard for opinion in advice.opinions)),
+        opinions=tuple(opinion for advice in heard for opinion in advice.opinions),
         updated_input=rewritten[-1] if rewritten else None,
         context=tuple(line for advice in heard for line in advice.context),
     )
 
 
-async def _own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
+async def own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
+    """What the tool itself says: nothing, a doubt, or a refusal."""
     if not plan.tool.checks:
         return ()
     doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from wieldy.core.call import BoundCall, PlannedCall, ToolCall
+from wieldy.core.abort import Abort
+from wieldy.core.call import ClearedCall, PlannedCall, ToolCall
 from wieldy.core.content import Text, text_of
 from wieldy.core.event import ToolCancelled, ToolEnded, ToolFailed, ToolRequested, ToolSucceeded
 from wieldy.core.failure import Refusal, SessionError, ToolFailure
@@ -18,7 +21,7 @@ from wieldy.engine.authorise import authorise
 from wieldy.engine.bench import Bench
 from wieldy.engine.bind import bind
 from wieldy.engine.conclude import conclude
-from wieldy.engine.consult import consult
+from wieldy.engine.consult import consult, own_check
 from wieldy.engine.execute import execute
 from wieldy.engine.leash import Aborted
 from wieldy.engine.lookup import lookup
@@ -49,47 +52,74 @@ async def handle(
             plan = normalise(bind(call, tool), bench.workspace)
             await bench.queue.admit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
             ctx = bench.context(call.id, message_id, siblings)
-            outcome, notes = await _judged_and_run(plan, place, ctx, bench)
-        except Refusal as no:
-            outcome = Refused(no.stage, no.advice, no.data)
-        except ToolFailure as why:
-            outcome = Failed(_words(why), why.data)
-        except Aborted as stop:
-            outcome = Interrupted(stop.reason, _said(stop.partial))
+            cleared, context = await _judged(plan, place, ctx, bench)
+            await bench.queue.start(place, bench.abort)
+            outcome = await _ran(cleared, ctx, bench, context)
+            notes = cleared.plan.notes
         except asyncio.CancelledError:
             _announce(conclude(call, Interrupted("cancelled"), limit, bench.spill), started, bench)
             raise
         except SessionError:
             raise
-        except Exception as bug:
-            log.exception("%s failed on call %s", call.name, call.id)
-            outcome = Failed(f"{call.name} failed: {_one_sentence(bug)}")
+        except Exception as error:
+            outcome = _ended_by(error, call)
     result = await _concluded(call, outcome, limit, bench, notes)
     _announce(result, started, bench)
     return result
 
 
-async def _judged_and_run(
+async def _judged(
     plan: PlannedCall, place: Place, ctx: ToolContext, bench: Bench
-) -> tuple[Outcome, tuple[str, ...]]:
-    advice = await consult(plan, ctx, bench)
+) -> tuple[ClearedCall, tuple[str, ...]]:
+    """Every opinion heard, every rewrite checked, the person asked: the call as it may run, and what hooks add to it."""
+    opinions = await own_check(plan, ctx, bench)
+    advice = await consult(plan, bench)
     if advice.updated_input is not None:
-        plan = await _rewritten(plan, dict(advice.updated_input), place, bench)
-    cleared, answer = await authorise(plan, advice.opinions, place, bench)
+        plan = await _rewritten(plan, advice.updated_input, place, bench)
+        opinions = await own_check(plan, ctx, bench)
+    cleared, answer = await authorise(plan, (*opinions, *advice.opinions), place, bench)
     if answer is not None and answer.updated_input is not None:
-        plan = await _rewritten(plan, dict(answer.updated_input), place, bench)
-        cleared, _ = await authorise(plan, advice.opinions, place, bench)
-    await bench.queue.start(place, bench.abort)
-    output = await execute(cleared, ctx, bench)
-    content = (*output.blocks, *(Text(line) for line in advice.context)) if advice.context else output.blocks
-    return Done(content, output.data, output.is_error), plan.notes
+        plan = await _rewritten(plan, answer.updated_input, place, bench)
+        opinions = await own_check(plan, ctx, bench)
+        cleared, _ = await authorise(plan, (*opinions, *advice.opinions), place, bench)
+    return cleared, advice.context
 
 
-async def _rewritten(plan: PlannedCall, input: dict[str, object], place: Place, bench: Bench) -> PlannedCall:
+async def _ran(cleared: ClearedCall, ctx: ToolContext, bench: Bench, context: tuple[str, ...]) -> Outcome:
+    """The outcome of a cleared call, reviewed by whoever wants to see it."""
+    started = time.perf_counter()
+    outcome: Outcome
+    try:
+        output = await execute(cleared, ctx, bench)
+        outcome = Done(
+            (*output.blocks, *map(Text, context)) if context else output.blocks, output.data, output.is_error
+        )
+    except SessionError:
+        raise
+    except Exception as error:
+        outcome = _ended_by(error, cleared.plan.call)
+    for reviewer in bench.reviewers:
+        review = reviewer.review(cleared.plan, outcome, time.perf_counter() - started)
+        outcome = await bench.leash.hold(review, Abort())
+    return outcome
+
+
+def _ended_by(error: Exception, call: ToolCall) -> Outcome:
+    match error:
+        case Refusal():
+            return Refused(error.stage, error.advice, error.data)
+        case ToolFailure():
+            return Failed("\n".join(part for part in (error.message, error.stderr, error.stdout) if part), error.data)
+        case Aborted():
+            return Interrupted(error.reason, text_of(error.partial.blocks) if isinstance(error.partial, Output) else "")
+    log.error("%s failed on call %s", call.name, call.id, exc_info=error)
+    return Failed(f"{call.name} failed: {_one_sentence(error)}")
+
+
+async def _rewritten(plan: PlannedCall, input: Mapping[str, Any], place: Place, bench: Bench) -> PlannedCall:
     """The call with another input, checked and planned like any other, and admitted again."""
     tool = plan.tool
-    bound: BoundCall = bind(ToolCall(plan.call.id, plan.call.name, input), tool)
-    again = normalise(bound, bench.workspace)
+    again = normalise(bind(ToolCall(plan.call.id, plan.call.name, dict(input)), tool), bench.workspace)
     await bench.queue.readmit(place, again.effects, tool.concurrency_safe(again.input), bench.abort)
     return again
 
@@ -101,14 +131,6 @@ async def _concluded(call: ToolCall, outcome: Outcome, limit: int, bench: Bench,
     ):
         return await in_thread(conclude, call, outcome, limit, bench.spill, notes)
     return conclude(call, outcome, limit, bench.spill, notes)
-
-
-def _words(why: ToolFailure) -> str:
-    return "\n".join(part for part in (why.message, why.stderr, why.stdout) if part)
-
-
-def _said(partial: object) -> str:
-    return text_of(partial.blocks) if isinstance(partial, Output) else ""
 
 
 def _one_sentence(bug: Exception) -> str:

@@ -1,0 +1,199 @@
+"""The moments a hook can be told of. What each one's payload holds is its fields; what a hook may do about it is the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What every hook is told: which session, where, in which mode."""
+
+    event: ClassVar[str] = ""
+    matched_on: ClassVar[str] = ""
+    blocks: ClassVar[bool] = False
+    guards: ClassVar[bool] = False
+    takes_text: ClassVar[bool] = False
+
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    permission_mode: str = "default"
+
+    @property
+    def subject(self) -> str:
+        """What a matcher is held against."""
+        return str(getattr(self, self.matched_on)) if self.matched_on else ""
+
+    def payload(self) -> dict[str, Any]:
+        """What the hook reads on stdin."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {"hook_event_name": self.event, **{name: value for name, value in told.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMoment(Moment):
+    """About one call."""
+
+    matched_on: ClassVar[str] = "tool_name"
+
+    tool_name: str
+    tool_input: Mapping[str, Any]
+    tool_use_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreToolUse(ToolMoment):
+    """A call is about to be judged: allow, deny, ask, or rewrite its input."""
+
+    event: ClassVar[str] = "PreToolUse"
+    blocks: ClassVar[bool] = True
+    guards: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRequest(ToolMoment):
+    """A person is about to be asked: answer in their place."""
+
+    event: ClassVar[str] = "PermissionRequest"
+    guards: ClassVar[bool] = True
+
+    permission_suggestions: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostToolUse(ToolMoment):
+    """A tool has run: add to what the model reads of it, or replace it."""
+
+    event: ClassVar[str] = "PostToolUse"
+    blocks: ClassVar[bool] = True
+
+    tool_response: Any = None
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostToolUseFailure(ToolMoment):
+    """A tool has failed: add to what the model reads of it."""
+
+    event: ClassVar[str] = "PostToolUseFailure"
+    blocks: ClassVar[bool] = True
+
+    error: str = ""
+    is_interrupt: bool = False
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPromptSubmit(Moment):
+    """The person has said something: block it, or add to it."""
+
+    event: ClassVar[str] = "UserPromptSubmit"
+    blocks: ClassVar[bool] = True
+    guards: ClassVar[bool] = True
+    takes_text: ClassVar[bool] = True
+
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStart(Moment):
+    """A session begins: add to what the model knows from the start."""
+
+    event: ClassVar[str] = "SessionStart"
+    matched_on: ClassVar[str] = "source"
+    takes_text: ClassVar[bool] = True
+
+    source: str = "startup"
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnd(Moment):
+    """A session ends."""
+
+    event: ClassVar[str] = "SessionEnd"
+    matched_on: ClassVar[str] = "reason"
+
+    reason: str = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Moment):
+    """The model wants to stop: let it, or send it on with a reason."""
+
+    event: ClassVar[str] = "Stop"
+    blocks: ClassVar[bool] = True
+
+    stop_hook_active: bool = False
+    last_assistant_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentStart(Moment):
+    """A sub-agent begins: add to what it knows."""
+
+    event: ClassVar[str] = "SubagentStart"
+    matched_on: ClassVar[str] = "agent_type"
+    takes_text: ClassVar[bool] = True
+
+    agent_id: str
+    agent_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentStop(Moment):
+    """A sub-agent wants to stop: let it, or send it on with a reason."""
+
+    event: ClassVar[str] = "SubagentStop"
+    matched_on: ClassVar[str] = "agent_type"
+    blocks: ClassVar[bool] = True
+
+    agent_id: str
+    agent_type: str
+    stop_hook_active: bool = False
+    last_assistant_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreCompact(Moment):
+    """The conversation is about to be shortened."""
+
+    event: ClassVar[str] = "PreCompact"
+    matched_on: ClassVar[str] = "trigger"
+    blocks: ClassVar[bool] = True
+
+    trigger: str = "auto"
+    custom_instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification(Moment):
+    """A person is being told something."""
+
+    event: ClassVar[str] = "Notification"
+    matched_on: ClassVar[str] = "notification_type"
+
+    message: str
+    notification_type: str = ""
+
+
+MOMENTS: Mapping[str, type[Moment]] = {
+    kind.event: kind
+    for kind in (
+        PreToolUse,
+        PostToolUse,
+        PostToolUseFailure,
+        PermissionRequest,
+        UserPromptSubmit,
+        SessionStart,
+        SessionEnd,
+        Stop,
+        SubagentStart,
+        SubagentStop,
+        PreCompact,
+        Notification,
+    )
+}
