@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +27,8 @@ class Item:
     @property
     def digest(self) -> str:
         """What consent is bound to; where it is written does not count."""
+        import hashlib
+
         return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
 
     def __str__(self) -> str:

@@ -1,0 +1,68 @@
+"""Looks whether git would lose anything: a reset of a work tree in which all is committed needs no extra question."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Advice, Opinion
+from wieldy.core.effect import Runs
+from wieldy.permissions.decide import CLEAN_TREE, Policy
+
+SECONDS = 5.0
+NOTHING_TO_SAY = Advice()
+# With these the command works on another tree than the one that is looked at.
+ELSEWHERE = ("-C", "--git-dir", "--work-tree", "GIT_")
+
+
+class CleanTree:
+    """An adviser for commands that are catastrophic only over uncommitted work. In doubt it says nothing."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        cwd: Callable[[], str],
+        status: Callable[[str], Awaitable[str | None]] | None = None,
+    ) -> None:
+        self._policy = policy
+        self._cwd = cwd
+        self._status = status or git_status
+
+    async def advise(self, plan: PlannedCall) -> Advice:
+        """Vouch for a call that would throw nothing away."""
+        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
+        if len(commands) != 1 or not self._only_if_dirty(commands[0]):
+            return NOTHING_TO_SAY
+        if await self._status(self._cwd()) != "":
+            return NOTHING_TO_SAY
+        return Advice(opinions=(Opinion(CLEAN_TREE, "allow", "git has nothing uncommitted to lose"),))
+
+    def _only_if_dirty(self, command: str) -> bool:
+        analysis = self._policy.analyse(command)
+        lone = len(analysis.parts) == 1 and not any(mark in command for mark in ELSEWHERE)
+        return lone and bool(analysis.catastrophic) and all(danger.only_if_dirty for danger in analysis.catastrophic)
+
+
+async def git_status(folder: str) -> str | None:
+    """What git calls changed, untracked or ignored in a work tree; None where that cannot be told."""
+    import asyncio
+    from subprocess import DEVNULL, PIPE
+
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    command = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain", "--ignored", "--untracked-files=normal")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=folder, env=env, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+        )
+    except OSError:
+        return None
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode("utf-8", "replace") if process.returncode == 0 else None
