@@ -148,9 +148,7 @@ def identity(stat: os.stat_result) -> Identity:
 
 
 def _manner(landing: Landing, stat: os.stat_result) -> tuple[Manner, list[str]]:
-    if not may_write(landing.real_path):
-        read_only = os.statvfs(landing.real_path).f_flag & os.ST_RDONLY
-        raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable", landing.real_path)
+    _require_writing(landing.real_path)
     if stat.st_nlink > 1:
         return "in_place", [
             f"written in place, because the file has {stat.st_nlink} names (hard links) that stay one file"
@@ -165,6 +163,17 @@ def _manner(landing: Landing, stat: os.stat_result) -> tuple[Manner, list[str]]:
 def may_write(path: str) -> bool:
     """Whether we, as we are now, may write there."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _require_writing(path: str) -> None:
+    """A file that may not be written must not be replaced either; opening it tells the true reason."""
+    if may_write(path):
+        return
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno != errno.ETXTBSY:  # a running program keeps its old file and may get a new one
+            raise
 
 
 def _link_note(landing: Landing) -> list[str]:

@@ -200,7 +200,7 @@ def _restored(
             if then == before:
                 continue  # someone took it back by hand
             if not merge:
-                return Restored(name, real, now, None, problem=_moved_on(name, now, entry, chronicle, real))
+                return Restored(name, real, now, None, problem=_moved_on(path, now, chronicle.after(entry, real)))
             base = None if path.after is None else journal.store.content(path.after)
             then, merged = _merged(base, before, then), True
     except (Unreadable, _NoMerge) as error:
@@ -223,8 +223,12 @@ class _NoMerge(WieldyError):
 
 
 def _merged(base: bytes | None, ours: bytes | None, theirs: bytes | None) -> bytes:
-    if base is None or ours is None or theirs is None:
-        raise _NoMerge("it was made or deleted since, which cannot be merged")
+    if ours is None:
+        raise _NoMerge("it would be deleted, and with it what was changed since")
+    if theirs is None:
+        raise _NoMerge("it was deleted since, so there is nothing to merge with")
+    if base is None:
+        raise _NoMerge("it was made anew since, which cannot be merged")
     from wieldy.edit.merge import merge_bytes
 
     merged = merge_bytes(base, ours, theirs)
@@ -233,10 +237,10 @@ def _merged(base: bytes | None, ours: bytes | None, theirs: bytes | None) -> byt
     return merged
 
 
-def _moved_on(name: str, now: bytes | None, entry: Entry, chronicle: Chronicle, real: str) -> str:
-    later = chronicle.after(entry, real)
+def _moved_on(path: PathRecord, now: bytes | None, later: Entry | None) -> str:
     if later is not None:
-        return f"{name} was changed later by {later.tool} (call {later.call_id}); undo that first, or merge"
+        return f"{path.path} was changed later by {later.tool} (call {later.call_id}); undo that first, or merge"
     if now is None:
-        return f"{name} was deleted since, by something other than wieldy"
-    return f"{name} was changed since, by something other than wieldy; merge to keep both"
+        return f"{path.path} was deleted since, by something other than wieldy"
+    way_out = "merge to keep both" if path.before is not None else "taking it back would delete it"
+    return f"{path.path} was changed since, by something other than wieldy; {way_out}"

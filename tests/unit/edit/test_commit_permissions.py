@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.edit.commit import CannotWrite, write_atomically
+
 NOBODY = 65534
 SCRIPT = """
 import os, sys
@@ -82,3 +84,31 @@ def test_a_file_of_another_owner_is_written_in_place_and_stays_theirs(place: Pat
     said = attempt(path)
     assert said.startswith("written") and "change its owner" in said
     assert path.read_bytes() == b"new" and path.stat().st_uid == 0 and os.listdir(place) == ["a"]
+
+
+def test_an_immutable_file_is_refused_as_such(tmp_path: Path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    chattr = shutil.which("chattr")
+    if chattr is None or subprocess.run([chattr, "+i", str(path)], capture_output=True).returncode != 0:
+        pytest.skip("no file can be made immutable here")
+    try:
+        with pytest.raises(CannotWrite, match="immutable"):
+            write_atomically(str(path), b"new")
+        assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+    finally:
+        subprocess.run([chattr, "-i", str(path)], check=True)
+
+
+def test_a_program_that_is_running_is_replaced_and_runs_on(tmp_path: Path):
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    path = tmp_path / "program"
+    shutil.copy(sleep, path)
+    running = subprocess.Popen([str(path), "30"])
+    try:
+        write_atomically(str(path), b"#!/bin/sh\n")
+        assert running.poll() is None and path.read_bytes() == b"#!/bin/sh\n" and os.access(path, os.X_OK)
+    finally:
+        running.kill()
+        running.wait()

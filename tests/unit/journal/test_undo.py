@@ -184,6 +184,18 @@ def test_a_merge_that_conflicts_is_refused(project: Project):
     assert project.read("a") == b"three\n"
 
 
+def test_what_merging_cannot_bring_together_is_said(project: Project):
+    project.edit("made", a=b"a")
+    project.edit("removed", a=None)
+    project.edit("kept", b=b"b")
+    project.edit("edited", b=b"bb")
+    project.write("a", b"anew")
+    (project.root / "b").unlink()
+    for call, words in [("made", "would be deleted"), ("removed", "made anew"), ("edited", "deleted since")]:
+        [problem] = plan_undo(project.journal, Call(call), merge=True).problems
+        assert words in problem
+
+
 def test_a_preview_touches_nothing_and_a_change_after_it_is_noticed(project: Project):
     project.edit("1", a=b"1")
     plan = plan_undo(project.journal)
@@ -270,3 +282,15 @@ def test_a_plan_reads_well(project: Project):
     assert plan_lines(undo(project.journal))[0] == "took back Edit (2):"
     project.write("a", b"else")
     assert plan_lines(plan_undo(project.journal))[1].startswith(f"  ! {root}/a was changed since")
+
+
+def test_a_damaged_copy_is_refused_and_nothing_is_touched(project: Project):
+    project.write("a", b"old, and long enough to be found")
+    project.edit("1", a=b"new")
+    path = project.journal.store.folder / "000001.journal"
+    data = bytearray(path.read_bytes())
+    data[60] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(CannotUndo, match="damaged"):
+        undo(project.reopened())
+    assert project.read("a") == b"new"
