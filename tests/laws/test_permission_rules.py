@@ -220,5 +220,44 @@ def test_a_list_of_rules_is_split_back_into_the_same_rules(texts: list[str], sep
     assert split_list(separator.join(texts)) == texts
 
 
+WORDS = [
+    "rm",
+    "x",
+    "git",
+    "push",
+    "echo",
+    "$(",
+    ")",
+    "`",
+    "'",
+    '"',
+    "&&",
+    "|",
+    ";",
+    ">",
+    "<(",
+    "{",
+    "}",
+    "\n",
+    "do",
+    "$X",
+    "é",
+    "\u200b",
+]
+
+
+@QUICK
+@given(words=st.lists(st.sampled_from(WORDS), max_size=12), glue=st.sampled_from([" ", ""]), mode=modes)
+def test_any_text_is_decided_and_nothing_that_cannot_be_read_is_allowed_by_a_rule_for_a_part(
+    words: list[str], glue: str, mode: str
+) -> None:
+    command = glue.join(words)
+    call = called("Bash", (Runs(command),), {"command": command})
+    policy = Policy(RuleSet((parse("Bash(echo:*)", "allow"), parse("Bash(rm:*)", "deny"))), paths=WORLD, mode=mode)
+    decision = policy.decide(call)
+    if policy.analyse(command).problems:
+        assert decision.behavior != "allow"
+
+
 def test_nothing_touched_and_nothing_said_is_still_decided() -> None:
     assert decided([], "default", called("Grep", NOTHING)).behavior == "allow"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from wieldy.permissions.grants import granted
 from wieldy.permissions.rule import RuleProblem
 from wieldy.permissions.trust import Trust
+from wieldy.settings.keys import KEYS
 from wieldy.settings.schema import FILE, as_text, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 
@@ -81,3 +84,11 @@ def test_the_schema_agrees_with_the_checks() -> None:
     for bad in unfit:
         assert not validator.is_valid(bad), bad
         assert checked(bad)[1], bad
+
+
+def test_the_documentation_tells_of_every_key() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text("utf-8")
+    told = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    assert told >= {key.name for key in KEYS} - {"$schema"}
+    free = set(re.findall(r"^\| `([^`]+)` \|.*✓ \|$", page, re.MULTILINE))
+    assert free == {key.name for key in KEYS if key.free} - {"$schema"}
