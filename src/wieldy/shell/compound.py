@@ -185,7 +185,7 @@ class CompoundParser(LineScanner):
         words: list[RawWord] = []
         depth = 0
         while True:
-            self._line_breaks(comments=False)
+            self._line_breaks()
             if self._raw() == "]]" and not depth:
                 self.at += 2
                 return Condition(tuple(words), _test_hazard(words), self._redirects())

@@ -52,12 +52,9 @@ class LineScanner(Scanner):
             end = self.text.find("\n", self.at, self.limit)
             self.at = self.limit if end < 0 else end
 
-    def _line_breaks(self, *, comments: bool = True) -> None:
+    def _line_breaks(self) -> None:
         while True:
-            if comments:
-                self._blanks()
-            elif found := _BLANKS.match(self.text, self.at, self.limit):
-                self.at = found.end()
+            self._blanks()
             if self.peek() != "\n":
                 return
             self.at += 1

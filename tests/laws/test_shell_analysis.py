@@ -1,0 +1,216 @@
+"""Laws of the shell analysis: no spelling and no wrapping turns a command that may change something into a harmless one."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wieldy.shell.analysis import Analysis, analyse
+from wieldy.shell.parse import parse
+from wieldy.shell.syntax import Simple, Unparsable
+
+CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
+
+
+def look(command: str) -> Analysis:
+    return analyse(command, cwd="/work/here", home="/home/me", root="/work/here")
+
+
+def parses(text: str) -> bool:
+    try:
+        return bool(parse(text).chains)
+    except Unparsable:
+        return False
+
+
+HOSTILE = [
+    line for line in CORPUS.read_text(encoding="utf-8").splitlines() if not line.startswith("#") and parses(line)
+]
+SIMPLE_HOSTILE = [
+    line
+    for line in HOSTILE
+    if len(stages := parse(line).chains[0].links[0][1].stages) == 1
+    and isinstance(stages[0], Simple)
+    and stages[0].source == line
+    and stages[0].words
+    and stages[0].words[0].source.isalnum()
+    and not stages[0].assignments
+]
+
+AROUND = st.sampled_from(
+    [
+        "{ {}\n}",
+        "( {}\n)",
+        "true && {}",
+        "false || {}",
+        "ls; {}",
+        "ls\n{}",
+        "ls & {}",
+        "! {}",
+        "time {}",
+        'echo "$({}\n)"',
+        "echo <({}\n)",
+        "x=$({}\n)",
+        "if true; then {}\nfi",
+        "if {}\nthen true; fi",
+        "for i in 1 2; do {}\ndone",
+        "while {}\ndo break; done",
+        "case a in *) {}\n;; esac",
+        "f() { {}\n}; f",
+        "cat <<EOF\n$({}\n)\nEOF",
+        "echo ${x:-$({}\n)}",
+        "coproc { {}\n}",
+        "[[ -n $({}\n) ]]",
+        "   {}   ",
+        "{} # the end",
+        "\n\n{}\n\n",
+    ]
+)
+BEFORE = st.sampled_from(
+    [
+        "timeout 5 ",
+        "nice ",
+        "nice -n 3 ",
+        "nohup ",
+        "stdbuf -oL ",
+        "env ",
+        "env LANG=C ",
+        "command ",
+        "sudo ",
+        "setsid ",
+        "exec ",
+        "ionice -c 2 ",
+        "xargs ",
+        "xargs -n 1 ",
+        "busybox ",
+    ]
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(HOSTILE), st.lists(AROUND, min_size=1, max_size=3))
+def test_no_surroundings_make_a_command_harmless(command: str, around: list[str]) -> None:
+    for shape in around:
+        command = shape.replace("{}", command)
+    assert look(command).verdict != "read_only", command
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SIMPLE_HOSTILE), st.lists(BEFORE, min_size=1, max_size=3))
+def test_no_wrapper_makes_a_command_harmless(command: str, wrappers: list[str]) -> None:
+    assert look("".join(wrappers) + command).verdict != "read_only"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(HOSTILE), st.integers(1, 3), st.sampled_from(["bash -c", "sh -c", "eval"]))
+def test_no_nesting_of_shells_makes_a_command_harmless(command: str, depth: int, shell: str) -> None:
+    for _ in range(depth):
+        command = f"{shell} {shlex.quote(command)}"
+    assert look(command).verdict != "read_only"
+
+
+def spelled(draw: st.DrawFn, name: str) -> str:
+    forms = [
+        lambda c: c,
+        lambda c: f"'{c}'",
+        lambda c: f'"{c}"',
+        lambda c: f"\\{c}",
+        lambda c: f"$'\\x{ord(c):x}'",
+        lambda c: f"''{c}",
+    ]
+    return "".join(draw(st.sampled_from(forms))(char) for char in name)
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> tuple[str, str]:
+    """A hostile command, and the same with its program's name spelled another way."""
+    command = draw(st.sampled_from(SIMPLE_HOSTILE))
+    name, blank, rest = command.partition(" ")
+    gap = draw(st.sampled_from([" ", "  ", "\t", " \\\n "])) if blank else ""
+    return command, spelled(draw, name) + gap + rest
+
+
+@settings(max_examples=200, deadline=None)
+@given(spellings())
+def test_no_spelling_of_a_program_makes_it_harmless_or_hides_it_from_a_rule(pair: tuple[str, str]) -> None:
+    plain, odd = pair
+    analysis = look(odd)
+    assert analysis.verdict != "read_only"
+    assert (
+        look(plain).parts[0].deny_texts[0] in {text for part in analysis.parts for text in part.deny_texts}
+        or analysis.problems
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(BEFORE, max_size=3), st.lists(AROUND, max_size=3))
+def test_a_denied_command_is_named_through_any_wrapping(wrappers: list[str], around: list[str]) -> None:
+    command = "".join(wrappers) + "rm x"
+    for shape in around:
+        command = shape.replace("{}", command)
+    assert any(text == "rm x" for part in look(command).parts for text in part.deny_texts), command
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(3, 8),
+    st.sampled_from(["F", "./F", "sub/F"]),
+    st.booleans(),
+    st.sampled_from(["", "-u ", "-nr ", "--reverse "]),
+)
+def test_every_abbreviation_of_a_writing_option_writes(length: int, target: str, joined: bool, others: str) -> None:
+    option = "--output"[:length]
+    analysis = look(f"sort {others}{option}{'=' if joined else ' '}{target} x")
+    assert analysis.verdict != "read_only"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("bdfgiMhnRrVmsuz"), max_size=5, unique=True), st.booleans())
+def test_a_writing_flag_is_seen_in_any_bundle(flags: list[str], joined: bool) -> None:
+    analysis = look(f"sort -{''.join(flags)}o{'' if joined else ' '}F x")
+    assert analysis.verdict == "known"
+    assert "it writes /work/here/F" in {part.why for part in analysis.parts}
+
+
+SHELLISH = st.lists(
+    st.one_of(
+        st.sampled_from("abrmls -/.~*?[]{}()<>|&;!#$`'\"\\=\n\t@%^,:+0123"),
+        st.sampled_from(
+            [
+                "rm",
+                "ls",
+                "$(",
+                "${",
+                "$((",
+                "<<",
+                "<(",
+                "&&",
+                "||",
+                ";;",
+                "if ",
+                "then ",
+                "fi",
+                "do ",
+                "done",
+                "case ",
+                "in ",
+                "[[ ",
+                " ]]",
+            ]
+        ),
+    ),
+    max_size=25,
+).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(SHELLISH, st.text(max_size=30)))
+def test_any_text_gets_an_answer(text: str) -> None:
+    analysis = look(text)
+    if analysis.verdict == "read_only":
+        assert analysis.parts and not analysis.problems and not analysis.catastrophic
+        assert all(part.read_only and part.known for part in analysis.parts)
+    assert all(part.deny_texts for part in analysis.parts if part.argv)
