@@ -55,7 +55,7 @@ def printing(engine: Engine, pattern: str, flags: Iterable[str], paths: Iterable
 
 def excluding(globs: Iterable[str]) -> list[str]:
     """Leaves out what matches, and does not enter folders that do."""
-    return [f"--glob=!{glob}" for glob in globs]
+    return [f"--glob=!{'/' + glob[2:] if glob.startswith('./') else glob}" for glob in globs]
 
 
 def name_filter(globs: Sequence[str]) -> list[str]:

@@ -70,7 +70,7 @@ async def find_files(
     ending, newest = await asyncio.gather(list_all(), in_thread(newest_first, listed, limit))
     if failed(ending):
         raise SearchFailure(f"The search failed: {ending.complaint or 'the search program gave no reason'}")
-    return FoundFiles(tuple(newest), listed.total, tuple(_notices(ending, listed, engine)))
+    return FoundFiles(tuple(newest), listed.total - listed.omitted, tuple(_notices(ending, listed, engine)))
 
 
 def _notices(ending: Ending, listed: _Listed, engine: Engine) -> Iterator[str]:
@@ -86,7 +86,7 @@ class _Listed:
         self.above = root.rstrip("/") + "/"
         self.matches = compile_glob(glob)
         self.omit = omit
-        self.total = 0
+        self.total = self.omitted = 0
         self.rest = b""
         self.batches: SimpleQueue[list[str]] = SimpleQueue()
         # A name such as `[slug].tsx` is a pattern to us and a file's name to whoever wrote it.
@@ -103,8 +103,6 @@ class _Listed:
         return self.total >= MAX_FILES
 
     def add(self, files: list[str]) -> None:
-        if self.omit:
-            files = [path for path in files if not self.omit(path)]
         if files:
             self.total += len(files)
             self.batches.put(files)
@@ -113,4 +111,8 @@ class _Listed:
         self.batches.put([])
 
     def __iter__(self) -> Iterator[list[str]]:
-        return iter(self.batches.get, [])
+        for files in iter(self.batches.get, []):
+            # Here and not where they are added, because it may take its time and this runs in a thread.
+            kept = [path for path in files if not self.omit(path)] if self.omit else files
+            self.omitted += len(files) - len(kept)
+            yield kept

@@ -7,6 +7,7 @@ import re
 import stat
 from dataclasses import dataclass
 
+from wieldy.core.threads import in_thread
 from wieldy.search.command import Engine, excluding, matching, name_filter
 from wieldy.search.complaint import failed, failure
 from wieldy.search.failure import SearchFailure
@@ -67,14 +68,18 @@ async def survey_files(query: Query, place: Place, engine: Engine, omit: Omit | 
     else:
         flags += excluding(excluded)
         flags += [f"--type={query.file_type}"] if query.file_type else name_filter(wanted)
-    found = _FoundFiles(place.folder, test, omit, counted=query.mode != "files_with_matches")
+    found = _FoundFiles(place.folder, test, counted=query.mode != "files_with_matches")
     argv = matching(engine, place.folder, query.pattern, flags, f"./{place.name}")
     ending = await run(argv, cwd=place.folder, env=engine.env, seconds=engine.seconds, feed=found.feed)
     if failed(ending):
         raise failure(ending.complaint, query)
-    found.files.sort(key=lambda file: file.path)
     notices = (f"The search was stopped after {MAX_FILES} files; narrow it.",) if found.full else ()
-    return Survey(found.files, ending, notices)
+    return Survey(await in_thread(_ordered, found.files, omit), ending, notices)
+
+
+def _ordered(files: list[FileMatches], omit: Omit | None) -> list[FileMatches]:
+    kept = [file for file in files if not omit(file.path)] if omit else files
+    return sorted(kept, key=lambda file: file.path)
 
 
 def _what_to_count(query: Query) -> str:
@@ -86,10 +91,9 @@ def _what_to_count(query: Query) -> str:
 class _FoundFiles:
     """Collects matching files from a program's output."""
 
-    def __init__(self, folder: str, test: Matches | None, omit: Omit | None, *, counted: bool) -> None:
+    def __init__(self, folder: str, test: Matches | None, *, counted: bool) -> None:
         self.above = folder.rstrip("/") + "/"
         self.test = test
-        self.omit = omit
         self.counted = counted
         self.files: list[FileMatches] = []
         self.rest = b""
@@ -114,9 +118,8 @@ class _FoundFiles:
 
     def add(self, name: bytes, count: int) -> None:
         below = os.fsdecode(name[2:])
-        path = self.above + below
-        if (self.test is None or self.test(below)) and not (self.omit and self.omit(path)):
-            self.files.append(FileMatches(path, count))
+        if self.test is None or self.test(below):
+            self.files.append(FileMatches(self.above + below, count))
 
 
 def flags_for(query: Query, *, context: bool = False) -> list[str]:

@@ -115,6 +115,7 @@ async def test_globs_select_and_exclude(engine, tmp_path):
 
     assert await found("*.{ts,tsx}", "!*.test.ts") == {"a.ts", "src/b.tsx", "lib/d.ts"}
     assert await found("src/**") == {"src/b.tsx"}
+    assert await found("!./a.ts", "!./d.ts", "*.ts") == {"a.test.ts", "lib/d.ts"}
     assert await found("!lib") == {"a.ts", "a.test.ts", "src/b.tsx", "c.js"}
     assert await found("{src,lib}/*.ts") == {"lib/d.ts"}
 
