@@ -109,6 +109,26 @@ class Toolbox:
         self._calls = 0
         for tool in tools:
             self.add(tool)
+        self._apply_limits()
+
+    def _apply_limits(self) -> None:
+        """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""
+        sections = {name: section for name, section in self.settings.get("tools", {}).items() if name in self.catalog}
+        if not sections:
+            return
+        from wieldy.engine.limits import Invalidation, limited
+
+        invalidation = Invalidation()
+
+        def change(tool: Tool) -> Tool:
+            wrapped = limited(tool, sections[tool.name])
+            invalidation.watch(wrapped)
+            return wrapped
+
+        for name in sections:
+            self.catalog.adapt(name, change)
+        if any("cacheSeconds" in section for section in sections.values()):
+            self._bench.advisers = (*self._bench.advisers, invalidation)
 
     def _configured_hooks(self) -> list[Hook]:
         if self.settings.get("disableAllHooks") is True:

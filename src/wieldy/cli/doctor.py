@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from wieldy.core.places import config_home, state_home
+from wieldy.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ def examine(root: Path) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     for look in LOOKS:
         try:
-            yield look(root)
+            found = look(root)
+            yield from [found] if isinstance(found, Finding) else found
         except Exception as error:
             yield Finding(look.__name__.strip("_"), "broken", f"could not be examined: {error}")
 
@@ -124,4 +127,39 @@ def _state(root: Path) -> Finding:
     return Finding("state folder", "ok", f"{folder} (settings in {config_home()})")
 
 
-LOOKS: tuple[Callable[[Path], Finding], ...] = (_ripgrep, _git, _bash, _shell_grammar, _documents, _state)
+def _sandbox(root: Path) -> list[Finding]:
+    """What a sandbox would enforce, found out by trying."""
+    from wieldy.shell.sandbox import probe
+
+    report = asyncio.run(probe(Toolbox(root, settings={}).workspace))
+    lines = report.lines()
+    return [Finding("sandbox" if not number else "", "ok", line) for number, line in enumerate(lines)]
+
+
+def _settings(root: Path) -> list[Finding]:
+    box = Toolbox(root, load_settings=True)
+    settings = box.settings
+    findings = [
+        Finding("settings", "broken", str(error), "mend the file; nothing is allowed unasked until then")
+        for error in settings.errors
+    ]
+    findings += [Finding("settings", "missing", str(warning)) for warning in settings.warnings]
+    if settings.pending:
+        findings.append(
+            Finding("trust", "missing", f"{len(settings.pending)} setting(s) wait", "wieldy permissions trust")
+        )
+    return findings or [Finding("settings", "ok", f"mode {box.policy.mode}, {len(box.policy.rules.rules)} rule(s)")]
+
+
+def _hooks(root: Path) -> list[Finding]:
+    from wieldy.hooks.probe import probe
+
+    box = Toolbox(root, load_settings=True)
+    lines = [*box.hook_problems, *probe(box.hooks.hooks, set(box.catalog), box.workspace.root)]
+    return [Finding("hooks", "missing", line) for line in lines] or [
+        Finding("hooks", "ok", f"{len(box.hooks.hooks)} configured")
+    ]
+
+
+Look: TypeAlias = Callable[[Path], Finding | list[Finding]]
+LOOKS: tuple[Look, ...] = (_ripgrep, _git, _bash, _shell_grammar, _sandbox, _documents, _settings, _hooks, _state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from wieldy.core.call import ClearedCall
@@ -29,19 +29,27 @@ async def execute(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Outpu
 
 async def _drive(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output:
     plan = cleared.plan
-    running = plan.tool.run(plan.args, ctx)
+
+    def report(progress: Progress) -> None:
+        if bench.events.heard:
+            shown = plan.tool.show_progress(progress)
+            bench.events.emit(ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=progress.data))
+
+    return await output_of(plan.tool.run(plan.args, ctx), plan.tool.name, report)
+
+
+async def output_of(running: Any, name: str, report: Callable[[Progress], None]) -> Output:
+    """The result of what `Tool.run` gave: an async generator of progress and one result, or an awaitable of it."""
     if not hasattr(running, "__aiter__"):
-        return as_output(await running)  # type: ignore[misc]
+        return as_output(await running)
     try:
         async for item in running:
             if not isinstance(item, Progress):
                 return as_output(item)
-            if bench.events.heard:
-                shown = plan.tool.show_progress(item)
-                bench.events.emit(ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=item.data))
+            report(item)
     finally:
         await _close(running)
-    raise ToolFailure(f"{plan.tool.name} ended without a result. This is a fault of the tool, not of the call.")
+    raise ToolFailure(f"{name} ended without a result. This is a fault of the tool, not of the call.")
 
 
 async def _close(running: AsyncIterator[Any]) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ async def test_ten_thousand_calls_leave_no_task_no_descriptor_no_thread_and_no_m
 
         async def batch(count: int) -> None:
             for start in range(0, count, 100):
-                calls = [("add", {"a": n, "b": 1}) for n in range(start, start + 70)]
+                calls: list[Any] = [("add", {"a": n, "b": 1}) for n in range(start, start + 70)]
                 calls += [("opaque", {"n": n}) for n in range(10)]
                 calls += [("blocking", {"n": n}) for n in range(10)]
                 calls += [("failing", {"n": n}) for n in range(5)] + [("add", {"a": "x"})] * 5

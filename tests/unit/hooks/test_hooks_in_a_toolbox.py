@@ -81,7 +81,13 @@ async def test_exit_code_two_blocks_and_the_model_reads_why(box_of):
 @pytest.mark.parametrize(
     "said",
     [
-        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}},
+        {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": "no",
+            }
+        },
         {"decision": "block", "reason": "no"},
         {"permissionDecision": "deny", "reason": "no"},
     ],
@@ -140,7 +146,14 @@ async def test_an_allow_for_the_old_input_does_not_cover_a_rewritten_one(box_of,
 
 
 async def test_matchers_are_exact_names_or_a_regular_expression(box_of, tmp_path):
-    for matcher, fires in (("say", True), ("Say|say", True), ("sa", False), ("^s.y$", True), ("", True), ("Read,say", True)):
+    for matcher, fires in (
+        ("say", True),
+        ("Say|say", True),
+        ("sa", False),
+        ("^s.y$", True),
+        ("", True),
+        ("Read,say", True),
+    ):
         (tmp_path / "fired").unlink(missing_ok=True)
         box = box_of(hooked("PreToolUse", f"touch {tmp_path}/fired", matcher=matcher))
         await box.call("say", text="x")
@@ -149,7 +162,10 @@ async def test_matchers_are_exact_names_or_a_regular_expression(box_of, tmp_path
 
 async def test_an_if_rule_narrows_a_hook_to_the_calls_it_covers(box_of, tmp_path):
     box = box_of(
-        {**hooked("PreToolUse", "echo stop >&2; exit 2", **{"if": "Bash(git push:*)"}), "permissions": {"allow": ["Bash(touch:*)"]}}
+        {
+            **hooked("PreToolUse", "echo stop >&2; exit 2", **{"if": "Bash(git push:*)"}),
+            "permissions": {"allow": ["Bash(touch:*)"]},
+        }
     )
     assert not (await box.call("Bash", command="touch a")).is_error
     assert "stop" in (await box.call("Bash", command="touch a && git push origin main")).text
@@ -157,7 +173,7 @@ async def test_an_if_rule_narrows_a_hook_to_the_calls_it_covers(box_of, tmp_path
 
 @pytest.mark.parametrize("on_error", ["block", "warn"])
 @pytest.mark.parametrize(
-    "command", ["/no/such/script.sh", "kill -9 $$", "echo '{broken'", "echo '{\"decision\": \"maybe\"}'", "sleep 30"]
+    "command", ["/no/such/script.sh", "kill -9 $$", "echo '{broken'", 'echo \'{"decision": "maybe"}\'', "sleep 30"]
 )
 async def test_a_hook_that_fails_means_what_on_error_says(box_of, command, on_error):
     box = box_of(hooked("PreToolUse", command, on_error=on_error, timeout=0.4))
@@ -213,7 +229,8 @@ async def test_an_odd_exit_code_is_shown_to_people_and_blocks_nothing(box_of):
 
 
 async def test_hooks_of_one_moment_run_side_by_side(box_of, tmp_path):
-    meet = f"mkdir -p {tmp_path}/m; touch {tmp_path}/m/%s; for i in $(seq 100); do [ -e {tmp_path}/m/%s ] && exit 0; sleep 0.05; done; exit 2"
+    wait = f"for i in $(seq 100); do [ -e {tmp_path}/m/%s ] && exit 0; sleep 0.05; done; exit 2"
+    meet = f"mkdir -p {tmp_path}/m; touch {tmp_path}/m/%s; {wait}"
     box = box_of(hooked("PreToolUse", meet % ("a", "b"), meet % ("b", "a")))
     assert (await box.call("say", text="x")).text == "said x"
 
@@ -244,7 +261,12 @@ async def test_a_permission_request_hook_answers_in_the_persons_place(box_of, tm
     box = box_of(hooked("PermissionRequest", f"echo '{yes}'"))
     assert not (await box.call("Bash", command="touch asked")).is_error
     no = json.dumps(
-        {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "deny", "message": "not here"}}}
+        {
+            "hookSpecificOutput": {
+                "hookEventName": "PermissionRequest",
+                "decision": {"behavior": "deny", "message": "not here"},
+            }
+        }
     )
     box = box_of(hooked("PermissionRequest", f"echo '{no}'"))
     assert "not here" in (await box.call("Bash", command="touch other")).text
@@ -259,7 +281,14 @@ async def test_continue_false_stops_everything(box_of):
 
 
 async def test_a_broken_hook_entry_is_left_out_alone(box_of):
-    box = box_of({"hooks": {"PreToolUse": [{"hooks": [{"type": "command"}]}, {"hooks": [{"command": "echo no >&2; exit 2"}]}], "Nope": []}})
+    box = box_of(
+        {
+            "hooks": {
+                "PreToolUse": [{"hooks": [{"type": "command"}]}, {"hooks": [{"command": "echo no >&2; exit 2"}]}],
+                "Nope": [],
+            }
+        }
+    )
     assert len(box.hook_problems) == 2
     assert (await box.call("say", text="x")).is_error
 

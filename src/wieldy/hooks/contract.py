@@ -1,0 +1,99 @@
+"""The contract with hooks as data: for each way a hook can end, what it means. The docs show it, a test holds the code to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from wieldy.hooks.command import Raw
+from wieldy.hooks.moment import MOMENTS, Moment, ToolMoment
+
+Meaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One way to end, and its meaning: at moments that can be blocked, at those that cannot, at those that take text."""
+
+    name: str
+    raw: Raw
+    blockable: Meaning
+    otherwise: Meaning
+    takes_text: Meaning | None = None
+
+
+def _json(code: int, decision: str) -> Raw:
+    return Raw(code, f'{{"decision": "{decision}", "reason": "said so"}}')
+
+
+ENDINGS = (
+    Ending("exit 0, nothing printed", Raw(0), "go on", "go on"),
+    Ending("exit 0, plain text printed", Raw(0, "some text"), "go on", "go on", "add text"),
+    Ending("exit 0, JSON that denies or blocks", _json(0, "block"), "block", "block"),
+    Ending("exit 0, JSON that allows", _json(0, "approve"), "allow", "allow"),
+    Ending("exit 0, JSON that asks", _json(0, "ask"), "ask", "ask"),
+    Ending("exit 0, JSON with a decision nobody knows", _json(0, "maybe"), "by on_error", "by on_error"),
+    Ending("exit 0, output that begins like JSON and is not", Raw(0, "{oops"), "by on_error", "by on_error"),
+    Ending("exit 1 (or 3 to 125), no JSON", Raw(1, "", "careful"), "show", "show"),
+    Ending("exit 1 (or 3 to 125), JSON that denies or blocks", _json(1, "block"), "block", "block"),
+    Ending("exit 2, reason on stderr", Raw(2, "", "not so"), "block", "show"),
+    Ending("exit 2, JSON that allows", _json(2, "approve"), "block", "show"),
+    Ending(
+        "exit 126 or 127: the script is missing or not executable",
+        Raw(127, "", "not found"),
+        "by on_error",
+        "by on_error",
+    ),
+    Ending("killed by a signal", Raw(-9), "by on_error", "by on_error"),
+    Ending(
+        "took longer than its timeout (its whole tree is ended)",
+        Raw(None, trouble="was late"),
+        "by on_error",
+        "by on_error",
+    ),
+    Ending("could not be started at all", Raw(None, trouble="could not start"), "by on_error", "by on_error"),
+)
+
+
+def meaning(ending: Ending, event: str) -> Meaning:
+    """What an ending means at a moment."""
+    moment = MOMENTS[event]
+    if moment.takes_text and ending.takes_text is not None:
+        return ending.takes_text
+    return ending.blockable if moment.blocks else ending.otherwise
+
+
+def tables() -> Iterator[str]:
+    """The two tables of the docs, as Markdown."""
+    yield "| a hook that ends like this | at a moment it can block | at any other |"
+    yield "| --- | --- | --- |"
+    for ending in ENDINGS:
+        yield f"| {ending.name} | {ending.blockable} | {_elsewhere(ending)} |"
+    yield ""
+    yield "| event | matcher is held against | can block | `on_error` unless set | told beside the common fields |"
+    yield "| --- | --- | --- | --- | --- |"
+    for event, moment in MOMENTS.items():
+        own = ", ".join(f"`{name}`" for name in _own_fields(moment)) or "–"
+        matched = f"`{moment.matched_on}`" if moment.matched_on else "–"
+        default = "block" if moment.guards else "warn"
+        yield f"| `{event}` | {matched} | {'yes' if moment.blocks else 'no'} | {default} | {own} |"
+
+
+def _elsewhere(ending: Ending) -> str:
+    if ending.takes_text is None:
+        return ending.otherwise
+    names = ", ".join(event for event, moment in MOMENTS.items() if moment.takes_text)
+    return f"{ending.otherwise}; {ending.takes_text} at {names}"
+
+
+def _own_fields(moment: type[Moment]) -> list[str]:
+    common = {one.name for one in fields(Moment)}
+    told = [one.name for one in fields(moment) if one.name not in common]
+    if issubclass(moment, ToolMoment):
+        told.sort(key=lambda name: not name.startswith("tool_"))
+    return told
+
+
+if __name__ == "__main__":
+    print("\n".join(tables()))

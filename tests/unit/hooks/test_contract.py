@@ -1,0 +1,127 @@
+"""Every moment × every way a hook can end × what `on_error` says: the code does what the documented table says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wieldy.hooks.configured import Hook, configured
+from wieldy.hooks.contract import ENDINGS, Ending, meaning, tables
+from wieldy.hooks.fold import fold
+from wieldy.hooks.matcher import BadMatcher, matcher
+from wieldy.hooks.moment import MOMENTS
+from wieldy.hooks.probe import probe
+from wieldy.hooks.reply import Reply, interpret
+
+DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
+
+
+def hook(event: str, on_error: str) -> Hook:
+    return Hook(event, "guard.sh", "guard.sh", matcher(""), on_error=on_error)  # type: ignore[arg-type]
+
+
+def observed(reply: Reply) -> str:
+    """What a reply makes happen, in the table's words."""
+    if reply.behavior is not None:
+        return {"deny": "block", "allow": "allow", "ask": "ask"}[reply.behavior]
+    if reply.context:
+        return "add text"
+    return "show" if reply.message else "go on"
+
+
+@pytest.mark.parametrize("on_error", ["block", "warn"])
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
+@pytest.mark.parametrize("event", MOMENTS)
+def test_an_ending_means_what_the_table_says(event: str, ending: Ending, on_error: str):
+    expected = meaning(ending, event)
+    if expected == "by on_error":
+        expected = "block" if on_error == "block" else "show"
+    assert observed(interpret(hook(event, on_error), ending.raw)) == expected
+
+
+def test_a_failure_that_blocks_names_the_hook_and_how_to_switch_it_off():
+    for ending in ENDINGS:
+        reply = interpret(hook("PreToolUse", "block"), ending.raw)
+        if meaning(ending, "PreToolUse") == "by on_error":
+            assert "`guard.sh`" in reply.reason
+            assert '"on_error": "warn"' in reply.reason
+
+
+def test_the_docs_show_the_table_as_it_is():
+    text = DOCS.read_text(encoding="utf-8")
+    shown = re.search(r"<!-- contract -->\n(.*?)<!-- end -->", text, re.DOTALL)
+    assert shown is not None
+    assert shown[1].strip() == "\n".join(tables()).strip(), "run `python -m wieldy.hooks.contract` and paste its output"
+
+
+def test_guards_block_by_default_and_others_warn():
+    section = {event: [{"hooks": [{"command": "x"}]}] for event in MOMENTS}
+    hooks, problems = configured(section)
+    assert problems == []
+    assert {one.event: one.on_error for one in hooks} == {
+        event: "block" if moment.guards else "warn" for event, moment in MOMENTS.items()
+    }
+
+
+def test_the_order_of_replies_is_that_of_the_configuration_and_the_strictest_wins():
+    allow = Reply("a", behavior="allow", updated_input={"n": 1}, context=("one",))
+    deny = Reply("b", behavior="deny", reason="no", context=("two",))
+    ask = Reply("c", behavior="ask", updated_input={"n": 2})
+    said = fold([allow, deny, ask])
+    assert said.behavior == "deny"
+    assert said.blocked == "b: no"
+    assert said.updated_input == {"n": 2}
+    assert said.context == ("one", "two")
+    assert fold([allow, ask]).behavior == "ask"
+    assert fold([]).behavior is None
+
+
+def test_identical_hooks_of_one_event_run_once():
+    same = {"matcher": "Bash", "hooks": [{"command": "x"}, {"command": "x"}]}
+    hooks, _ = configured({"PreToolUse": [same, same], "PostToolUse": [same]})
+    assert [one.event for one in hooks] == ["PreToolUse", "PostToolUse"]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        [],
+        {"PreToolUse": "x"},
+        {"PreToolUse": [{"hooks": "x"}]},
+        {"PreToolUse": [{"hooks": [{"type": "http", "url": "x"}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "timeout": -1}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "on_error": "explode"}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "if": "Bash(("}]}]},
+        {"PreToolUse": [{"matcher": "(", "hooks": [{"command": "x"}]}]},
+    ],
+)
+def test_what_is_wrong_with_a_hook_is_said_and_the_hook_left_out(section):
+    hooks, problems = configured(section)
+    assert hooks == []
+    assert len(problems) == 1
+
+
+def test_a_matcher_that_is_no_regular_expression_is_refused():
+    with pytest.raises(BadMatcher):
+        matcher("(")
+
+
+def test_the_probe_names_what_can_never_work(tmp_path):
+    (tmp_path / "there.py").write_text("")
+    section = {
+        "PreToolUse": [
+            {"matcher": "Bahs", "hooks": [{"command": "true"}]},
+            {"matcher": "^Zz", "hooks": [{"command": "true"}]},
+            {"matcher": "Bash|mcp__x__y", "hooks": [{"command": "python3 ghost.py"}, {"command": "python3 there.py"}]},
+            {"hooks": [{"command": "./missing.sh"}, {"command": "$HOME/x.sh"}, {"command": "no-such-program-here"}]},
+        ],
+        "Stop": [{"matcher": "Bash", "hooks": [{"command": "true"}]}],
+    }
+    hooks, _ = configured(section)
+    lines = list(probe(hooks, {"Bash", "Read"}, str(tmp_path)))
+    named = [line.split("`")[1] for line in lines]
+    assert named == ["true", "true", "python3 ghost.py", "./missing.sh", "no-such-program-here", "true"]
+    assert "no tool Bahs" in lines[0]
+    assert "ghost.py does not exist" in lines[2]
