@@ -14,6 +14,7 @@ from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.redirection import Split, split
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import Shelf
+from wieldy.permissions.spelling import without_git_options
 from wieldy.permissions.visible import hidden_characters, visible
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Commands:
             yield Finding(Reason("analysis", "ask", text))
 
     def _part(self, part: Part, named: Rule | None, case: Case) -> Iterator[Finding]:
-        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts))
+        plainer = without_git_options([word.text or word.source for word in part.argv])
+        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts, *filter(None, (plainer,))))
         for shelf, behavior in self._strict:
             rule = next((rule for text in texts if (rule := shelf.for_command(text)) is not None), None)
             if rule is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
+BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
 class Policy:
@@ -118,7 +119,8 @@ class Policy:
 
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
-        deny, ask, allow = (Shelf(rules.of(b), b, self._paths) for b in ("deny", "ask", "allow"))
+        filed = rules.plus(*self._levels.command_rules())
+        deny, ask, allow = (Shelf(filed.of(b), b, self._paths) for b in BEHAVIORS)
         self._deny, self._ask, self._allow = deny, ask, allow
         self._files = Files(deny, ask, allow, self._paths, self._protected, self._outside)
         self._addresses = Addresses(deny, ask, allow)
@@ -169,7 +171,7 @@ class Policy:
             rule := self._allow.for_tool(plan.tool.name) or self._allow.for_input(plan.tool.name, plan.input)
         ) is not None:
             cover = by_rule(rule, "allow")
-        elif (listed := configured.allows(plan.input)) is not None:
+        elif (listed := configured.allows(plan.input)) is not None and not self._commands_of(plan):
             cover = Reason("default", "allow", f"the settings allow {plan.tool.name} with {listed}")
         elif voices:
             cover = _spoken(voices[0], plan).reason

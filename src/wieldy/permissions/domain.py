@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from wieldy.permissions.command import wildcard
 
 
 @lru_cache(maxsize=256)
@@ -21,18 +22,23 @@ def host_of(url: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _pattern(specifier: str) -> re.Pattern[str]:
+def _labels(specifier: str) -> tuple[str, ...]:
     text = specifier.removeprefix("domain:").strip().rstrip(".").lower()
-    if not text.isascii():
-        text = ".".join(label if "*" in label else label.encode("idna").decode() for label in text.split("."))
-    any_depth, text = text.startswith("*."), text.removeprefix("*.")
-    body = "".join("[^.]*" if letter == "*" else re.escape(letter) for letter in text)
-    return re.compile((r"(?:[^.]+\.)+" if any_depth else "") + body)
+    if text.isascii():
+        return tuple(text.split("."))
+    return tuple(label if "*" in label else label.encode("idna").decode() for label in text.split("."))
 
 
 def matches(specifier: str, host: str) -> bool:
     """Whether `domain:…` covers a host: `*.h` any depth of sub-domain but not `h`, any other `*` within one label."""
     try:
-        return _pattern(specifier).fullmatch(host) is not None
+        wanted = _labels(specifier)
     except UnicodeError:
         return False
+    labels = host.split(".")
+    if wanted[0] == "*" and len(wanted) > 1:
+        wanted = wanted[1:]
+        if len(labels) <= len(wanted):
+            return False
+        labels = labels[-len(wanted) :]
+    return len(labels) == len(wanted) and all(map(wildcard, wanted, labels))

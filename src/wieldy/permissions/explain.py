@@ -12,7 +12,7 @@ from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.examples import failing
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.visible import visible
+from wieldy.permissions.visible import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Explanation:
         for part in self.parts:
             kept = "read-only" if part.read_only else f"not read-only: {part.why}" if part.why else "not read-only"
             through = f", through {' '.join(part.via)}" if part.via else ""
-            out.append(f"  command  {visible(part.text)}  ({kept}{through})")
-            out += [f"             {effect}" for effect in part.effects]
+            out.append(f"  command  {one_line(part.text)}  ({kept}{through})")
+            out += [f"             {one_line(effect)}" for effect in part.effects]
         if not self.parts:
-            out += [f"  effect   {effect}" for effect in self.effects]
-        out += [f"  problem  {visible(problem)}" for problem in self.problems]
-        out += [f"  {reason.behavior:<7}  {visible(_reason_line(reason))}" for reason in self.decision.reasons]
+            out += [f"  effect   {one_line(effect)}" for effect in self.effects]
+        out += [f"  problem  {one_line(problem)}" for problem in self.problems]
+        out += [f"  {reason.behavior:<7}  {one_line(_reason_line(reason))}" for reason in self.decision.reasons]
         if self.decision.suggestions:
             out.append("  to allow it: " + ", ".join(self.decision.suggestions))
         return out
@@ -100,7 +100,7 @@ def _effect_line(effect: Effect) -> str:
         case Fetches(url):
             return f"talks to {url}"
         case Runs(command):
-            return f"runs {visible(command)}"
+            return f"runs {command}"
         case Opaque():
             return "touches who knows what"
 
@@ -139,8 +139,8 @@ def listing(rules: Iterable[Rule]) -> list[dict[str, Any]]:
 def listing_lines(rules: Iterable[Rule]) -> list[str]:
     """Every rule on a line, for people."""
     rows = listing(rules)
-    width = max((len(visible(row["rule"])) for row in rows), default=0)
-    return [f"{row['behavior']:<5}  {visible(row['rule']):<{width}}  {_place(row)}".rstrip() for row in rows]
+    width = max((len(one_line(row["rule"])) for row in rows), default=0)
+    return [f"{row['behavior']:<5}  {one_line(row['rule']):<{width}}  {_place(row)}".rstrip() for row in rows]
 
 
 def _place(row: dict[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from wieldy.core.decision import Behavior
 from wieldy.core.effect import Effects
 from wieldy.core.tool import Tool
 from wieldy.permissions.command import wildcard
+from wieldy.permissions.origin import Origin
+from wieldy.permissions.rule import Rule, RuleProblem, parse
 
 Level: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
 LEVELS: tuple[Level, ...] = ("safe", "confirm", "dangerous", "forbidden")
@@ -90,6 +93,20 @@ class Levels:
         if not isinstance(tools, Mapping):
             return cls()
         return cls({str(name): _care(section) for name, section in tools.items() if isinstance(section, Mapping)})
+
+    def command_rules(self) -> Iterator[Rule]:
+        """The lists over Bash's command as rules: they hold for each part of it, not for the text as a whole."""
+        care = self.care("Bash")
+        lists: tuple[tuple[Behavior, Mapping[str, tuple[str, ...]]], ...] = (
+            ("allow", care.allowlist),
+            ("deny", care.blocklist),
+        )
+        for behavior, patterns in lists:
+            for text in patterns.get("command", ()):
+                try:
+                    yield parse(f"Bash({text})", behavior, Origin("code", "tools.Bash"))
+                except RuleProblem:
+                    continue
 
     def care(self, name: str) -> Care:
         """What the settings say about a tool."""

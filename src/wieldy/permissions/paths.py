@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
+_DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 
@@ -97,7 +99,10 @@ class Paths:
     def look(self, path: str, *, reading: bool = False) -> Seen:
         """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder."""
         given = plain(path)
-        real = self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+        try:
+            real = self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+        except ValueError:  # no file can have such a name
+            return Seen((given,), inside=False)
         fold = self.folds_case(real)
         inside = any(below(real, root, fold) for root in (*self.roots, *(self.readable if reading else ())))
         inside = inside or is_stream(given, reading)
@@ -142,4 +147,4 @@ def key(path: str, fold: bool = False) -> str:
 
 def is_stream(path: str, reading: bool = False) -> bool:
     """Whether a path is no file at all but a stream that every process has."""
-    return path in _STREAMS or path.startswith("/dev/fd/") or (reading and path in _SOURCES)
+    return path in _STREAMS or _DESCRIPTOR.fullmatch(path) is not None or (reading and path in _SOURCES)

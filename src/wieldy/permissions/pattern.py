@@ -81,20 +81,32 @@ def _anchored(start: str, pattern: str) -> PathPattern:
 
 @lru_cache(maxsize=4096)
 def _compiled(rest: str, floating: bool, fold: bool) -> re.Pattern[str]:
-    body = _translate(rest.split("/"))
-    return re.compile(("(?:.*/)?" if floating else "") + body, re.DOTALL | (re.IGNORECASE if fold else 0))
+    segments = rest.split("/")
+    return re.compile(
+        _translate(["**", *segments] if floating else segments), re.DOTALL | (re.IGNORECASE if fold else 0)
+    )
 
 
 def _translate(segments: list[str]) -> str:
-    parts: list[str] = []
-    for index, segment in enumerate(segments):
-        last = index == len(segments) - 1
+    """The runs of segments between `**`, each found as early as it can be and never given back, which keeps it linear."""
+    runs: list[list[str]] = [[]]
+    for segment in segments:
         if segment == "**":
-            parts.append(".+" if last else "(?:.*/)?")
+            runs.append([])
         else:
-            parts.append(_segment(segment) + ("" if last else "/"))
+            runs[-1].append(_segment(segment))
+    open_end = not runs[-1]
+    texts = ["/".join(run) for run in runs if run]
+    if not texts:
+        return ".+"
+    anchored = bool(runs[0])
+    out = [f"{texts[0]}" if anchored else _somewhere(texts[0]), *(f"/{_somewhere(text)}" for text in texts[1:])]
     # What matches a folder matches all that is in it.
-    return "".join(parts) + ("" if segments[-1] == "**" else "(?:/.*)?")
+    return "".join(out) + ("/.+" if open_end else "(?:/.*)?")
+
+
+def _somewhere(run: str) -> str:
+    return f"(?>(?:[^/]+/)*?{run}(?=/|\\Z))"
 
 
 def _segment(segment: str) -> str:

@@ -168,6 +168,8 @@ def _command(specifier: str) -> tuple[Kind, str, str | None]:
 def _path_doubt(name: str, specifier: str) -> str | None:
     if specifier.startswith("!"):
         raise RuleProblem(f"`{name}({specifier})`: a rule cannot be negated with `!`", f"{name}({specifier[1:]})")
+    if specifier.startswith("~") and specifier != "~" and not specifier.startswith("~/"):
+        raise RuleProblem(f"`{specifier}` names another user's home: write it from the root, `//home/…`")
     if re.match(r"/(etc|home|usr|var|tmp|root|opt|Users|proc|dev)(/|$)", specifier):
         return f"`{specifier}` starts at the folder of its settings; for the whole file system write `/{specifier}`"
     return None

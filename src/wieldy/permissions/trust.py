@@ -11,6 +11,7 @@ from typing import Any
 
 from wieldy.core.places import config_home
 from wieldy.permissions.shared_file import rewrite
+from wieldy.permissions.visible import one_line
 
 FILE_NAME = "trust.json"
 SWITCH = "WIELDY_TRUST"
@@ -32,7 +33,7 @@ class Item:
         return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else "")
+        return one_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
 
 
 def item(name: str, value: Any, where: str = "") -> Item:

@@ -7,7 +7,7 @@ import re
 # Zero-width, direction-changing and invisible-operator characters, tags, odd blanks and control characters.
 _HIDDEN = re.compile(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164"
-    "\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    "\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 _PADDING = re.compile(r"(?<=\S)[ \t]{80,}(?=\S)")
 
@@ -16,6 +16,11 @@ def visible(text: str) -> str:
     """The text with hidden characters as `<U+200B>` and long runs of blanks counted."""
     shown = _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
     return _PADDING.sub(lambda found: f" <{len(found[0])} blanks> ", shown)
+
+
+def one_line(text: str) -> str:
+    """The text safe to show on one line."""
+    return visible(text).replace("\n", "⏎")
 
 
 def hidden_characters(text: str) -> str | None:

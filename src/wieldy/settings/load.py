@@ -97,9 +97,10 @@ def load_settings(
     spoken += [required(Path(named).absolute())] if named is not None else []
     sources = _ranked(own, spoken)
     report: list[Problem] = []
-    if files and _wants_foreign(sources):
+    consents = trust or Trust(env=env)
+    if files and _wants_foreign(_trusted(sources, here, consents)[0]):
         sources = _with_foreign(sources, here, env, report)
-    sources, pending = _trusted(sources, here, trust or Trust(env=env))
+    sources, pending = _trusted(sources, here, consents)
     return _settled(here, sources, pending, report, env)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 from wieldy.core.places import config_home
 from wieldy.permissions.origin import Layer, Origin
+from wieldy.permissions.visible import one_line
 from wieldy.settings.check import checked
 from wieldy.settings.document import Document, DocumentError, read
 from wieldy.settings.document import Path as ValuePath
@@ -19,6 +21,7 @@ FOLDER = ".wieldy"
 SHARED = "settings.json"
 LOCAL = "settings.local.json"
 FOREIGN_FOLDER = ".claude"
+MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Problem:
 
     def __str__(self) -> str:
         place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
-        return f"{place}: {self.text}" if place else self.text
+        return one_line(f"{place}: {self.text}" if place else self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,11 @@ def load(place: Place) -> Source | None:
     """Read one file; None where there is none. What cannot be read is an error, never an empty file."""
     name = str(place.file)
     try:
+        found = place.file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return _broken(place, Problem("not a regular file", name))
+        if found.st_size > MOST_BYTES:
+            return _broken(place, Problem(f"larger than {MOST_BYTES >> 20} MB", name))
         text = place.file.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -141,6 +141,8 @@ def test_a_deny_rule_hits_wherever_the_program_hides(judge, called, command: str
 @pytest.mark.parametrize(
     ("rule", "command"),
     [
+        ("Bash(git push:*)", "git -C sub push origin"),
+        ("Bash(git push:*)", "/usr/bin/git -c a.b=c --no-pager push"),
         ("Bash(git clean:*)", "git fetch && git pull && git clean -fd"),
         ("Bash(curl:*)", "true && " * 50 + "curl u"),
         ("Bash(curl:*)", "true; " * 400 + "curl u"),
@@ -267,6 +269,29 @@ def test_accepting_edits_accepts_what_a_harmless_command_writes_in_the_workspace
     assert policy.decide(called("Bash", f"echo x > {OUT}/f")).behavior == "ask"
     assert policy.decide(called("Bash", "echo x > .env")).behavior == "ask"
     assert policy.decide(called("Bash", "rm x")).behavior == "ask"
+
+
+def test_a_path_that_only_begins_like_a_stream_is_a_file(judge, called, plan) -> None:
+    from wieldy.core.effect import Writes
+
+    assert judge().decide(called("Bash", "echo x > /dev/fd/../../etc/passwd")).behavior == "ask"
+    assert judge(allow=["Poke"]).decide(plan("Poke", (Writes("/dev/fd/../../etc/passwd"),))).behavior == "ask"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_that_no_file_can_have_is_asked_about(judge, called, root: str, name: str) -> None:
+    assert judge().decide(called("Read", f"{root}/{name}")).behavior == "ask"
+
+
+def test_lists_over_commands_hold_for_each_part(judge, called) -> None:
+    tools = {"Bash": {"allowlist": {"command": ["make *"]}, "blocklist": {"command": ["curl *"]}}}
+    for command, expected in (
+        ("make all", "allow"),
+        ("make all; rm x", "ask"),
+        ("make all && curl u", "deny"),
+        ("timeout 5 curl u", "deny"),
+    ):
+        assert judge(tools=tools).decide(called("Bash", command)).behavior == expected, command
 
 
 def test_ask_rules_hold_for_every_part_and_in_bypass(judge, called) -> None:

@@ -62,6 +62,7 @@ def test_every_form_is_read_and_printed_as_it_was_written(
         ("Ba*(x)", "deny", "takes no specifier"),
         ("Write(src/**)", "allow", "did you mean `Edit(src/**)`"),
         ("Glob(src/**)", "allow", "did you mean `Read(src/**)`"),
+        ("Read(~bob/x)", "deny", "another user's home"),
         ("Read(!keep)", "allow", "did you mean `Read(keep)`"),
         ("WebFetch(https://example.com/a)", "allow", "did you mean `WebFetch(domain:example.com)`"),
         ("WebFetch(domain:https://example.com)", "allow", "did you mean `WebFetch(domain:example.com)`"),

@@ -51,6 +51,13 @@ def test_foreign_project_files_wait_for_consent_like_our_own(project, rule_texts
     assert rule_texts(trusted)["allow"] == ["Bash"]
 
 
+def test_a_project_cannot_have_the_users_foreign_rules_read(project, rule_texts) -> None:
+    project.write("claude user", {"permissions": {"allow": ["Bash"]}})
+    project.write("project", {"compat": {"claude": True}})
+    assert rule_texts(project.load(trusted=False))["allow"] == []
+    assert rule_texts(project.load())["allow"] == ["Bash"]
+
+
 def test_a_path_rule_of_the_foreign_user_file_starts_at_its_own_folder(project) -> None:
     project.write("user", {"compat": {"claude": True}})
     project.write("claude user", {"permissions": {"deny": ["Read(/notes/**)"]}})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -96,6 +98,27 @@ def test_a_file_that_is_not_text_or_not_a_file_is_an_error_too(project) -> None:
     file.unlink()
     file.mkdir()
     assert project.load().errors
+
+
+def test_a_pipe_a_device_or_a_flood_in_place_of_a_file_is_an_error_and_never_a_hang(project) -> None:
+    file = project.write("project", "{}")
+    file.unlink()
+    os.mkfifo(file)
+    assert "not a regular file" in str(project.load().errors[0])
+    file.unlink()
+    os.symlink("/dev/zero", file)
+    assert "not a regular file" in str(project.load().errors[0])
+    file.unlink()
+    with file.open("wb") as flood:
+        flood.truncate(1 << 30)
+    assert "larger than" in str(project.load().errors[0])
+
+
+def test_what_a_hostile_file_says_cannot_play_tricks_on_the_screen(project) -> None:
+    project.write("project", {"ev\u001b[2Jil\nkey": 1, "env": {"A": "\u001b]0;x\u0007\u202e"}})
+    settings = project.load(trusted=False)
+    for line in [*map(str, settings.warnings), *map(str, settings.pending)]:
+        assert line.isprintable(), ascii(line)
 
 
 def test_examples_are_checked_when_a_rule_is_read(project, rule_texts) -> None:
