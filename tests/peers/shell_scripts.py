@@ -102,8 +102,8 @@ class Scripts:
         return f"echo a b | xargs {self.random.choice(['', '-n1 ', '-I{} '])}{self.simple(0)}"
 
     shapes = (
-        pipe, subshell, braces, branch, loop, once, case, function, call, heredoc, herestring, redirect, wrapped, nested, background,
-        timed, negated, test, xargs,
+        pipe, subshell, braces, branch, loop, once, case, function, call, heredoc, herestring, redirect, wrapped, nested,
+        background, timed, negated, test, xargs,
     )  # fmt: skip
 
     def stub(self) -> str:

@@ -19,6 +19,7 @@ _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|dis
 _SYSTEM = names("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
 _FORMATTERS = names("mke2fs mkswap wipefs blkdiscard")
 _WRITERS = names("dd shred cp tee mv install truncate badblocks")
+_PLACED = names("rm find chmod chown chgrp mv")
 _ALL_FILES = names("* .* ** .[!.]* ?* .??*")
 _NARROWING = names("-maxdepth -mindepth -type -xdev -mount -depth -delete -print -d")
 _RM = "-fiIrRdv --force --interactive=? --one-file-system --no-preserve-root --preserve-root=? --recursive --dir --verbose"
@@ -40,7 +41,7 @@ class Danger:
 
 def dangers(parts: tuple[Part, ...], scene: Scene) -> tuple[Danger, ...]:
     """The catastrophes among the parts of a command."""
-    found = [danger for part in parts for danger in _of_part(part, replace(scene, cwds=part.cwds))]
+    found = [danger for part in parts for danger in _of_part(part, scene)]
     return tuple(dict.fromkeys(found))
 
 
@@ -48,6 +49,8 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
     yield from _devices(part)
     program = (part.program or "").rsplit("/", 1)[-1]
     args = part.argv[1:]
+    if program in _PLACED:
+        scene = replace(scene, cwds=part.cwds)
     if program == "rm":
         yield from _rm(part, args, scene)
     elif program == "find":

@@ -67,16 +67,19 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def _entries(node: Node) -> Iterator[Entry]:
-    if node.type == "command":
-        yield from _command(node)
-    elif node.type == "file_redirect":
-        yield _redirect(node)
-    elif node.type in _STRUCTURE:
-        for child in node.children:
-            yield from _entries(child)
-    else:
-        raise NotPlain(node.type)
+def _entries(root: Node) -> Iterator[Entry]:
+    """Walk without recursion: a chain of a thousand commands is a tree a thousand deep."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "command":
+            yield from _command(node)
+        elif node.type == "file_redirect":
+            yield _redirect(node)
+        elif node.type in _STRUCTURE:
+            waiting.extend(node.children)
+        else:
+            raise NotPlain(node.type)
 
 
 def _command(node: Node) -> Iterator[Entry]:

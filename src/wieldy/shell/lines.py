@@ -11,6 +11,7 @@ ENDINGS = frozenset({"then", "do", "done", "fi", "elif", "else", "esac", "}"})
 REDIRECT_STARTS = frozenset("<>&{0123456789")
 _RAW = re.compile(r"[^\s;&|()<>]+")
 _REDIRECT = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
+_DESCRIPTOR = re.compile(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
 _NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}[<>]")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 
@@ -96,6 +97,8 @@ class LineScanner(Scanner):
         self.at = found.end()
         self._no_split()
         self._blanks()
+        if _DESCRIPTOR.match(self.text, self.at, self.limit):
+            raise Unparsable("a descriptor in place of a file")
         if operator in ("<<", "<<-"):
             redirects.append(Redirect(operator, found.group(1), self.word()))
             self._waiting.append(redirects[-1])

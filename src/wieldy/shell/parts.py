@@ -49,6 +49,8 @@ def text_of(words: tuple[Word, ...]) -> str:
 
 
 def _spelled(word: Word, *, first: bool) -> str:
+    if word.source == word.text:
+        return word.source
     quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
     return word.text if word.static and (first or quoted) and _PLAIN_TEXT.fullmatch(word.text) else word.source
 

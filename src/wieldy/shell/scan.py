@@ -140,9 +140,9 @@ class Scanner:
 
     def _backslash(self, pieces: list[Piece]) -> None:
         following = self.peek(1)
-        if following == "\n":
+        if following in ("", "\n"):
             raise Unparsable("a line continuation inside a word")
-        self._take(pieces, following or "\\", 2 if following else 1, quoted=True)
+        self._take(pieces, following, 2, quoted=True)
 
     def _quote_or_dollar(self, pieces: list[Piece]) -> None:
         char = self.text[self.at]

@@ -32,7 +32,7 @@ def full_outline(text: str) -> list[Entry] | None:
             check=True,
         )
         return sorted(_entries(decode(done.stdout)))
-    except (OSError, subprocess.SubprocessError, DecodeError):
+    except (OSError, subprocess.SubprocessError, DecodeError, RecursionError):
         return None
 
 
@@ -42,13 +42,21 @@ def _program() -> str | None:
     return beside if os.access(beside, os.X_OK) else shutil.which("shfmt")
 
 
-def _entries(node: Any) -> Iterator[Entry]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _entries(item)
-        return
-    if not isinstance(node, dict):
-        return
+def _entries(tree: Any) -> Iterator[Entry]:
+    """Walk without recursion: a chain of a thousand commands is a tree a thousand deep."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(node)
+        elif isinstance(node, dict):
+            yield from _own_entries(node)
+            waiting.extend(
+                value for key, value in node.items() if key not in ("Pos", "End") and isinstance(value, dict | list)
+            )
+
+
+def _own_entries(node: dict[str, Any]) -> Iterator[Entry]:
     kind = node.get("Type")
     if kind == "CallExpr":
         if args := node.get("Args"):
@@ -56,19 +64,16 @@ def _entries(node: Any) -> Iterator[Entry]:
         for one in node.get("Assigns") or ():
             yield "assign", (_span(one),)
     elif kind == "DeclClause":
-        start = node["Variant"]
-        yield "call", (_span(start), *map(_span, node.get("Args") or ()))
+        yield "call", (_span(node["Variant"]), *map(_span, node.get("Args") or ()))
     elif kind == "LetClause":
-        raise subprocess.SubprocessError("let")
+        # Arithmetic that runs as a command: our grammar sees a call, so the two can never agree.
+        yield "let", ()
     for redirect in node.get("Redirs") or ():
         if body := redirect.get("Hdoc"):
             start, _ = _span(body)
             yield redirect["Op"], ((start, start),)
         else:
             yield redirect["Op"], (_span(redirect["Word"]),)
-    for key, value in node.items():
-        if key not in ("Pos", "End") and isinstance(value, dict | list):
-            yield from _entries(value)
 
 
 def _span(node: Any) -> Span:

@@ -196,6 +196,9 @@ $"a"
 $[1]
 ${ a; }
 a <<$x
+a <2>&1
+a > {x}>b
+a \\
 """.strip().splitlines(),
 )
 def test_what_is_not_certain_is_not_guessed(text: str) -> None:

@@ -225,3 +225,13 @@ def test_the_uncovered_part_is_the_only_one_named() -> None:
 
 def test_answers_are_remembered() -> None:
     assert look("ls -la") is look("ls -la")
+
+
+@pytest.mark.parametrize("shape", ["true && {}", "true | {}", "true; {}", "! {}", "(true; {})", "{{ true; {}; }}"])
+def test_long_and_deep_commands_are_answered(shape: str) -> None:
+    command = "ls"
+    while len(command) < 9_000:
+        command = shape.format(command)
+    assert look(command).verdict in ("read_only", "unknown")
+    assert look("true && " * 1200 + "ls").verdict == "read_only"
+    assert look("if true; then " * 300 + "ls" + "; fi" * 300).verdict == "unknown"
