@@ -21,7 +21,7 @@ EDITS = st.builds(
 
 
 @given(TEXTS, st.lists(EDITS, min_size=1, max_size=4))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_an_accepted_batch_equals_its_edits_in_order(text: str, edits: list[Replacement]) -> None:
     document = Document.of(text.encode())
     try:

@@ -12,26 +12,15 @@ from wieldy.edit.document import Document, unix
 from wieldy.edit.splice import apply, common_prefix, common_suffix, splice
 from wieldy.text.encoding import Encoding
 
-NAMES = [
-    "utf-8",
-    "cp1252",
-    "latin-1",
-    "koi8-r",
-    "utf-16-le",
-    "utf-16-be",
-    "cp932",
-    "gb18030",
-    "big5",
-    "euc_jp",
-    "cp949",
-]
+ASIAN = ["cp932", "gb18030", "big5", "big5hkscs", "euc_jp", "euc_jis_2004", "cp949"]
+NAMES = ["utf-8", "cp1252", "latin-1", "koi8-r", "utf-16-le", "utf-16-be", *ASIAN]
 BITS = st.sampled_from([b"a", b"\r", b"\n", b"\r\n", b"\xe9", b"\x81", b"\\", b"\x00", b"\xff", b" ", b"\xe3\x81\x82"])
 FILES = st.one_of(st.binary(max_size=60), st.lists(BITS, max_size=40).map(b"".join))
 TEXTS = st.text(st.sampled_from("ab \n\téあ表€’😀"), max_size=12)
 
 
 @given(FILES, st.sampled_from(NAMES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_byte_survives_decoding_or_the_file_is_refused(data: bytes, name: str) -> None:
     codec = Codec(Encoding(name))
     text = codec.decode(data)
@@ -39,15 +28,15 @@ def test_every_byte_survives_decoding_or_the_file_is_refused(data: bytes, name: 
         assert codec.encode(text) == data[: len(data) - len(data) % codec.unit]
 
 
-@given(FILES, st.sampled_from(NAMES))
-@settings(max_examples=300, deadline=None)
+@given(FILES | st.binary(max_size=12), st.sampled_from(NAMES) | st.sampled_from(ASIAN))
+@settings(max_examples=500, deadline=None)
 def test_every_place_in_the_text_has_an_offset_and_the_parts_decode_to_the_parts(data: bytes, name: str) -> None:
     document = Document(data, Encoding(name))
     places = range(len(document.text) + 1)
     try:
         offsets = document.offsets(places)
     except SplitsCharacter:
-        assert name in {"big5", "euc_jp"}
+        assert name in {"big5hkscs", "euc_jis_2004"}
         return
     assert offsets == sorted(offsets) and offsets[0] == 0
     for place, offset in zip(places, offsets, strict=True):
@@ -55,7 +44,7 @@ def test_every_place_in_the_text_has_an_offset_and_the_parts_decode_to_the_parts
 
 
 @given(FILES, st.sampled_from(NAMES), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_an_edit_is_the_file_before_then_the_new_text_then_the_file_after(
     data: bytes, name: str, draw: st.DataObject
 ) -> None:
@@ -63,7 +52,10 @@ def test_an_edit_is_the_file_before_then_the_new_text_then_the_file_after(
     first, last = sorted((draw.draw(st.integers(0, len(document.text))), draw.draw(st.integers(0, len(document.text)))))
     new = draw.draw(TEXTS.filter(lambda text: "\n" not in text))
     assume(document.codec.needle(new) is not None)
-    span = document.span(first, last)
+    try:
+        span = document.span(first, last)
+    except SplitsCharacter:
+        return
     after = apply(data, [splice(document, span, new)])
     head, tail = data[: span.start], data[span.end :]
     assert after.startswith(head) and after.endswith(tail)
@@ -72,7 +64,7 @@ def test_an_edit_is_the_file_before_then_the_new_text_then_the_file_after(
 
 
 @given(FILES, TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_bytewise_search_finds_what_a_search_in_the_text_finds(data: bytes, needle: str) -> None:
     document = Document(data, Encoding("utf-8"))
     assume(needle)
@@ -84,7 +76,7 @@ def test_a_bytewise_search_finds_what_a_search_in_the_text_finds(data: bytes, ne
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.binary(max_size=4)), max_size=5), FILES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_splices_add_up_from_left_to_right(gaps: list[tuple[int, int, bytes]], data: bytes) -> None:
     from wieldy.edit.splice import Splice
 
@@ -100,7 +92,7 @@ def test_splices_add_up_from_left_to_right(gaps: list[tuple[int, int, bytes]], d
 
 
 @given(st.text("ab", max_size=9), st.text("ab", max_size=9))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_common_ends_are_as_long_as_can_be(one: str, other: str) -> None:
     head, tail = common_prefix(one, other), common_suffix(one, other)
     assert (one[:head] == other[:head] and one[head : head + 1] != other[head : head + 1]) or one == other
@@ -109,7 +101,7 @@ def test_common_ends_are_as_long_as_can_be(one: str, other: str) -> None:
 
 
 @given(TEXTS, st.sampled_from(NAMES))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_text_is_refused_just_where_the_encoding_lacks_a_character(text: str, name: str) -> None:
     codec = Codec(Encoding(name))
     try:

@@ -35,7 +35,7 @@ def patched(old: list[str], hunks: tuple[Hunk, ...]) -> list[str]:
 
 
 @given(FILES, st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_patch_turns_the_old_lines_into_the_new(data: bytes, draw: st.DataObject) -> None:
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
     splices = [Splice(a, b, draw.draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]

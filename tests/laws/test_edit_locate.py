@@ -18,7 +18,7 @@ TEXTS = st.lists(LINES, min_size=1, max_size=8).map("\n".join)
 
 
 @given(st.text(st.sampled_from(CHARS + "\n（。"), max_size=30))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_cut_of_a_folded_text_is_a_cut_of_the_source_that_folds_to_it(text: str) -> None:
     folded = fold(text)
     for place in range(len(folded.text) + 1):
@@ -30,7 +30,7 @@ def test_every_cut_of_a_folded_text_is_a_cut_of_the_source_that_folds_to_it(text
 
 
 @given(TEXTS, st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(text: str, draw: st.DataObject) -> None:
     first, last = sorted((draw.draw(st.integers(0, len(text))), draw.draw(st.integers(0, len(text)))))
     part = text[first:last]
@@ -54,7 +54,7 @@ def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(
 
 
 @given(TEXTS, LINES.filter(bool), st.text(st.sampled_from("\\1g<0>$&`'n"), min_size=1, max_size=10))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_an_exact_replacement_is_what_python_replaces(text: str, old: str, new: str) -> None:
     document = Document.of(text.encode())
     try:
@@ -66,7 +66,7 @@ def test_an_exact_replacement_is_what_python_replaces(text: str, old: str, new: 
 
 
 @given(TEXTS, TEXTS, TEXTS.filter(lambda text: bool(text.strip())), TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, new: str, newline: str) -> None:
     text = "\n".join((head, old, tail))
     data = text.replace("\n", newline).encode()

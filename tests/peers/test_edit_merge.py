@@ -34,7 +34,7 @@ def changed(edits: list[tuple[str, int, str]], end: str) -> bytes:
 
 
 @given(EDITS, EDITS, st.sampled_from(["\n", "\r\n"]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_git_merges_we_merge_alike_and_where_git_sees_a_conflict_so_do_we(
     ours: list[tuple[str, int, str]], theirs: list[tuple[str, int, str]], end: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +14,7 @@ MULTIBYTE = frozenset({"gb18030", "gbk", "gb2312", "cp932", "shift_jis", "euc_jp
     {"big5", "big5hkscs", "cp949", "cp950", "euc_kr", "johab", "euc_jisx0213", "shift_jis_2004", "shift_jisx0213"}
 )
 NAMED_AT_MOST = 5
+LONGEST_CHARACTER = 4
 
 
 class SplitsCharacter(Exception):
@@ -100,23 +100,46 @@ class Codec:
         return self._walked(line, count)
 
     def _walked(self, line: bytes, count: int) -> int:
-        """By feeding a decoder byte after byte: the same character may be written in more than one way."""
-        decoder = codecs.getincrementaldecoder(self.name)(self.errors)
-        seen, whole = 0, 0
-        for end in range(1, len(line) + 1):
-            piece = decoder.decode(line[end - 1 : end], final=end == len(line))
-            if seen + len(piece) > count:
-                return whole + _escaped(piece[: count - seen])
-            seen, whole = seen + len(piece), end - len(decoder.getstate()[0])
-            if seen == count:
-                return whole
+        """Stretch by stretch, good ones and those that do not decode, in which every escaped byte is a character."""
+        view, at, seen = memoryview(line), 0, 0
+        while at < len(line):
+            try:
+                good, stop, beyond = str(view[at:], self.name), len(line), len(line)
+            except UnicodeDecodeError as error:
+                stop, beyond = at + error.start, at + error.end
+                good = str(view[at:stop], self.name)
+            if seen + len(good) >= count:
+                return at + self._good_width(line[at:stop], good, count - seen)
+            bad = _escaped(line[stop:beyond])
+            seen += len(good)
+            if seen + bad >= count:
+                return stop + count - seen
+            seen, at = seen + bad, stop + bad
         return len(line)
 
+    def _good_width(self, good: bytes, text: str, count: int) -> int:
+        """By encoding again; character by character where the bytes are another way to write the same."""
+        width = len(text[:count].encode(self.name))
+        if self.needle(text[:count]) == good[:width]:
+            return width
+        at = seen = 0
+        while seen < count:
+            width = next(n for n in range(1, LONGEST_CHARACTER + 1) if self._is_character(good[at : at + n]))
+            seen, at = seen + len(good[at : at + width].decode(self.name)), at + width
+        if seen > count:
+            raise SplitsCharacter
+        return at
 
-def _escaped(chars: str) -> int:
-    if all("\udc80" <= char <= "\udcff" for char in chars):
-        return len(chars)
-    raise SplitsCharacter
+    def _is_character(self, piece: bytes) -> bool:
+        try:
+            return bool(piece.decode(self.name))
+        except UnicodeDecodeError:
+            return False
+
+
+def _escaped(bad: bytes) -> int:
+    """How many bytes at the start of an undecodable stretch become characters of their own: ASCII is tried again."""
+    return next((n for n, byte in enumerate(bad) if byte < 0x80), len(bad))
 
 
 def _named(char: str, text: str) -> str:

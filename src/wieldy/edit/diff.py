@@ -16,6 +16,7 @@ _LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
 COMPARED_AT_MOST = 4_000_000
 SHOWN_LINES = 150
+MOST_HUNKS = 500
 SHOWN_WIDTH = 300
 
 
@@ -46,9 +47,10 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """All hunks of one file, and how many lines came and went."""
+    """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use."""
 
     hunks: tuple[Hunk, ...]
+    cut: bool = False
 
     @property
     def added(self) -> int:
@@ -80,10 +82,14 @@ class Patch:
 def patch(before: Document, splices: Sequence[Splice]) -> Patch:
     """The hunks that ascending splices come to, found without comparing the whole file."""
     hunks: list[Hunk] = []
-    shift = 0
+    shift, line, counted = 0, 1, before.body
     for group in _groups(before, splices):
+        if len(hunks) >= MOST_HUNKS:
+            return Patch(tuple(hunks), cut=True)
         window = _Window(before, group)
-        hunks += window.hunks(shift)
+        # Counted from the last window on, so that many changes cost no more than one.
+        line, counted = line + before.lines_between(counted, window.begin), window.begin
+        hunks += window.hunks(line, shift)
         shift += window.growth
     return Patch(tuple(hunks))
 
@@ -108,7 +114,7 @@ class _Window:
     """The lines around a group of splices, before and after."""
 
     def __init__(self, document: Document, splices: list[Splice]) -> None:
-        begin = _line_offset(document, splices[0].start, CONTEXT)
+        self.begin = begin = _line_offset(document, splices[0].start, CONTEXT)
         end = splices[-1].end
         for _ in range(CONTEXT + 1):
             end = document.line_end(end) if end < len(document.data) else end
@@ -117,12 +123,12 @@ class _Window:
             pieces += [document.data[at : splice.start], splice.new]
             at = splice.end
         pieces.append(document.data[at:end])
-        self.first = document.line_number(begin)
         self.old = _lines(document.codec.decode(document.data[begin:end]))
         self.new = _lines(document.codec.decode(b"".join(pieces)))
         self.growth = len(self.new) - len(self.old)
 
-    def hunks(self, shift: int) -> Iterable[Hunk]:
+    def hunks(self, line: int, shift: int) -> Iterable[Hunk]:
+        """The hunks of a window that begins at a line of the old file, in a new one that is so many lines longer."""
         for group in _grouped(_opcodes(self.old, self.new)):
             _, i, _, k, _ = group[0]
             _, _, j, _, m = group[-1]
@@ -132,8 +138,8 @@ class _Window:
                     lines += _marked(" ", self.old[a:b])
                 else:
                     lines += (*_marked("-", self.old[a:b]), *_marked("+", self.new[c:d]))
-            start = self.first + i - (i == j)
-            yield Hunk(start, j - i, self.first + k + shift - (k == m), m - k, tuple(lines))
+            start = line + i - (i == j)
+            yield Hunk(start, j - i, line + k + shift - (k == m), m - k, tuple(lines))
 
 
 def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:

@@ -95,6 +95,12 @@ class Document:
             return self.data.count(b"\n", 0, offset) + 1
         return max(bisect_right(self._line_starts, offset), 1)
 
+    def lines_between(self, start: int, end: int) -> int:
+        """How many lines end between two bytes."""
+        if self._plain:
+            return self.data.count(b"\n", start, end)
+        return self.line_number(end) - self.line_number(start)
+
     def lines(self) -> int:
         """How many lines there are; what follows the last line end counts if it is not empty."""
         if self._plain:

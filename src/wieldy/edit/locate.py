@@ -12,7 +12,7 @@ from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span, unix
 from wieldy.edit.hint import closest
 from wieldy.edit.restyle import restyled
-from wieldy.edit.splice import Splice, splice, unix_ends
+from wieldy.edit.splice import Splice, splice, splices, unix_ends
 from wieldy.edit.tolerance import LARGEST, TIERS, TOO_LARGE, Place, Tier, recognised
 
 COUNTED_AT_MOST = 10_000
@@ -60,7 +60,7 @@ def locate(document: Document, wanted: Replacement, tiers: Sequence[Tier] = TIER
     try:
         spans = _exact(document, old, wanted)
         if spans:
-            return Located(tuple(splice(document, span, wanted.new) for span in spans), tuple(spans), "exact")
+            return Located(splices(document, spans, wanted.new), tuple(spans), "exact")
         _refuse_line_numbers(document, wanted)
         return _tolerant(document, old, wanted, tiers)
     except SplitsCharacter:
@@ -88,9 +88,9 @@ def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence
             continue
         spans = [place.span for place in places]
         _require_count(document, spans, wanted, f" if one overlooks {FORGIVEN[tier]}")
-        splices = [spliced for place in places if (spliced := _spliced(document, place, wanted.new)) is not None]
-        if len(splices) == len(places):
-            return Located(tuple(splices), tuple(spans), tier, _note(document, tier, places))
+        made = [spliced for place in places if (spliced := _spliced(document, place, wanted.new)) is not None]
+        if len(made) == len(places):
+            return Located(tuple(made), tuple(spans), tier, _note(document, tier, places))
     raise NotFound(f"old_string was not found in the file. {closest(document, old)}")
 
 

@@ -20,7 +20,7 @@ def report(revision: Revision, notes: tuple[str, ...]) -> Output:
     after = Document(revision.after, before.encoding) if revision.before else Document.of(revision.after)
     change = patch(before, revision.splices)
     said = [_headline(name, revision, after, change), *revision.notes, *notes]
-    if not created and before.encoding.name != "utf-8" and not before.encoding.sure:
+    if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
         said.append(f"The encoding of the file was guessed: {before.encoding.name}.")
     if not created and change.hunks:
         said.append(change.unified(name))
@@ -48,4 +48,5 @@ def _headline(name: str, revision: Revision, after: Document, change: Patch) -> 
     if revision.before == revision.after:
         return f"{name} already has exactly this content; nothing was written."
     what = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""
-    return f"Changed {name}: {what}+{change.added} -{change.removed} lines."
+    more = "more than " if change.cut else ""
+    return f"Changed {name}: {what}{more}+{change.added} -{change.removed} lines."

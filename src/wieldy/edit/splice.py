@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span
 from wieldy.edit.endings import with_endings
 
@@ -41,7 +42,10 @@ def splice(document: Document, span: Span, new: str) -> Splice:
     old, new = part.text, unix_ends(new)
     head = common_prefix(old, new)
     tail = common_suffix(old[head:], new[head:])
-    start, end = part.offsets((head, len(old) - tail))
+    try:
+        start, end = part.offsets((head, len(old) - tail))
+    except SplitsCharacter:
+        head, tail, start, end = 0, 0, 0, span.end - span.start
     middle = Span(span.start + start, span.start + end)
     text = with_endings(
         new[head : len(new) - tail],
@@ -49,6 +53,23 @@ def splice(document: Document, span: Span, new: str) -> Splice:
         document.newline_by(Span(middle.start, span.end)),
     )
     return Splice(middle.start, middle.end, document.codec.encode(text))
+
+
+def splices(document: Document, spans: Iterable[Span], new: str) -> tuple[Splice, ...]:
+    """The least splices that turn the text of each span into `new`."""
+    if "\n" in new:
+        return tuple(splice(document, span, new) for span in spans)
+    # Without line ends, what becomes of a span depends on nothing but its bytes.
+    known: dict[bytes, Splice] = {}
+    made: list[Splice] = []
+    for span in spans:
+        old = document.data[span.start : span.end]
+        if old not in known:
+            first = splice(document, span, new)
+            known[old] = Splice(first.start - span.start, first.end - span.start, first.new)
+        least = known[old]
+        made.append(Splice(span.start + least.start, span.start + least.end, least.new))
+    return tuple(made)
 
 
 def unix_ends(text: str) -> str:

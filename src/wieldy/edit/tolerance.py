@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -66,8 +67,10 @@ class _Lines:
     def holding(self, wanted: list[str], key: Callable[[str], str]) -> Iterator[int]:
         """Every index from which the keys of consecutive lines are those of `wanted`."""
         # Each different line becomes one character, so that looking for lines is looking for a substring.
+        if len(self.texts) >= sys.maxunicode:
+            return
         ids: dict[str, str] = {}
-        text = "".join([ids.setdefault(key(line), chr(0x10000 + len(ids))) for line in self.texts])
+        text = "".join([ids.setdefault(key(line), chr(len(ids) + 1)) for line in self.texts])
         needle = "".join([ids.get(key(line), "\0") for line in wanted])
         at = text.find(needle)
         while at >= 0:

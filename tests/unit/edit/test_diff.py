@@ -6,17 +6,15 @@ from inline_snapshot import snapshot
 
 from wieldy.edit.diff import patch
 from wieldy.edit.document import Document
-from wieldy.edit.splice import Splice, apply, splice, whole
+from wieldy.edit.splice import Splice, apply, splice, splices, whole
 
 TWENTY = "".join(f"line {n}\n" for n in range(1, 21))
 
 
 def unified(before: str, *edits: tuple[str, str]) -> str:
     document = Document.of(before.encode())
-    splices = sorted(
-        (splice(document, span, new) for old, new in edits for span in document.find(old)), key=lambda s: s.start
-    )
-    return patch(document, splices).unified("f.txt")
+    changes = (splice(document, span, new) for old, new in edits for span in document.find(old))
+    return patch(document, sorted(changes, key=lambda change: change.start)).unified("f.txt")
 
 
 def test_one_changed_line_is_shown_with_five_lines_around() -> None:
@@ -96,8 +94,7 @@ def test_wide_texts_are_numbered_like_any_other() -> None:
 
 def test_the_snippet_shows_the_new_lines_with_five_around() -> None:
     document = Document.of(TWENTY.encode())
-    splices = [splice(document, span, "TEN\nAND") for span in document.find("line 10")]
-    lines = patch(document, splices).snippet().split("\n")
+    lines = patch(document, splices(document, document.find("line 10"), "TEN\nAND")).snippet().split("\n")
     assert lines[0] == "5\tline 5" and lines[-1] == "16\tline 15" and "10\tTEN" in lines and len(lines) == 12
 
 
@@ -105,3 +102,11 @@ def test_a_long_line_is_cut_in_the_diff() -> None:
     document = Document.of(b"x" * 100_000)
     diff = patch(document, [Splice(0, 1, b"y")]).unified("f")
     assert len(diff) < 2_000 and "(100001 characters)" in diff
+
+
+def test_thousands_of_changes_give_a_bounded_patch() -> None:
+    document = Document.of(b"x\n" + b"\n" * 20 + b"".join(b"y\n" + b"-\n" * 20 for _ in range(3_000)))
+    result = patch(document, splices(document, document.find("y"), "z"))
+    assert result.cut and len(result.hunks) == 500
+    assert result.hunks[-1].old_start == 22 + 499 * 21 - 5
+    assert len(result.unified("f").split("\n")) < 200
