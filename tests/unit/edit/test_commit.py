@@ -201,3 +201,12 @@ def test_names_that_are_no_text_are_written_too(tmp_path: Path):
     write_atomically(os.fsdecode(target), b"new")
     with open(target, "rb") as file:
         assert file.read() == b"new"
+
+
+def test_the_new_content_is_on_the_medium_before_it_gets_the_name_and_the_name_before_the_old_one_goes(tmp_path: Path):
+    target = tmp_path / "a"
+    target.write_bytes(b"old")
+    calls: list[str] = []
+    write_atomically(str(target), b"new", disk=WatchedDisk(calls.append))
+    told = [call for call in calls if call in ("write", "sync", "rename", "unlink")]
+    assert told == ["write", "sync", "rename", "sync", "unlink", "unlink"]
