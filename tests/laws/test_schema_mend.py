@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wieldy.schema.mend import Unreadable, read_object
 
-LAW = settings(max_examples=200, deadline=None)
+LAW = settings(max_examples=100, deadline=None)
 
 NASTY = st.sampled_from(
     [
