@@ -65,6 +65,7 @@ async def tour() -> int:
     """Run every stop and print what a model and a person would see. Returns 0 when all went as it should."""
     started = time.perf_counter()
     surprises = 0
+    edited = ""
     with tempfile.TemporaryDirectory(prefix="wieldy-demo-") as folder:
         root = Path(folder) / "till"
         shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("__pycache__"))
@@ -81,10 +82,11 @@ async def tour() -> int:
                 result = await box.call(stop.tool, dict(stop.input))
                 _show(number, stop, result)
                 surprises += result.is_error != stop.fails
-            await box.undo()
+                edited = result.call_id if stop.tool == "MultiEdit" else edited
+            await box.undo(edited)
             undone = (root / "till.py").read_bytes() == before
             print(
-                f"{_bold(f'{len(STOPS) + 1}. Undo')}\n  till.py is {'byte for byte as it was' if undone else 'NOT as it was'}\n"
+                f"{_bold(f'{len(STOPS) + 1}. Undo that one call')}\n  till.py is {'byte for byte as it was' if undone else 'NOT as it was'}\n"
             )
             surprises += not undone
     seconds = time.perf_counter() - started

@@ -1,0 +1,263 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wieldy import __version__
+from wieldy.cli import COMMANDS
+
+
+def test_the_version_is_one_line(wieldy):
+    done = wieldy("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wieldy {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_explains_itself_with_an_example(wieldy, command):
+    done = wieldy(command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"wieldy {command}" in done.stdout
+    assert "example" in done.stdout
+
+
+def test_help_lists_every_command(wieldy):
+    done = wieldy("--help")
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert f"\n  {command}" in done.stdout
+
+
+def test_a_wrong_command_is_one_line_with_the_right_one(wieldy):
+    done = wieldy("cal", "Read")
+    assert done.returncode == 2
+    assert done.stderr == "wieldy: no such command: cal. Did you mean `call`? `wieldy --help` lists them.\n"
+
+
+def test_a_tool_is_called_with_fields(wieldy):
+    done = wieldy("call", "Grep", "pattern=TODO", "glob=*.py", "output_mode=content", "-n=true")
+    assert done.returncode == 0, done.stderr
+    assert "a.py:1:x = 1  # TODO one" in done.stdout
+
+
+def test_a_tool_is_called_with_json_or_from_stdin(wieldy):
+    text = json.dumps({"file_path": "b.txt", "limit": 1})
+    for done in (wieldy("call", "Read", text), wieldy("call", "Read", "-", input=text)):
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("1\thello\n")
+
+
+def test_the_structured_result_is_json_and_nothing_else(wieldy):
+    done = wieldy("call", "Read", "file_path=b.txt", "--json")
+    found = json.loads(done.stdout)
+    assert found["tool"] == "Read"
+    assert found["is_error"] is False
+    assert found["outcome"] == "done"
+    assert found["text"].startswith("1\thello")
+    assert found["content"][0]["type"] == "text"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("Grpe", "pattern=x"), "No such tool: `Grpe`. Did you mean `Grep`?"),
+        (("Read",), "file_path"),
+        (("Read", "file_path=missing.txt"), "missing.txt"),
+        (("Read", "file_path=."), "directory"),
+        (("Read", "limit=many", "file_path=b.txt"), "limit"),
+        (("Read", "file=b.txt"), "did you mean `file_path`?"),
+        (("Grep", "pattern=("), "not a valid regular expression: unclosed group"),
+        (("Read", "/dev/zero"), "not key=value"),
+        (("Read", "file_path=/dev/zero"), "character device"),
+        (("Write", "file_path=new.txt", "content=x"), "nobody is there to ask"),
+        (("Read", "{broken: 1}"), "JSON"),
+        (("Read", '{"file_path": "b'), "cut off"),
+    ],
+)
+def test_bad_input_is_a_clear_message_and_exit_code_one(wieldy, args, said):
+    done = wieldy("call", *args)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback_of_an_error(wieldy):
+    assert "Traceback" in wieldy("call", "Read", "not-a-field", "--debug").stderr
+
+
+def test_a_pattern_that_starts_with_a_dash_is_a_pattern(wieldy, project):
+    (project / "dash.txt").write_text("--flag here\n")
+    done = wieldy("call", "Grep", "pattern=--flag", "output_mode=content")
+    assert "--flag here" in done.stdout
+
+
+def test_a_file_name_that_is_no_utf_8_breaks_nothing(wieldy, project):
+    with open(os.fsencode(project) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"needle\n")
+    done = wieldy("call", "Grep", "pattern=needle")
+    assert done.returncode == 0, done.stderr
+    assert "caf" in done.stdout
+
+
+def test_an_edit_is_made_undone_and_redone(wieldy, project):
+    assert wieldy("call", "Write", "file_path=new/n.txt", "content=one", "--mode", "acceptEdits").returncode == 0
+    assert (project / "new/n.txt").read_text() == "one"
+    assert "Write" in wieldy("history").stdout
+    preview = wieldy("undo", "--preview")
+    assert preview.stdout.startswith("would take back")
+    assert (project / "new/n.txt").exists()
+    assert wieldy("undo").returncode == 0
+    assert not (project / "new").exists()
+    assert wieldy("redo").returncode == 0
+    assert (project / "new/n.txt").read_text() == "one"
+
+
+def test_nothing_to_undo_is_one_line(wieldy):
+    done = wieldy("undo")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_tools_are_listed_and_shown(wieldy):
+    listed = json.loads(wieldy("tools", "--all", "--json").stdout)
+    assert {"Read", "Grep", "Glob", "LS", "Think", "Edit", "Bash"} <= {row["name"] for row in listed}
+    assert all({"name", "offered", "reason", "input_schema"} <= row.keys() for row in listed)
+    assert "file_path" in wieldy("tools", "Read").stdout
+    assert wieldy("tools", "Raed").returncode == 1
+
+
+def test_a_bare_deny_takes_a_tool_off_the_list_with_the_reason(wieldy, project):
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text('{"permissions": {"deny": ["Bash"]}}')
+    assert "Bash " not in wieldy("tools").stdout
+    row = next(row for row in json.loads(wieldy("tools", "--all", "--json").stdout) if row["name"] == "Bash")
+    assert row["offered"] is False
+    assert "settings.json" in row["reason"]
+
+
+def test_a_decision_is_explained_without_running_anything(wieldy, project):
+    done = wieldy("permissions", "explain", "Bash", "git log | xargs touch made", "--json")
+    found = json.loads(done.stdout)
+    assert found["behavior"] == "ask"
+    assert any(part["program"] == "touch" for part in found["parts"])
+    assert not (project / "made").exists()
+    assert "allow" in wieldy("permissions", "explain", "Read", "b.txt").stdout
+
+
+def test_rules_are_added_listed_and_in_force(wieldy, project):
+    assert wieldy("call", "Bash", "command=touch made").returncode == 1
+    assert wieldy("permissions", "allow", "Bash(touch:*)").returncode == 0
+    listed = wieldy("permissions", "list").stdout
+    assert "Bash(touch:*)" in listed
+    assert "settings.local.json" in listed
+    assert wieldy("call", "Bash", "command=touch made").returncode == 0
+    assert (project / "made").exists()
+    assert wieldy("permissions", "allow", "Bash((").returncode == 1
+
+
+def test_settings_that_cannot_be_read_are_named_with_line_and_column(wieldy, project):
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text('{"permissions": {\n  "allow": [}\n}')
+    done = wieldy("permissions", "list")
+    assert done.returncode == 1
+    assert "settings.json:2" in done.stderr
+
+
+def test_the_doctor_looks_at_everything(wieldy):
+    findings = json.loads(wieldy("doctor", "--json").stdout)
+    assert {"python", "ripgrep", "git", "bash", "settings", "hooks", "sandbox"} <= {row["what"] for row in findings}
+    assert not [row for row in findings if row["state"] == "broken"]
+
+
+def test_the_tour_runs_to_its_end_without_surprise(wieldy):
+    done = wieldy("demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no surprise" in done.stdout
+
+
+def test_a_closed_pipe_ends_it_quietly(project, environment):
+    command = f"{sys.executable} -m wieldy tools --all --json | head -c 10"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=project, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+
+
+def test_ctrl_c_ends_a_call_with_130_and_leaves_no_process(project, environment):
+    command = [
+        sys.executable,
+        "-m",
+        "wieldy",
+        "call",
+        "Bash",
+        "command=sleep 317 & sleep 317",
+        "--mode",
+        "bypassPermissions",
+    ]
+    process = subprocess.Popen(
+        command, cwd=project, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not _sleepers() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    deadline = time.monotonic() + 5
+    while _sleepers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _sleepers() == []
+
+
+def _sleepers() -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == b"sleep\x00317\x00":
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_person_at_a_terminal_is_asked_and_can_say_yes_always(project, environment):
+    screen, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wieldy", "call", "Bash", "command=touch asked"],
+        cwd=project,
+        env=environment,
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        start_new_session=True,
+    )
+    os.close(child)
+    shown = b""
+    try:
+        while b"[y] yes" not in shown or not shown.rstrip().endswith(b">"):
+            shown += os.read(screen, 4096)
+        os.write(screen, b"a\n")
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(screen)
+    assert (project / "asked").exists()
+    assert b"touch asked" in shown
+    kept = json.loads((project / ".wieldy/settings.local.json").read_text())
+    assert kept["permissions"]["allow"] == ["Bash(touch:*)"]
