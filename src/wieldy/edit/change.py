@@ -21,6 +21,7 @@ Prepare: TypeAlias = Callable[[bool], Revision]
 
 ATTEMPTS = 3
 VERIFIED_AT_ONCE = 1 << 20
+QUICKLY_COMPARED = 8 * 1024
 
 
 async def change_file(prepare: Prepare, write: Write, state: ReadState) -> Output:
@@ -34,7 +35,7 @@ async def change_file(prepare: Prepare, write: Write, state: ReadState) -> Outpu
             continue
         except CannotWrite as failure:
             raise ToolFailure(failure.message) from failure
-        if len(revision.after) < SMALL:
+        if len(revision.after) < SMALL and revision.touched < QUICKLY_COMPARED:
             return _concluded(revision, written, state)
         return await in_thread(_concluded, revision, written, state)
     raise ToolFailure(str(why))
@@ -69,9 +70,10 @@ def _concluded(revision: Revision, written: Written, state: ReadState) -> Output
 async def _prepared(prepare: Prepare) -> Revision:
     for _ in range(ATTEMPTS):
         try:
-            return prepare(True)
-        except TakesLonger:
-            return await in_thread(prepare, False)
+            try:
+                return prepare(True)
+            except TakesLonger:
+                return await in_thread(prepare, False)
         except Moved as moved:
             why = moved
     raise ToolFailure(str(why))

@@ -61,6 +61,11 @@ class Revision:
         """What is on disk."""
         return self.landing.content
 
+    @property
+    def touched(self) -> int:
+        """How many bytes go and come."""
+        return sum(splice.end - splice.start + len(splice.new) for splice in self.splices)
+
 
 Plan: TypeAlias = Callable[[Document, Sequence[Tier]], Planned]
 
@@ -107,6 +112,8 @@ def existing(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
     landing = look_at(path, policy, at_once=at_once)
     if landing.stat is None:
+        if at_once:
+            raise TakesLonger
         _refuse_missing(landing)
     kind = is_binary(landing.content or b"")
     if kind is not None:
