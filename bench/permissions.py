@@ -20,7 +20,7 @@ from wieldy.permissions.rule import Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
 
-TURNS = 200
+TURNS = 20
 PARTS = 5
 FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
 
@@ -66,7 +66,7 @@ def measured(few: Policy, many: Policy, call: PlannedCall) -> list[float]:
     """Microseconds a decision takes each of two judges that have seen the call before."""
     few.decide(call)
     many.decide(call)
-    return [seconds / TURNS * 1e6 for seconds in best_of(9, deciding(few, call), deciding(many, call))]
+    return [seconds / TURNS * 1e6 for seconds in best_of(60, deciding(few, call), deciding(many, call))]
 
 
 def claims() -> Iterator[Claim]:
@@ -105,6 +105,6 @@ def settings_claims(root: Path) -> Iterator[Claim]:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(content, indent=2))
     text = json.dumps(content, indent=2)
-    whole, plain = best_of(15, lambda: load_settings(root, env=env), lambda: [json.loads(text) for _ in range(3)])
+    whole, plain = best_of(60, lambda: load_settings(root, env=env), lambda: [json.loads(text) for _ in range(3)])
     detail = f"three files of {len(text)} characters; json.loads alone {plain * 1e3:.2f} ms"
     yield Claim("loading settings", whole * 1e3, 5, " ms", detail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wieldy.core.decision import Behavior, Reason
+from wieldy.core.decision import Reason
 from wieldy.permissions import suggest
 from wieldy.permissions.domain import host_of
 from wieldy.permissions.finding import Case, Finding, by_rule
@@ -20,17 +20,16 @@ class Addresses:
     def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
         """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""
         host = host_of(url)
-        strict: tuple[tuple[Shelf, Behavior], ...] = ((self._deny, "deny"), (self._ask, "ask"))
-        for shelf, behavior in strict:
+        for shelf in (self._deny, self._ask):
             rule = (shelf.for_host(host) if host else None) or shelf.for_tool("WebFetch")
             if rule is not None:
-                yield Finding(by_rule(rule, behavior, f"is about {host or url}", part))
+                yield Finding(by_rule(rule, f"is about {host or url}", part))
         yield self._permitted(host, url, case, part, command)
 
     def _permitted(self, host: str | None, url: str, case: Case, part: str | None, command: Finding | None) -> Finding:
         rule = self._allow.for_host(host) if host else None
         if rule is not None:
-            return Finding(by_rule(rule, "allow", f"is about {host}", part))
+            return Finding(by_rule(rule, f"is about {host}", part))
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part))
         if case.cover is not None:

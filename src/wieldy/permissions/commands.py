@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from wieldy.core.decision import Behavior, Reason
+from wieldy.core.decision import Reason
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
 from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
@@ -49,9 +49,9 @@ class Commands:
         analysis = self._analyse(command)
         whole = command.strip()
         named = self._allow.for_exact_command(whole)
-        for shelf, behavior in self._strict:
+        for shelf in (self._deny, self._ask):
             if (rule := shelf.for_exact_command(whole) or shelf.for_tool("Bash")) is not None:
-                yield Finding(by_rule(rule, behavior))
+                yield Finding(by_rule(rule))
         yield from self._dangers(analysis, named, case)
         yield from self._unreadable(command, analysis, named, case)
         for part in analysis.parts:
@@ -61,10 +61,6 @@ class Commands:
         """What the parts of a command touch."""
         for part in self._analyse(command).parts:
             yield from part.effects
-
-    @property
-    def _strict(self) -> tuple[tuple[Shelf, Behavior], tuple[Shelf, Behavior]]:
-        return (self._deny, "deny"), (self._ask, "ask")
 
     def _dangers(self, analysis: Analysis, named: Rule | None, case: Case) -> Iterator[Finding]:
         for danger in analysis.catastrophic:
@@ -100,10 +96,10 @@ class Commands:
     def _part(self, part: Part, named: Rule | None, case: Case) -> Iterator[Finding]:
         plainer = without_git_options([word.text or word.source for word in part.argv])
         texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts, *filter(None, (plainer,))))
-        for shelf, behavior in self._strict:
+        for shelf in (self._deny, self._ask):
             rule = next((rule for text in texts if (rule := shelf.for_command(text)) is not None), None)
             if rule is not None:
-                yield Finding(by_rule(rule, behavior, part=part.text))
+                yield Finding(by_rule(rule, part=part.text))
         outlets = split(part, self._analyse)
         own, exact = self._allowance(part, outlets, named, case)
         yield own
@@ -123,11 +119,11 @@ class Commands:
             return Finding(Reason("mode", "deny", f"plan mode changes nothing, and {why}", part=part.text)), False
         exact = named or next(filter(None, map(self._allow.for_exact_command, _texts(part))), None)
         if exact is not None:
-            return Finding(by_rule(exact, "allow", part=part.text)), True
+            return Finding(by_rule(exact, part=part.text)), True
         if not case.careful and (reason := _harmless(part, outlets)) is not None:
             return Finding(reason), False
         if (rule := self._pattern_rule(part)) is not None:
-            return Finding(by_rule(rule, "allow", part=part.text)), False
+            return Finding(by_rule(rule, part=part.text)), False
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part.text)), False
         if case.cover is not None:

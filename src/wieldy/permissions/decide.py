@@ -16,7 +16,7 @@ from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.commands import Commands
 from wieldy.permissions.files import Files, Outside, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.levels import Levels
+from wieldy.permissions.levels import Level, Levels
 from wieldy.permissions.mode import ModeName, mode_named
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.protected import Protected
@@ -145,7 +145,7 @@ class Policy:
         """Why a tool is not to be offered at all; None where it may be."""
         rule = self._deny.for_tool(tool_name)
         if rule is not None:
-            return by_rule(rule, "deny")
+            return by_rule(rule)
         if self._levels.care(tool_name).level == "forbidden":
             return Reason("default", "deny", f"the settings forbid {tool_name}")
         return None
@@ -166,26 +166,35 @@ class Policy:
         voices = sorted(
             (o for o in opinions if o.behavior == "allow" and o.who != CLEAN_TREE), key=lambda o: (o.who, o.why)
         )
-        cover: Reason | None = None
-        if (
-            rule := self._allow.for_tool(plan.tool.name) or self._allow.for_input(plan.tool.name, plan.input)
-        ) is not None:
-            cover = by_rule(rule, "allow")
-        elif (listed := configured.allows(plan.input)) is not None and not self._commands_of(plan):
-            cover = Reason("default", "allow", f"the settings allow {plan.tool.name} with {listed}")
-        elif voices:
-            cover = _spoken(voices[0], plan).reason
-        elif level == "safe":
-            cover = Reason("default", "allow", f"{plan.tool.name} is safe")
-        return Case(plan, self._mode, level, cover, bool(voices), configured.level in ("confirm", "dangerous"), clean)
+        return Case(
+            plan,
+            self._mode,
+            level,
+            self._cover(plan, level, voices),
+            vouched=bool(voices),
+            careful=configured.level in ("confirm", "dangerous"),
+            clean_tree=clean,
+        )
+
+    def _cover(self, plan: PlannedCall, level: Level, voices: Sequence[Opinion]) -> Reason | None:
+        """What allows a call as a whole, if anything does."""
+        name = plan.tool.name
+        rule = self._allow.for_tool(name) or self._allow.for_input(name, plan.input)
+        if rule is not None:
+            return by_rule(rule)
+        listed = self._levels.care(name).allows(plan.input)
+        if listed is not None and not self._commands_of(plan):
+            return Reason("default", "allow", f"the settings allow {name} with {listed}")
+        if voices:
+            return _spoken(voices[0], plan).reason
+        return Reason("default", "allow", f"{name} is safe") if level == "safe" else None
 
     def _about_tool(self, case: Case) -> Iterator[Finding]:
         name, input = case.plan.tool.name, case.plan.input
         for shelf in (self._deny, self._ask):
-            behavior = "deny" if shelf is self._deny else "ask"
             for rule in (shelf.for_tool(name), shelf.for_input(name, input)):
                 if rule is not None:
-                    yield Finding(by_rule(rule, "deny" if behavior == "deny" else "ask"))
+                    yield Finding(by_rule(rule))
         if (blocked := self._levels.care(name).blocks(input)) is not None:
             yield Finding(Reason("default", "deny", f"the settings block {name} with {blocked}"))
         if case.level == "forbidden":
@@ -194,8 +203,7 @@ class Policy:
     def _about_effects(self, case: Case) -> Iterator[Finding]:
         effects = case.plan.effects
         judged: set[Effect] = set()
-        commands = self._commands_of(case.plan)
-        for command in commands:
+        for command in self._commands_of(case.plan):
             # The parts of a command may be declared beside it; they are judged with the whole.
             if not any(isinstance(effect, Runs) and effect.command == command for effect in judged):
                 yield from self._commands.judge(command, case)
@@ -207,7 +215,7 @@ class Policy:
                 yield self._files.judge(Touch(effect), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case)
-            elif isinstance(effect, Opaque) and not commands:
+            elif isinstance(effect, Opaque):
                 yield self._unknown(case, "nobody can say what it touches")
         if not effects:
             yield self._unknown(case, "it asks before it runs", harmless=True)

@@ -72,10 +72,10 @@ class Files:
         if rule is None and touch.writes:
             rule = self._in_views(self._deny.reading(seen), seen)
         if rule is not None:
-            return by_rule(rule, "deny", f"forbids {verb} {touch.effect.path}", touch.part)
+            return by_rule(rule, f"forbids {verb} {touch.effect.path}", touch.part)
         rule = self._surely_inside(touch, seen)
         if rule is not None:
-            return by_rule(rule, "deny", f"forbids {verb} something in {touch.effect.path}", touch.part)
+            return by_rule(rule, f"forbids {verb} something in {touch.effect.path}", touch.part)
         if not seen.inside and self._outside == "deny":
             return Reason("path", "deny", f"{seen.real} is outside the allowed folders", part=touch.part)
         if touch.writes and case.mode.reads_only:
@@ -87,10 +87,10 @@ class Files:
     def _asked(self, touch: Touch, seen: Seen) -> Reason | None:
         rule = self._either(self._ask, seen, "Edit" if touch.writes else "Read")
         if rule is not None:
-            return by_rule(rule, "ask", f"wants a question about {touch.effect.path}", touch.part)
+            return by_rule(rule, f"wants a question about {touch.effect.path}", touch.part)
         rule = self._perhaps_inside(touch, seen)
         if rule is not None:
-            return by_rule(rule, "ask", f"may forbid something in {touch.effect.path}", touch.part)
+            return by_rule(rule, f"may forbid something in {touch.effect.path}", touch.part, "ask")
         if touch.writes and (protection := self._protected.find(seen)) is not None:
             allowed = self._allowing(touch, seen)
             if allowed is None or not (protection.soft or (protection.liftable and self._names(allowed, seen))):
@@ -101,7 +101,7 @@ class Files:
     def _permitted(self, touch: Touch, seen: Seen, case: Case) -> Finding:
         allowed = self._allowing(touch, seen)
         if allowed is not None:
-            return Finding(by_rule(allowed, "allow", "", touch.part))
+            return Finding(by_rule(allowed, part=touch.part))
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=touch.part))
         if not seen.inside and not self._may_leave(touch, case):
@@ -127,7 +127,7 @@ class Files:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode: writes {path}", part=part))
         whole = self._allow.for_tool("Edit" if touch.writes else "Read")
         if whole is not None:
-            return Finding(by_rule(whole, "allow", "", part))
+            return Finding(by_rule(whole, part=part))
         remedy = suggest.for_path(touch.effect, seen, self._paths)
         return Finding(Reason("default", "ask", f"{'writes' if touch.writes else 'reads'} {path}", part=part), remedy)
 

@@ -40,8 +40,8 @@ class Case:
     clean_tree: bool = False
 
 
-def by_rule(rule: Rule, behavior: Behavior, text: str = "", part: str | None = None) -> Reason:
-    """A step that a rule decided, with where the rule is written."""
+def by_rule(rule: Rule, text: str = "", part: str | None = None, behavior: Behavior | None = None) -> Reason:
+    """A step that a rule decided, with where the rule is written; it says what the rule says unless told otherwise."""
     said = f"rule `{rule.text}`" + (f" {text}" if text else "")
     where = rule.origin
-    return Reason("rule", behavior, said, rule.text, where.file or where.layer, where.line, part)
+    return Reason("rule", behavior or rule.behavior, said, rule.text, where.file or where.layer, where.line, part)

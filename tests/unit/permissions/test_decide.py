@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Opinion
-from wieldy.core.effect import NOTHING
+from wieldy.core.effect import NOTHING, Opaque, Runs
 from wieldy.permissions.mode import mode_named, next_mode
 from wieldy.permissions.origin import IN_SESSION
 from wieldy.permissions.rule import parse
@@ -15,6 +15,10 @@ def test_a_tool_that_says_nothing_asks_and_one_that_touches_nothing_does_not(jud
     assert decision.behavior == "ask"
     assert decision.suggestions == ("Deploy",)
     assert judge().decide(plan("Clock", NOTHING, read_only=True)).behavior == "allow"
+
+
+def test_a_call_that_runs_a_harmless_command_and_more_is_asked_about(judge, plan) -> None:
+    assert judge().decide(plan("Bash", (Runs("ls"), Opaque()), {"command": "ls"})).behavior == "ask"
 
 
 def test_what_a_foreign_server_says_of_itself_is_not_believed(judge, plan) -> None:
