@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"rg: unrecognized file type: {wanted}\n")
         return 2
     try:
-        return _Search(options, sys.stdout.buffer).run()
+        return BuiltinSearch(options, sys.stdout.buffer).run()
     except LineBreakInPattern as error:
         sys.stderr.write(f"rg: {error}\n")
         return 2
@@ -64,7 +64,7 @@ class Options:
         return self.given[name][-1] if name in self.given else default
 
 
-class _Search:
+class BuiltinSearch:
     """One run over the paths given."""
 
     def __init__(self, options: Options, out: BinaryIO) -> None:
@@ -83,45 +83,46 @@ class _Search:
             self.with_returns = re.compile(returns, re.MULTILINE)
 
     def run(self) -> int:
-        for name in self.names():
+        """Search everything; the exit code."""
+        for name in self._names():
             if self.options.has("files"):
                 self.found = True
                 self.out.write(os.fsencode(name) + b"\0")
             else:
-                self.search(name)
+                self._search(name)
         self.out.flush()
         return 2 if self.unread else int(not self.found)
 
-    def names(self) -> Iterator[str]:
+    def _names(self) -> Iterator[str]:
         for path in self.options.paths:
             if os.path.isdir(path):
-                yield from self.below(path.rstrip("/"))
+                yield from self._below(path.rstrip("/"))
             else:
                 yield path
 
-    def below(self, folder: str) -> Iterator[str]:
+    def _below(self, folder: str) -> Iterator[str]:
         excluded = compile_any(glob[1:] for glob in self.options.all("glob"))
         added = [definition.partition(":")[2] for definition in self.options.all("type-add")]
         wanted = compile_any(added) or name_test(self.options.last("type"))
         root = os.path.realpath(folder)
         for entry in walk_files(
-            root, rules_above(root, not self.options.has("no-require-git")), excluded, self.complain
+            root, rules_above(root, not self.options.has("no-require-git")), excluded, self._complain
         ):
             if wanted is None or wanted(entry.name):
                 yield folder + entry.path[len(root.rstrip("/")) :]
 
-    def complain(self, error: OSError) -> None:
+    def _complain(self, error: OSError) -> None:
         self.unread = True
         named = os.fsencode(os.path.relpath(error.filename)) if error.filename else b"?"
         said = f": {error.strerror} (os error {error.errno})\n".encode(errors="replace")
         sys.stderr.buffer.write(b"rg: ./" + named + said)
 
-    def search(self, name: str) -> None:
+    def _search(self, name: str) -> None:
         try:
             with open(name, "rb") as file:
                 data = file.read()
         except OSError as error:
-            self.complain(error)
+            self._complain(error)
             return
         text = decoded(data)
         regex = self.with_returns if "\r" in text else self.without_returns
@@ -129,28 +130,28 @@ class _Search:
         if self.options.has("files-with-matches"):
             first = next(iter(found), None)
             seen = max(BINARY_PROBE, first.end() if first else 0)
-            if first is not None and not self.is_binary(text[:seen]):
-                self.report(name, b"")
-        elif not self.is_binary(text):
-            self.write_found(name, found)
+            if first is not None and not self._is_binary(text[:seen]):
+                self._report(name, b"")
+        elif not self._is_binary(text):
+            self._write_found(name, found)
 
-    def is_binary(self, text: str) -> bool:
+    def _is_binary(self, text: str) -> bool:
         return not self.options.has("text") and "\0" in text
 
-    def write_found(self, name: str, found: Occurrences) -> None:
+    def _write_found(self, name: str, found: Occurrences) -> None:
         options = self.options
         if options.has("count") or options.has("count-matches"):
             number = len(found.lines()) if options.has("count") else sum(1 for _ in found)
             if number:
-                self.report(name, b"%d\n" % number)
+                self._report(name, b"%d\n" % number)
             return
         around = (int(options.last(f"{side}-context", "0")) for side in ("before", "after"))
         written = found.parts() if options.has("only-matching") else found.in_context(*around)
         for line, column, text in written:
             place = b"%d\0%d\0" % (line, column) if column else b"%d\1" % line
-            self.report(name, place + text.encode("utf-8", "surrogateescape") + b"\n")
+            self._report(name, place + text.encode("utf-8", "surrogateescape") + b"\n")
 
-    def report(self, name: str, rest: bytes) -> None:
+    def _report(self, name: str, rest: bytes) -> None:
         self.found = True
         self.out.write(os.fsencode(name) + b"\0" + rest)
 

@@ -21,14 +21,16 @@ class Occurrences:
         self.multiline = multiline
 
     def __iter__(self) -> Iterator[re.Match[str]]:
-        end = -1
-        past_the_last_line = len(self.text) if self.text.endswith("\n") or not self.text else -1
-        for match in self.regex.finditer(self.text):
-            empty = match.start() == match.end()
-            if empty and match.start() in (end, past_the_last_line):
-                continue
-            end = match.end()
-            yield match
+        # Not `finditer`: after an empty match Python tries the same place again, Rust goes on to the next.
+        search, text = self.regex.search, self.text
+        past_the_last_line = len(text) if text.endswith("\n") or not text else -1
+        position, last_end = 0, -1
+        while position <= len(text) and (match := search(text, position)):
+            start, end = match.span()
+            position = end + (start == end)
+            if start < end or start not in (last_end, past_the_last_line):
+                last_end = end
+                yield match
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 from wieldy.search.command import Engine, choose_engine
 from wieldy.search.failure import SearchFailure
 from wieldy.search.glob import find_files
-from wieldy.search.grep import grep
+from wieldy.search.grep import MAX_CHARS, grep
 from wieldy.search.query import Found, Query
 from wieldy.search.ripgrep import find_ripgrep
 
@@ -169,6 +169,14 @@ async def test_time_that_is_up_keeps_what_was_found_and_says_so(tmp_path):
     found = await grep(Query("(a|a)*$", str(tmp_path)), slow)
     assert found.total_files == 0
     assert "stopped after 1 s" in found.notices[0]
+
+
+async def test_even_without_a_limit_the_output_has_an_end(tmp_path):
+    (tmp_path / "big").write_text(("x" * 499 + "\n") * 25_000)
+    found = await grep(Query("x", str(tmp_path), mode="content", limit=0), choose_engine())
+    assert found.more and found.total_matches == 25_000
+    assert sum(len(text) for text in texts(found)) < MAX_CHARS + 1000
+    assert "10000000 characters" in found.notices[0]
 
 
 @pytest.fixture
