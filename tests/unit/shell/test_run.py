@@ -45,6 +45,7 @@ def in_bash(command: str, cwd: str) -> tuple[str, int]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     return done.stdout.decode(), done.returncode
 

@@ -6,8 +6,10 @@ import asyncio
 import os
 import resource
 import time
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from wieldy.core.workspace import Workspace
 from wieldy.shell.reap import Tree, members
@@ -16,9 +18,11 @@ from wieldy.shell.session import ShellSession
 from wieldy.shell.spill import CAP
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    return Workspace(tmp_path, session_dir=tmp_path / "session")
+@pytest_asyncio.fixture
+async def workspace(tmp_path) -> AsyncIterator[Workspace]:
+    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
+    yield workspace
+    await workspace.aclose()
 
 
 async def ran(workspace: Workspace, command: str, limit: float = 60.0) -> Ran:
@@ -41,7 +45,6 @@ async def test_three_hundred_megabytes_are_cut_kept_within_the_cap_and_take_no_m
     assert len(result.text) < 31_000
     assert result.path and os.path.getsize(result.path) < CAP + 100
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64_000
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -51,7 +54,6 @@ async def test_endless_output_ends_with_its_time(workspace):
     assert result.text.startswith("y\ny\n")
     assert result.total_bytes > 1_000_000
     assert alive(workspace) == []
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -60,7 +62,6 @@ async def test_binary_output_becomes_text(workspace):
     assert result.text.endswith("end\n")
     assert "\0" not in result.text
     assert "\x1b" not in result.text
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -81,32 +82,18 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_the_call(workspace, com
     assert time.monotonic() - start < 3
     assert result.how == "exited"
     assert result.text.endswith("hi")
-    assert [process.name for process in result.leftovers] == ["sleep"]
+    # A program that has not begun yet still has the name of the one that started it.
+    assert {process.name for process in result.leftovers} <= {"sleep", "setsid", "bash", "nohup"}
+    assert result.leftovers
+    token = workspace.resident(ShellSession).token
     await workspace.aclose()
-    assert alive_after(workspace, result) == []
-
-
-def alive_after(workspace: Workspace, result: Ran) -> list[int]:
-    return [
-        process.pid
-        for process in result.leftovers
-        if os.path.exists(f"/proc/{process.pid}/environ") and _reads(process.pid)
-    ]
-
-
-def _reads(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return b"WIELDY_MARK" in file.read()
-    except OSError:
-        return False
+    assert members(Tree(token)) == []
 
 
 @pytest.mark.asyncio
 async def test_output_of_a_process_substitution_that_comes_late_is_not_lost(workspace):
     result = await ran(workspace, "echo through > >(sleep 0.05; cat)")
     assert result.text == "through\n"
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -114,8 +101,9 @@ async def test_two_hundred_children_in_the_background_all_end_with_the_session(w
     result = await ran(workspace, "for i in $(seq 200); do sleep 300 & done; echo started")
     assert result.text == "started\n"
     assert len(result.leftovers) == 200
+    token = workspace.resident(ShellSession).token
     await workspace.aclose()
-    assert alive(workspace) == []
+    assert members(Tree(token)) == []
 
 
 @pytest.mark.asyncio
@@ -125,7 +113,6 @@ async def test_a_bounded_fork_storm_is_ended_by_its_time(workspace):
     assert result.how == "timed out"
     assert result.leftovers == ()
     assert alive(workspace) == []
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -135,7 +122,6 @@ async def test_a_tree_that_ignores_term_is_killed(workspace):
     assert time.monotonic() - start < 3.5
     assert result.text == "up\n"
     assert alive(workspace) == []
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -143,7 +129,6 @@ async def test_a_fifo_nobody_writes_to_ends_with_its_time(workspace):
     result = await ran(workspace, "mkfifo pipe; cat pipe", limit=0.3)
     assert result.how == "timed out"
     assert alive(workspace) == []
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
@@ -170,11 +155,9 @@ async def test_signs_of_life_come_while_a_command_runs_and_not_too_often(workspa
     assert len(pulses) <= shell.seconds / 0.25 + 1
     assert pulses[-1].bytes > 0
     assert pulses[-1].last_lines.split("\n")[-1].isdigit()
-    await workspace.aclose()
 
 
 @pytest.mark.asyncio
 async def test_many_commands_side_by_side_do_not_mix_their_output(workspace):
     results = await asyncio.gather(*(ran(workspace, f"for i in 1 2 3; do echo {n}; done") for n in range(20)))
     assert [result.text for result in results] == [f"{n}\n" * 3 for n in range(20)]
-    await workspace.aclose()

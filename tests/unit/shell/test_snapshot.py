@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
@@ -164,9 +165,13 @@ FILES = st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=4))
 
 
 @given(FILES, FILES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_applying_the_differences_backwards_restores_any_tree(tmp_path_factory, first, second):
-    tree = Tree(tmp_path_factory.mktemp("snapshot"))
+@settings(max_examples=60, deadline=None)
+def test_applying_the_differences_backwards_restores_any_tree(first, second):
+    with tempfile.TemporaryDirectory() as folder:
+        _check_restored(Tree(Path(folder)), first, second)
+
+
+def _check_restored(tree: Tree, first: dict[str, bytes], second: dict[str, bytes]) -> None:
     _put(tree.root, first)
     before = tree.snapshots.take(tree.paths())
     _put(tree.root, second)
