@@ -12,7 +12,7 @@ from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.shell.filter import matching_lines
 from wieldy.shell.launch import Confine
-from wieldy.shell.session import ShellSession
+from wieldy.shell.session import LAST_WAIT, ShellSession
 from wieldy.shell.shell import Shell
 
 MOST_RUNNING = 32
@@ -141,8 +141,12 @@ class BackgroundShells:
         for background in self._shells.values():
             background.killed = background.killed or not background.over.done()
         await self._session.aclose()
-        if self._attending:
-            await asyncio.wait(self._attending)
+        attending = list(self._attending)
+        if attending:
+            await asyncio.wait(attending, timeout=LAST_WAIT)
+        for task in attending:
+            task.cancel()
+        await asyncio.gather(*attending, return_exceptions=True)
 
     async def _attend(self, background: BackgroundShell) -> None:
         """Wait for the end of a shell and of its output, then close it and tell."""

@@ -7,11 +7,12 @@ import os
 import select
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 PROC = "/proc"
 HAS_PROC = os.path.exists(f"{PROC}/self/stat")
+PIDFD: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 GRACE = 0.4
 LIMIT = 5.0
 
@@ -80,11 +81,11 @@ def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Proce
         _end_groups(tree.roots, grace)
         return []
     deadline = time.monotonic() + limit
-    _await_exits(_signal(members(tree), signal.SIGTERM, signal.SIGCONT), grace)
+    _await_exits(_signal(members(tree), (signal.SIGTERM, signal.SIGCONT)), grace)
     while living := members(tree):
         if time.monotonic() > deadline:
             return living
-        _await_exits(_signal(living, signal.SIGKILL), 0.1)
+        _await_exits(_signal(living, (signal.SIGKILL,)), 0.1)
     return []
 
 
@@ -110,37 +111,56 @@ def _carries(pid: int, mark: bytes) -> bool:
         return False
 
 
-def _signal(processes: Iterable[Process], *signals: signal.Signals) -> list[int]:
-    """Send signals to these very processes, never to a later owner of the number; returns handles that tell of their end."""
-    descriptors = []
+def _signal(
+    processes: Iterable[Process],
+    signals: tuple[signal.Signals, ...],
+    open_handle: Callable[[int], int] | None = PIDFD,
+) -> list[int | None]:
+    """Send signals to these very processes, never to a later owner of the number.
+
+    Returns handles that tell of their end, None for one that could not be had: old kernels and strict containers have none.
+    """
+    handles: list[int | None] = []
     for process in processes:
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except OSError:
-            continue
+        handle = _handle(process, open_handle)
         now = _process(process.pid)
         if now is None or now.started != process.started:
-            os.close(descriptor)
+            if handle is not None:
+                os.close(handle)
             continue
-        descriptors.append(descriptor)
+        handles.append(handle)
         for each in signals:
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(descriptor, each)
-    return descriptors
+                if handle is None:
+                    os.kill(process.pid, each)
+                else:
+                    signal.pidfd_send_signal(handle, each)
+    return handles
 
 
-def _await_exits(descriptors: list[int], seconds: float) -> None:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    open_ones = set(descriptors)
+def _handle(process: Process, open_handle: Callable[[int], int] | None) -> int | None:
+    try:
+        return open_handle(process.pid) if open_handle else None
+    except OSError:
+        return None
+
+
+def _await_exits(handles: list[int | None], seconds: float) -> None:
+    """Wait until all have ended, but not longer than told; without a handle on each there is only the waiting."""
+    known = {handle for handle in handles if handle is not None}
     deadline = time.monotonic() + seconds
-    while open_ones and (left := deadline - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(left * 1000):
-            poll.unregister(descriptor)
-            open_ones.discard(descriptor)
-    for descriptor in descriptors:
-        os.close(descriptor)
+    poll = select.poll()
+    for handle in known:
+        poll.register(handle, select.POLLIN)
+    waiting = set(known)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(left * 1000):
+            poll.unregister(handle)
+            waiting.discard(handle)
+    for handle in known:
+        os.close(handle)
+    if len(known) < len(handles):
+        time.sleep(max(deadline - time.monotonic(), 0))
 
 
 def _end_groups(groups: Collection[int], grace: float) -> None:

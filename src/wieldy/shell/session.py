@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import shlex
@@ -19,6 +20,8 @@ from wieldy.shell.guardian import Guardian
 from wieldy.shell.launch import LONGEST_ARGUMENT, Confine, bash_command, find_bash, launch
 from wieldy.shell.reap import Tree, end
 from wieldy.shell.shell import Files, Shell
+
+LAST_WAIT = 2.0
 
 
 class ShellSession:
@@ -85,7 +88,8 @@ class ShellSession:
         roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
         await in_thread(end, Tree(f"{self.token}.", roots))
         for shell in list(self._open):
-            await shell.exit
+            # One that even SIGKILL does not end (it hangs in the kernel) must not hold up everything else.
+            await asyncio.wait((shell.exit,), timeout=LAST_WAIT)
             await shell.wind_up()
         await in_thread(self.guardian.dismiss)
         await in_thread(shutil.rmtree, self.folder, ignore_errors=True)

@@ -88,7 +88,7 @@ class Bash(Tool):
 
         workspace, command = ctx.workspace, args["command"]
         notices = [notice] if (notice := starting_point(workspace)) else []
-        confine, sandbox_notice = await _confinement(workspace)
+        confine, sandbox_notice = await _confinement(command, workspace)
         notices += [sandbox_notice] if sandbox_notice else []
         if args.get("run_in_background"):
             yield _started(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
@@ -202,9 +202,9 @@ def _background(workspace: Workspace) -> BackgroundShells:
     return workspace.resident(BackgroundShells)
 
 
-async def _confinement(workspace: Workspace) -> tuple[Confine | None, str | None]:
+async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | None, str | None]:
     """How the command is held within bounds, and what has to be said where it cannot be."""
-    if not workspace.setting("sandbox.enabled", False):
+    if not workspace.setting("sandbox.enabled", False) or _is_excluded(command, workspace):
         return None, None
     from wieldy.shell.sandbox import Sandbox
     from wieldy.shell.session import ShellSession
@@ -243,6 +243,15 @@ async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContex
     await witness.after(ctx.call_id, "Bash")
     content = f"{output.content}\n[{witness.trouble}]" if witness.trouble else output.content
     return replace(output, content=content, data={**output.data, "changedFiles": list(witness.changed)})
+
+
+def _is_excluded(command: str, workspace: Workspace) -> bool:
+    """Whether every program of a command is named as one that runs outside the sandbox."""
+    excluded = workspace.setting("sandbox.excludedCommands", list[str]())
+    if not excluded:
+        return False
+    analysis = _analysis(command, workspace)
+    return not analysis.problems and all({part.program, *part.via} <= {*excluded} for part in analysis.parts)
 
 
 def _without_idle_cd(command: str, cwd: str) -> str:

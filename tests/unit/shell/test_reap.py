@@ -123,12 +123,22 @@ def test_a_number_that_now_belongs_to_another_process_is_not_signalled(mark):
     stranger = bash("exec sleep 300")
     try:
         impostor = Process(stranger.pid, 1, 1, 1, started=1, name="gone")
-        assert reap._signal([impostor], signal.SIGKILL) == []
+        assert reap._signal([impostor], (signal.SIGKILL,)) == []
         time.sleep(0.05)
         assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_system_without_process_handles_is_served_all_the_same(mark):
+    def refused(pid: int) -> int:
+        raise OSError(1, "Operation not permitted")
+
+    child = bash("exec sleep 300", mark)
+    until(lambda: names(Tree(mark)) == ["sleep"])
+    assert reap._signal(members(Tree(mark)), (signal.SIGTERM,), refused) == [None]
+    assert child.wait(5) == -signal.SIGTERM
 
 
 def test_names_with_parentheses_and_spaces_are_read_right(mark, tmp_path):

@@ -280,3 +280,16 @@ async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labe
         assert refused.is_error
         assert "[sandbox: the command was confined" in refused.text
         assert not os.path.exists("/usr/wieldy-was-here")
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(choose(None).mechanism == "none", reason="NO SANDBOX WORKS HERE: sandboxed calls are NOT TESTED")
+@pytest.mark.parametrize(
+    ("command", "confined"),
+    [("env", False), ("env; env", False), ("env && true", True), ("env $(true)", True), ("sh -c env", True)],
+)
+async def test_only_what_is_all_of_excluded_programs_runs_outside_the_sandbox(open_box, monkeypatch, command, confined):
+    monkeypatch.setenv("PROBE_TOKEN", "seen")
+    async with open_box(sandbox={"enabled": True, "excludedCommands": ["env"]}) as box:
+        result = await box.call("Bash", command=command)
+        assert ("PROBE_TOKEN" not in result.text) is confined
