@@ -35,6 +35,7 @@ from wieldy.hooks.configured import Hook, configured
 from wieldy.hooks.hooks import Hooks
 from wieldy.hooks.request import HookedApprover
 from wieldy.hooks.review import Review
+from wieldy.journal.home import journal_folder
 from wieldy.permissions.covers import Coverage
 from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import builtin_loaders
@@ -106,7 +107,7 @@ class Toolbox:
             advisers=(*([self.hooks] if self.hooks.wanted("PreToolUse") else []), *advisers),
             reviewers=(Review(self.hooks),) if self.hooks.hooks else (),
         )
-        self._calls = 0
+        self._calls = self._turns = 0
         for tool in tools:
             self.add(tool)
         self._apply_limits()
@@ -153,7 +154,10 @@ class Toolbox:
             return await turn.results()
 
     def turn(self, message_id: str | None = None) -> Turn:
-        """A turn whose calls are submitted one by one, each starting at once."""
+        """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
+        if message_id is None:
+            self._turns += 1
+            message_id = f"turn_{self.id}_{self._turns}"
         return Turn(self._bench, message_id)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
@@ -202,7 +206,7 @@ class Toolbox:
         """Do again what the last undo took back."""
         from wieldy.journal.journal import Journal
 
-        return await self.workspace.resident(Journal).redo(merge=merge)
+        return await self.workspace.resident(Journal).redo(merge=merge, session=self.id)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have a function called with every event; returns how to stop it."""
@@ -235,7 +239,16 @@ class Toolbox:
         await self.events.aclose()
 
     async def __aenter__(self) -> Self:
+        await self._put_right()
         return self
+
+    async def _put_right(self) -> None:
+        """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""
+        if not journal_folder(self.workspace).exists():
+            return
+        from wieldy.journal.journal import Journal
+
+        await self.workspace.resident(Journal).start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -46,6 +46,15 @@ class Catalog:
             raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
         self._tools[tool.name] = tool
 
+    def adapt(self, name: str, change: Callable[[Tool], Tool]) -> None:
+        """Have a tool, or whatever its loader gives, replaced by a changed one."""
+        found = self._tools.get(name)
+        if isinstance(found, Tool):
+            self._tools[name] = change(found)
+        elif found is not None:
+            load = found
+            self._tools[name] = lambda: change(load())
+
     def remove(self, name: str) -> None:
         """Offer a tool no longer."""
         self._tools.pop(name, None)
@@ -63,6 +72,8 @@ def unusable(tool: Tool) -> str | None:
 
     try:
         schema = tool.schema
+        if tool.input_schema is not None:
+            tool.parameters.compile()
     except (TypeError, SchemaError, UnsupportedAnnotation) as error:
         return f"tool `{tool.name}` has no usable input: {error}"
     if problem := object_schema_problem(schema):

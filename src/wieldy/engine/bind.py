@@ -7,6 +7,7 @@ from typing import Any
 from wieldy.core.call import BoundCall, ToolCall
 from wieldy.core.failure import Refusal
 from wieldy.core.tool import Tool
+from wieldy.schema.mend import Unreadable, read_object
 from wieldy.schema.parameters import Parameters
 from wieldy.schema.problem import Misfit
 
@@ -26,19 +27,12 @@ def bind(call: ToolCall, tool: Tool) -> BoundCall:
 
 
 def _read(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    raw = call.input
-    if isinstance(raw, dict):
-        return raw, ()
-    from wieldy.schema.mend import Unreadable, read_object
-
     try:
-        read = read_object(raw)
+        read = read_object(call.input)
     except Unreadable as unreadable:
         if unreadable.cut_off:
             raise _cut_off(tool) from None
-        advice = (
-            f"InputValidationError: the input of `{tool.name}` is not valid JSON: {unreadable}. Send the call again."
-        )
+        advice = f"InputValidationError: {tool.name} was not run. {unreadable.reason} Send the call again."
         raise Refusal("schema", advice) from None
     return read.value, read.notes
 

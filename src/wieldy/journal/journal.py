@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.event import Notice
@@ -19,6 +15,7 @@ from wieldy.edit.commit import CannotWrite, Moved, Written
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.journal.change import Change
 from wieldy.journal.chronicle import Chronicle, Event
+from wieldy.journal.home import journal_folder
 from wieldy.journal.locks import Locks
 from wieldy.journal.retention import Retention
 from wieldy.journal.store import Store
@@ -43,7 +40,7 @@ class Journal:
         home = state_home(workspace.env)
         self.workspace = workspace
         self.session = workspace.session_dir.name
-        self.store = Store(home / "journal" / project_key(workspace.root), disk=disk)
+        self.store = Store(journal_folder(workspace), disk=disk)
         kept = self.store if workspace.setting("journal.enabled", True) else None
         self.writer = Writer(kept, Locks(home / "locks"), disk=disk, roots=workspace.roots)
         self.retention = Retention(
@@ -124,12 +121,6 @@ class Journal:
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""
         return Chronicle(self.store.records())
-
-
-def project_key(root: str) -> str:
-    """The name of a project's folder in the journal: readable, and its own."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
-    return f"{readable}-{hashlib.blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
 
 
 async def _to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -16,7 +16,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.edit.commit import write_atomically
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.journal.change import Change
-from wieldy.journal.journal import CannotWrite, Journal, Moved, project_key
+from wieldy.journal.home import project_key
+from wieldy.journal.journal import CannotWrite, Journal, Moved
 from wieldy.journal.locks import Locks
 from wieldy.journal.writer import Origin
 from wieldy.testing.chaos import Fault, WatchedDisk
