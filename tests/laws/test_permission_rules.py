@@ -180,8 +180,12 @@ def test_doing_two_things_is_as_strict_as_the_stricter(
     if one.tool.name != "Bash" or other.tool.name != "Bash":
         return
     both = f"{one.input['command']} && {other.input['command']}"
-    whole = strictness(decided(rules, mode, called("Bash", (Runs(both),), {"command": both})))
-    assert whole >= max(strictness(decided(rules, mode, call)) for call in (one, other))
+    policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode)
+    whole = strictness(policy.decide(called("Bash", (Runs(both),), {"command": both})))
+    stricter = max(strictness(policy.decide(call)) for call in (one, other))
+    # What files an unreadable command touches cannot be told, so a rule about them can do no more than ask.
+    readable = not policy.analyse(both).problems
+    assert whole >= (stricter if readable else min(stricter, STRICTNESS["ask"]))
 
 
 @QUICK

@@ -88,8 +88,8 @@ class Commands:
         text = f"the command cannot be understood: {'; '.join(problems)}"
         if case.mode.reads_only:
             yield Finding(Reason("mode", "deny", f"plan mode changes nothing, and {text}"))
-        elif (case.mode.accepts_all or case.cover is not None) and not self._deny.has_commands:
-            yield Finding(case.cover or Reason("mode", "allow", f"{case.mode.name} mode"))
+        elif case.mode.accepts_all and not (self._deny.reaches_commands or self._ask.reaches_commands):
+            yield Finding(Reason("mode", "allow", f"{case.mode.name} mode"))
         else:
             yield Finding(Reason("analysis", "ask", text))
 

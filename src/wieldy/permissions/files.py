@@ -13,7 +13,7 @@ from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.paths import Paths, Seen, is_stream
 from wieldy.permissions.protected import Protected
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import Shelf, pattern_of
+from wieldy.permissions.ruleset import Shelf
 
 Outside: TypeAlias = Literal["ask", "deny"]
 
@@ -92,8 +92,8 @@ class Files:
         if rule is not None:
             return by_rule(rule, f"may forbid something in {touch.effect.path}", touch.part, "ask")
         if touch.writes and (protection := self._protected.find(seen)) is not None:
-            allowed = self._allowing(touch, seen)
-            if allowed is None or not (protection.soft or (protection.liftable and self._names(allowed, seen))):
+            lifted = protection.soft or (protection.liftable and self._allow.names(seen.real, seen))
+            if not lifted or self._allowing(touch, seen) is None:
                 text = f"{touch.effect.path} is protected: {protection.why}"
                 return Reason("guard", "ask", text, part=touch.part)
         return None
@@ -147,9 +147,6 @@ class Files:
             if found is None:
                 return None
         return found
-
-    def _names(self, rule: Rule, seen: Seen) -> bool:
-        return pattern_of(rule, self._paths).literal == seen.real
 
     def _surely_inside(self, touch: Touch, seen: Seen) -> Rule | None:
         if not touch.writes or not self._deny.path_subjects:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -108,6 +109,12 @@ class Shelf:
         """Looks up the rule about reading one spelling of a path."""
         return self._index("Read", seen.fold).find
 
+    def names(self, path: str, seen: Seen) -> bool:
+        """Whether a rule about writing names this very file, by its path or by its name, with no pattern in it."""
+        found = self._index("Edit", seen.fold).matching(path)
+        patterns = (pattern_of(rule, self._paths) for rule in found)
+        return any(path == one.literal or os.path.basename(path) == one.plain_name for one in patterns)
+
     def writing(self, seen: Seen) -> Callable[[str], Rule | None]:
         """Looks up the rule about writing one spelling of a path."""
         return self._index("Edit", seen.fold).find
@@ -121,9 +128,10 @@ class Shelf:
         return next(filter(None, map(self._index(subject, seen.fold).perhaps_inside, seen.views)), None)
 
     @cached_property
-    def has_commands(self) -> bool:
-        """Whether any rule is about commands."""
-        return any(rule.kind == "command" for rule in self._rules)
+    def reaches_commands(self) -> bool:
+        """Whether any rule could be about a part of a command, or about a file or host that one touches."""
+        kinds, subjects = ("command", "path", "domain"), ("Bash", "Read", "Edit", "WebFetch")
+        return any(rule.kind in kinds or rule.subject in subjects for rule in self._rules)
 
     @cached_property
     def path_subjects(self) -> frozenset[str]:

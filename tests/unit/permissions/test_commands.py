@@ -81,7 +81,7 @@ def test_an_allow_rule_for_one_program_does_not_cover_the_rest(judge, called, co
         ("Bash(make && make install)", "make && make install && rm x", "ask"),
         ("Bash", "make anything", "allow"),
         ("Bash(*)", "make anything", "allow"),
-        ("Bash", "echo 'unclosed", "allow"),
+        ("Bash", "echo 'unclosed", "ask"),
         ("Bash", "cat /etc/hosts", "allow"),
         ("Bash", f"touch {OUT}/a", "ask"),
         ("Bash(git commit:*)", 'git commit -m "\u2728\ufe0f naïve Привет"', "allow"),
@@ -311,4 +311,7 @@ def test_any_tool_that_runs_commands_is_held_to_command_rules(judge, plan) -> No
 def test_bypass_does_not_run_what_cannot_be_read_where_a_rule_might_forbid_it(judge, called) -> None:
     unclosed = called("Bash", "foo 'unclosed")
     assert judge(mode="bypassPermissions").decide(unclosed).behavior == "allow"
-    assert judge(mode="bypassPermissions", deny=["Bash(rm:*)"]).decide(unclosed).behavior == "ask"
+    for rule in ("Bash(rm:*)", "Read(.env)", "Edit", "WebFetch(domain:a.b)"):
+        assert judge(mode="bypassPermissions", deny=[rule]).decide(unclosed).behavior != "allow", rule
+        assert judge(mode="bypassPermissions", ask=[rule]).decide(unclosed).behavior == "ask", rule
+    assert judge(mode="bypassPermissions", deny=["mcp__x"]).decide(unclosed).behavior == "allow"

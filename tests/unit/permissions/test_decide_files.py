@@ -136,6 +136,10 @@ def test_protected_paths_ask_in_every_mode_and_whatever_the_rules_allow(
 def test_a_rule_that_names_the_very_file_lifts_some_protection_but_not_that_of_the_agents_own_settings(
     judge, called, root: str
 ) -> None:
+    assert (
+        judge(allow=["Edit(**)", "Edit(.env.example)"]).decide(called("Write", f"{root}/a/.env.example")).behavior
+        == "allow"
+    )
     policy = judge(allow=["Edit(/.env.example)", "Edit(/.wieldy/settings.json)", "Edit(/.git/config)"])
     assert policy.decide(called("Write", f"{root}/.env.example")).behavior == "allow"
     assert policy.decide(called("Write", f"{root}/.wieldy/settings.json")).behavior == "ask"
