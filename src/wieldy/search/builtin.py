@@ -21,7 +21,7 @@ from wieldy.search.occurrences import Occurrences
 from wieldy.search.walk import walk_files
 
 BINARY_PROBE = 65_536
-_DIALECTS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 def main(argv: list[str]) -> int:
@@ -36,11 +36,15 @@ def main(argv: list[str]) -> int:
     except LineBreakInPattern as error:
         sys.stderr.write(f"rg: {error}\n")
         return 2
-    except BadPattern as error:
+    except (BadPattern, re.error, OverflowError, RecursionError) as error:
         sys.stderr.write(f"rg: regex parse error:\nerror: {error}\n")
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 2
+    except Exception as error:
+        # Left alone it would end with 1, which says that nothing matches.
+        sys.stderr.write(f"rg: {type(error).__name__}: {error}\n")
         return 2
 
 
@@ -72,15 +76,9 @@ class BuiltinSearch:
         self.out = out
         self.found = False
         self.unread = False
-        self.multiline = options.has("multiline")
         if not options.has("files"):
-            pattern, kinds = (
-                options.last("regexp"),
-                {"ignore_case": options.has("ignore-case"), "multiline": self.multiline},
-            )
-            plain, returns = (translate(pattern, **kinds, returns=r) for r in (False, True))
-            self.without_returns = re.compile(plain, re.MULTILINE)
-            self.with_returns = re.compile(returns, re.MULTILINE)
+            self.without_returns = self._compiled(returns=False)
+            self.with_returns = self._compiled(returns=True)
 
     def run(self) -> int:
         """Search everything; the exit code."""
@@ -90,8 +88,20 @@ class BuiltinSearch:
                 self.out.write(os.fsencode(name) + b"\0")
             else:
                 self._search(name)
+                # What was found must have been said before a later file takes too long.
+                self.out.flush()
         self.out.flush()
         return 2 if self.unread else int(not self.found)
+
+    def _compiled(self, *, returns: bool) -> re.Pattern[str]:
+        options = self.options
+        pattern = translate(
+            options.last("regexp"),
+            ignore_case=options.has("ignore-case"),
+            multiline=options.has("multiline"),
+            returns=returns,
+        )
+        return re.compile(pattern, re.MULTILINE)
 
     def _names(self) -> Iterator[str]:
         for path in self.options.paths:
@@ -105,9 +115,8 @@ class BuiltinSearch:
         added = [definition.partition(":")[2] for definition in self.options.all("type-add")]
         wanted = compile_any(added) or name_test(self.options.last("type"))
         root = os.path.realpath(folder)
-        for entry in walk_files(
-            root, rules_above(root, not self.options.has("no-require-git")), excluded, self._complain
-        ):
+        rules = rules_above(root, not self.options.has("no-require-git"))
+        for entry in walk_files(root, rules, excluded, self._complain):
             if wanted is None or wanted(entry.name):
                 yield folder + entry.path[len(root.rstrip("/")) :]
 
@@ -126,7 +135,7 @@ class BuiltinSearch:
             return
         text = decoded(data)
         regex = self.with_returns if "\r" in text else self.without_returns
-        found = Occurrences(text, regex, multiline=self.multiline)
+        found = Occurrences(text, regex)
         if self.options.has("files-with-matches"):
             first = next(iter(found), None)
             seen = max(BINARY_PROBE, first.end() if first else 0)
@@ -158,7 +167,7 @@ class BuiltinSearch:
 
 def decoded(data: bytes) -> str:
     """A file's text: UTF-16 where its first bytes say so, else UTF-8; what is neither is kept as lone surrogates."""
-    for mark, encoding in _DIALECTS:
+    for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
     return data.decode("utf-8", "surrogateescape")

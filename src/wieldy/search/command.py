@@ -63,15 +63,17 @@ def name_filter(globs: Sequence[str]) -> list[str]:
 
     `--glob` would also bring back what ignore files leave out; a file type made for this one search does not.
     """
-    names = [glob.rpartition("/")[2] for glob in globs]
-    if (
-        not names
-        or not all(names)
-        or any("**" in name for name in names)
-        or any("{" in glob and "/" in glob for glob in globs)
-    ):
+    names = [_plain_name(glob) for glob in globs]
+    if not names or not all(names):
         return []
     return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
+
+
+def _plain_name(glob: str) -> str:
+    """The file name in a pattern, or nothing where `rg` might read it differently from us (it takes `?` for a byte)."""
+    name = glob.rpartition("/")[2]
+    odd = "**" in name or any(char in name for char in "?[\\:") or ("{" in glob and "/" in glob)
+    return "" if odd else name
 
 
 def _leaving_out(folder: str) -> list[str]:

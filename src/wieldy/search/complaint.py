@@ -36,7 +36,7 @@ def failure(complaint: str, query: Query) -> SearchFailure:
         )
     reason = complaint.partition("Consider enabling")[0].removeprefix("rg: ").strip()
     if "is not allowed in a regex" in reason:
-        return SearchFailure(f"{reason[0].upper()}{reason[1:]} Set multiline to true to match across lines.")
+        return SearchFailure(f"{reason[0].upper()}{reason[1:]}. Set multiline to true to match across lines.")
     if "regex parse error" not in reason and "ompiled regex" not in reason:
         return SearchFailure(f"The search failed: {reason or 'the search program gave no reason'}")
     # What comes before the error shows the pattern as the program wraps it, which nobody wrote.

@@ -15,10 +15,9 @@ Written: TypeAlias = tuple[int, int, str]
 class Occurrences:
     """The matches of one regular expression in one text; never an empty one after the last line break."""
 
-    def __init__(self, text: str, regex: re.Pattern[str], *, multiline: bool) -> None:
+    def __init__(self, text: str, regex: re.Pattern[str]) -> None:
         self.text = text
         self.regex = regex
-        self.multiline = multiline
 
     def __iter__(self) -> Iterator[re.Match[str]]:
         # Not `finditer`: after an empty match Python tries the same place again, Rust goes on to the next.

@@ -51,12 +51,9 @@ async def TOOL(
     workspace = ctx.workspace
     folder = path or workspace.cwd
     if not os.path.isdir(folder):
-        error = NotADirectoryError() if os.path.exists(folder) else FileNotFoundError()
-        raise ToolFailure(
-            f"{folder} is a file. Glob searches folders; use Read for a file."
-            if isinstance(error, NotADirectoryError)
-            else await in_thread(why_unreachable, folder, error, workspace.cwd)
-        )
+        if os.path.exists(folder):
+            raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
+        raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), workspace.cwd))
     try:
         engine = choose_engine(workspace.env, workspace.setting("search.seconds", SECONDS))
         found = await find_files(pattern, folder, engine, limit, omitted_by(ctx.judge))

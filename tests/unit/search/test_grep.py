@@ -164,11 +164,35 @@ async def test_names_that_are_not_utf8_or_have_line_breaks_survive(engine, tmp_p
 
 
 async def test_time_that_is_up_keeps_what_was_found_and_says_so(tmp_path):
-    put(tmp_path, a="a" * 40 + "b")
-    slow = choose_engine({"PATH": os.environ["PATH"], "WIELDY_RIPGREP": "builtin"}, seconds=1.0)
-    found = await grep(Query("(a|a)*$", str(tmp_path)), slow)
-    assert found.total_files == 0
-    assert "stopped after 1 s" in found.notices[0]
+    """Python needs ages for this pattern; it is met in a folder below, after the file on top was searched."""
+    put(tmp_path, quick="aaa", below__slow="a" * 40 + "b")
+    engine = choose_engine({"PATH": os.environ["PATH"], "WIELDY_RIPGREP": "builtin"}, seconds=2.0)
+    for mode in ("files_with_matches", "content", "count"):
+        found = await grep(Query("^(a|a)*$", str(tmp_path), mode=mode), engine)
+        assert names(found, tmp_path) == ["quick"]
+        assert "stopped after 2 s" in found.notices[0]
+
+
+async def test_a_pattern_too_deep_to_read_is_an_error_not_no_match(engine, tmp_path):
+    put(tmp_path, a="x")
+    with pytest.raises(SearchFailure, match="not a valid regular expression"):
+        await grep(Query("(" * 3000 + "x" + ")" * 3000, str(tmp_path)), engine)
+
+
+async def test_a_program_that_breaks_is_an_error_not_no_match(tmp_path):
+    put(tmp_path, a="x")
+    for code in ("raise SystemExit(3)", "import os; os.abort()"):
+        broken = Engine((sys.executable, "-I", "-S", "-c", code))
+        with pytest.raises(SearchFailure, match="search failed"):
+            await grep(Query("x", str(tmp_path)), broken)
+        with pytest.raises(SearchFailure, match="search failed"):
+            await find_files("*", str(tmp_path), broken)
+
+
+async def test_single_characters_are_characters_in_any_script(engine, tmp_path):
+    put(tmp_path, **{"é.py": "x", "ab.py": "x"})
+    assert names(await grep(Query("x", str(tmp_path), globs=("?.py",)), engine), tmp_path) == ["é.py"]
+    assert [os.path.basename(path) for path in (await find_files("?.py", str(tmp_path), engine)).files] == ["é.py"]
 
 
 async def test_even_without_a_limit_the_output_has_an_end(tmp_path):
