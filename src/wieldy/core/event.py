@@ -171,6 +171,7 @@ class ModelAnswered(Event):
     stop_reason: str
     usage: Any
     seconds: float
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

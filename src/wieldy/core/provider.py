@@ -83,7 +83,7 @@ class Request:
     tools: tuple[ToolOffer, ...] = ()
     breaks: tuple[int, ...] = ()
     server_tools: tuple[Mapping[str, Any], ...] = ()
-    max_tokens: int = 16_000
+    max_tokens: int | None = None
     thinking_budget: int | None = None
     stop_sequences: tuple[str, ...] = ()
 

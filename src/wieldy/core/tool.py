@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -75,7 +75,7 @@ class ToolContext:
     emit: Callable[[Event], None]
     judge: Judge
     message_id: str | None = None
-    siblings: tuple[str, ...] = ()
+    siblings: Sequence[str] = ()
     options: Options = field(default_factory=Options)
 
 

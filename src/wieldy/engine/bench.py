@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wieldy.core.abort import Abort
@@ -38,7 +39,7 @@ class Bench:
         """How many seconds a tool may take."""
         return DEFAULT_SECONDS if tool.timeout is None else tool.timeout
 
-    def context(self, call_id: str, message_id: str | None, siblings: tuple[str, ...]) -> ToolContext:
+    def context(self, call_id: str, message_id: str | None, siblings: Sequence[str]) -> ToolContext:
         """What the running tool is handed."""
         return ToolContext(
             call_id, self.workspace, self.abort, self.events.emit, self.judge, message_id, siblings, self.options

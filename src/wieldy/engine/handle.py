@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wieldy.core.abort import Abort
@@ -35,7 +35,7 @@ BIG_RESULT_CHARS = 1_000_000
 
 
 async def handle(
-    call: ToolCall, bench: Bench, message_id: str | None = None, siblings: tuple[str, ...] = ()
+    call: ToolCall, bench: Bench, message_id: str | None = None, siblings: Sequence[str] = ()
 ) -> ToolResult:
     """Take one call from the model's words to its result. Raises nothing a model could cause."""
     started = time.perf_counter()

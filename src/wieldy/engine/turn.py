@@ -19,19 +19,21 @@ class Turn:
         self._bench = bench
         self._message_id = message_id
         self.submitted: list[ToolCall] = []
+        self._ids: list[str] = []
         self._tasks: list[asyncio.Task[ToolResult] | ToolResult] = []
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call now, behind those that came before it."""
-        siblings = tuple(other.id for other in self.submitted)
         self.submitted.append(call)
-        task = asyncio.get_running_loop().create_task(handle(call, self._bench, self._message_id, siblings))
+        self._ids.append(call.id)
+        task = asyncio.get_running_loop().create_task(handle(call, self._bench, self._message_id, self._ids))
         self._tasks.append(task)
         return task
 
     def answer(self, call: ToolCall, result: ToolResult) -> None:
         """Give a call its result without running anything."""
         self.submitted.append(call)
+        self._ids.append(call.id)
         self._tasks.append(result)
 
     async def results(self) -> list[ToolResult]:

@@ -15,6 +15,7 @@ _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
 _HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SCALARS = frozenset({int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
     """The object a model meant. Raises `Unreadable`."""
     if isinstance(raw, Mapping):
         value = dict(raw)
+        if _is_flat_ascii(value):
+            return Read(value)
         if is_too_deep(value):
             raise Unreadable(str(TooDeep()))
         return Read(_without_surrogates(value), (_HALF,)) if _has_surrogates(value) else Read(value)
@@ -136,6 +139,20 @@ def _kind(value: Any) -> str:
 def _may_hold_surrogates(text: str) -> bool:
     """A quick look before the long one: as an escape, or as it is."""
     return "\\ud" in text or "\\uD" in text or not (text.isascii() or _SURROGATE.search(text) is None)
+
+
+def _is_flat_ascii(value: dict[str, Any]) -> bool:
+    """A quick look at what most inputs are: a few plain values, with nothing in them to put right."""
+    for name, item in value.items():
+        kind = type(item)
+        if kind is str:
+            if not item.isascii():
+                return False
+        elif kind not in _SCALARS:
+            return False
+        if not name.isascii():
+            return False
+    return True
 
 
 def _has_surrogates(value: Any) -> bool:
