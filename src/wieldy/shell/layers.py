@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wieldy.shell.parts import bare_text_of, text_of
 from wieldy.shell.words import Word
-from wieldy.shell.wrappers import peel
+from wieldy.shell.wrappers import Peeled, peel
 
 MAX_LAYERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
@@ -69,7 +69,7 @@ def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
         if found.script is not None:
             script = found.script
             break
-        words = _fed(found.inner, found.placeholder, feed) if found.fed else found.inner
+        words = _fed(found, feed) if found.fed else found.inner
         deny.extend(_deny(words))
         if transparent:
             allow.append(text_of(words))
@@ -91,11 +91,12 @@ def _deny(words: tuple[Word, ...]) -> list[str]:
     return [text_of(words), bare_text_of(words)]
 
 
-def _fed(inner: tuple[Word, ...], placeholder: str, feed: Feed) -> tuple[Word, ...]:
-    """The command as `xargs` completes it from its input."""
-    if not placeholder:
-        return (*inner, Word("", "many", "", feed.stem, feed.folders))
-    return tuple(_filled(word, placeholder, feed) for word in inner)
+def _fed(found: Peeled, feed: Feed) -> tuple[Word, ...]:
+    """The command as `xargs` completes it from its input. A name split at a blank may go on with a dash."""
+    feed = feed if found.whole else Feed(feed.folders)
+    if not found.placeholder:
+        return (*found.inner, Word("", "many", "", feed.stem, feed.folders))
+    return tuple(_filled(word, found.placeholder, feed) for word in found.inner)
 
 
 def _filled(word: Word, placeholder: str, feed: Feed) -> Word:

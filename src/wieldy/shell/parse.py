@@ -205,4 +205,5 @@ def _as_word(one: Assignment, text: str) -> RawWord:
     """An assignment among the arguments of `export` and its kin, as the word it is."""
     words = [word for word in (one.subscript, one.value, *one.items) if word is not None]
     pieces = tuple(piece for word in words for piece in word.pieces)
-    return RawWord((Literal(one.name + "=", False), *pieces), text[one.start : one.end], one.start, one.end)
+    name = one.name + ("[…]=" if one.subscript else "=")
+    return RawWord((Literal(name, False), *pieces), text[one.start : one.end], one.start, one.end)

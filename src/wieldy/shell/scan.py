@@ -243,13 +243,13 @@ class Scanner:
             return Variable(name, quoted)
         operator = "#" if length else ""
         if self.peek() != "}":
-            operator, hazard = self._operation(inner, quoted, heredoc, hazard)
+            operator, hazard = self._operation(name, inner, quoted, heredoc, hazard)
         if self.peek() != "}":
             raise Unparsable("an expansion that is not closed")
         self.at += 1
         return Expansion(name, operator or "[]", tuple(inner), quoted, hazard)
 
-    def _operation(self, inner: list[Piece], quoted: bool, heredoc: bool, hazard: str) -> tuple[str, str]:
+    def _operation(self, name: str, inner: list[Piece], quoted: bool, heredoc: bool, hazard: str) -> tuple[str, str]:
         if self.peek() == "@":
             self.at += 2
             return "@", "a transformed expansion such as ${x@P} can run code held in a variable"
@@ -262,6 +262,8 @@ class Scanner:
             raise Unparsable("an expansion with an unknown operator")
         self.at = operator.end()
         self._operand(inner, quoted or heredoc)
+        if operator.group().endswith("=") and not name.islower():
+            hazard = hazard or f"it sets `{name}`, which programs may listen to"
         return operator.group(), hazard
 
     def _operand(self, inner: list[Piece], quoted: bool) -> None:

@@ -16,7 +16,8 @@ from wieldy.shell.programs.registry import judge
 from wieldy.shell.redirects import Redirected, redirected
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Assignment, RawWord, Script, Simple, Unparsable
-from wieldy.shell.words import Word, resolve_all
+from wieldy.shell.words import Word, resolve_all, resolve_one
+from wieldy.shell.wrappers import SHELLS
 
 MAX_NESTING = 6
 _LOSING = frozenset({"pushd", "popd", "source", "."})
@@ -87,7 +88,7 @@ class SimpleCommands:
         if not words:
             self._without_program(simple, outside)
             return scene
-        layers = unwrap(words, feed)
+        layers = _fed_shell(unwrap(words, feed), simple, scene)
         frame = _Frame(simple, layers, outside, tuple(one.name for one in simple.assignments))
         if layers.script is not None and not layers.problem:
             return self._nested(frame, layers.script, scene)
@@ -97,6 +98,8 @@ class SimpleCommands:
         self.expansions(simple.words, scene)
         self.expansions(tuple(redirect.target for redirect in simple.redirects), scene)
         for one in simple.assignments:
+            if one.subscript and not one.subscript.source.isdecimal():
+                self.problem("an array subscript can run code held in a variable")
             self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
 
     def _without_program(self, simple: Simple, outside: Redirected) -> None:
@@ -110,9 +113,10 @@ class SimpleCommands:
         words = frame.layers.words
         name = program_of(words[0])
         call = Call(name or "", words[1:], scene)
+        own = name in scene.functions and not frame.layers.via
         if name is None:
             judged = Judgement(known=False, why="which program runs is known only when it runs")
-        elif name in scene.functions and not frame.layers.via:
+        elif own:
             judged = NOTHING
         else:
             judged = judge(call)
@@ -128,7 +132,7 @@ class SimpleCommands:
         self.add(part)
         for command in executed or ():
             self._executed(command, part, touches, scene)
-        return _after(name, words, judged, scene)
+        return scene if own else _after(name, words, judged, scene)
 
     def _executed(self, command: tuple[Word, ...], part: Part, touches: Touched, scene: Scene) -> None:
         """A command that `find` runs for what it finds: only a rule for the whole `find` covers it."""
@@ -269,6 +273,19 @@ def _reason(layers: Layers, effects: tuple[Effect, ...], judged: Judgement) -> s
     return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
 
 
+def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
+    """A shell without a script reads it from its input: the text of a here-document is then no data."""
+    name = program_of(layers.words[0]) if layers.words else None
+    texts = [redirect.target for redirect in simple.redirects if redirect.heredoc]
+    if layers.script or layers.problem or name not in SHELLS or not texts:
+        return layers
+    if any(not word.stem.startswith("-") for word in layers.words[1:]):
+        return layers
+    return replace(
+        layers, script=resolve_one(texts[-1], scene), via=(*layers.via, name or ""), quiet=False, transparent=False
+    )
+
+
 def _loud(assignments: tuple[Assignment, ...]) -> str:
     return _loud_names(tuple(one.name for one in assignments))
 
@@ -282,6 +299,7 @@ def _after(name: str | None, words: tuple[Word, ...], judged: Judgement, scene: 
     if name != "cd":
         return scene.lost() if name is None or name in _LOSING else scene
     targets = [word for word in words[1:] if not (word.static and word.text in ("-P", "-L", "--"))]
-    if not judged.known:
+    physical = any(word.static and word.text == "-P" for word in words) and any(".." in word.text for word in targets)
+    if not judged.known or physical:
         return scene.lost()
     return scene.moved(targets[0].text if targets else scene.home)

@@ -8,6 +8,7 @@ from wieldy.core.effect import Reads
 from wieldy.shell.assigned import assigned_names, moves
 from wieldy.shell.layers import Feed
 from wieldy.shell.parts import Part
+from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.redirects import redirected
 from wieldy.shell.scene import Scene
 from wieldy.shell.simple import SimpleCommands, change_in
@@ -119,17 +120,22 @@ class Walk(SimpleCommands):
         return Ends(after, after)
 
     def _simple(self, simple: Simple, scene: Scene, feed: Feed) -> Ends:
-        name = simple.words[0].source if simple.words else ""
+        name = _name_of(simple, scene)
         after = self.simple(simple, scene, feed)
-        if name in self.defined and name not in self.running:
+        if name in self.defined:
+            after = scene.lost() if moves(self.defined[name].body) else scene
+            self._call(name, scene)
+        elif name == "exit":
+            return Ends(None, None)
+        return Ends(after, scene if after.cwds != scene.cwds else after)
+
+    def _call(self, name: str, scene: Scene) -> None:
+        """Follow a function again where it is called: its working directory may be another there."""
+        if name not in self.running:
             self.straight = False
             self.running.add(name)
             self.command(self.defined[name].body, scene, Feed())
             self.running.discard(name)
-            after = scene.lost() if moves(self.defined[name].body) else scene
-        if name in ("exit", "return", "break", "continue"):
-            return Ends(None, None)
-        return Ends(after, scene if name == "cd" else after)
 
     def _define(self, function: Function, scene: Scene) -> Scene:
         self.defined[function.name] = function
@@ -150,6 +156,8 @@ class Walk(SimpleCommands):
         self.expansions(loop.words or (), scene)
         if loop.header:
             self._pieces((loop.header,), scene)
+        if loop.variable and not is_quiet_variable(loop.variable):
+            self.problem(f"it sets `{loop.variable}`, which programs may listen to")
         self._redirects(loop.redirects, scene)
         values = self._loop_values(loop, scene)
         if values is not None and loop.variable:
@@ -207,6 +215,11 @@ class Walk(SimpleCommands):
             self.problem(hazard)
         for script in scripts_in(pieces):
             self.script(script, scene)
+
+
+def _name_of(simple: Simple, scene: Scene) -> str:
+    words = resolve_all(simple.words[:1], scene)
+    return words[0].text if words and words[0].static else ""
 
 
 def _either(one: Scene | None, other: Scene | None) -> Scene | None:

@@ -18,7 +18,8 @@ _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 class Peeled:
     """What a wrapper runs: a command (`inner`) or shell text (`script`).
 
-    `transparent`: a rule for what is inside is enough. `quiet`: the wrapper adds nothing that changes anything.
+    `transparent`: a rule for what is inside is enough. `quiet`: the wrapper adds nothing that changes anything. `fed`: it adds
+    arguments from its input, which are `whole` file names only where they are not split at blanks.
     """
 
     inner: tuple[Word, ...] = ()
@@ -29,6 +30,7 @@ class Peeled:
     variables: tuple[str, ...] = ()
     fed: bool = False
     placeholder: str = ""
+    whole: bool = False
     problem: str = ""
 
 
@@ -49,7 +51,7 @@ class Plain:
     operands: int = 0
     transparent: bool = False
     quiet: bool = False
-    needs: str = ""
+    assigns: bool = False
 
     def __call__(self, args: tuple[Word, ...]) -> Peeled | None:
         """What these arguments run."""
@@ -57,6 +59,8 @@ class Plain:
         if parsed.problem:
             return Peeled(problem=parsed.problem)
         head, inner = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
+        while self.assigns and inner and _ASSIGNMENT.match(inner[0].stem):
+            inner = inner[1:]
         if any(not word.static for word in head):
             return Peeled(problem="an operand that cannot be told")
         if not inner:
@@ -75,6 +79,9 @@ def _env(args: tuple[Word, ...]) -> Peeled | None:
         return Peeled(problem=parsed.problem)
     variables: list[str] = []
     rest = parsed.operands
+    cleared = parsed.has("-i", "--ignore-environment")
+    if rest and rest[0].static and rest[0].text == "-":
+        rest, cleared = rest[1:], True
     while rest and (found := _ASSIGNMENT.match(rest[0].stem)):
         if rest[0].kind == "many":
             return Peeled(problem="an assignment that cannot be told")
@@ -84,7 +91,7 @@ def _env(args: tuple[Word, ...]) -> Peeled | None:
     unset = [word.text for name in ("-u", "--unset") for word in parsed.found.get(name, []) if word is not None]
     if not rest:
         return None if not variables else Peeled(problem="`env` with assignments and no command")
-    return Peeled(tuple(rest), quiet=not parsed.has("-i", "--ignore-environment"), variables=(*variables, *unset))
+    return Peeled(tuple(rest), quiet=not cleared, variables=(*variables, *unset))
 
 
 def _command(args: tuple[Word, ...]) -> Peeled | None:
@@ -109,6 +116,7 @@ def _xargs(args: tuple[Word, ...]) -> Peeled | None:
         reads=tuple(parsed.reads),
         fed=True,
         placeholder=_placeholder(parsed),
+        whole=parsed.has("-0", "--null"),
     )
 
 
@@ -197,9 +205,11 @@ def _text_option(spec: str, *options: str) -> Peeler:
 
 
 _SUDO = Plain(
-    "-AbEHKknPS -u: -g: -h: -p: -C: -D: -R: -T: --user= --group= --preserve-env=? --non-interactive --set-home --stdin"
+    "-AbEHKknPS -u: -g: -h: -p: -C: -D: -R: -T: --user= --group= --preserve-env=? --non-interactive --set-home --stdin",
+    assigns=True,
 )
 _SHELLS = names("sh bash dash")
+SHELLS = _SHELLS | names("zsh ksh fish ash")
 _PEELERS: Mapping[str, Peeler] = {
     "timeout": Plain(
         "-fpv -k: -s: --foreground --preserve-status --verbose --kill-after= --signal=", 1, transparent=True, quiet=True

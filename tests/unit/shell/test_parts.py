@@ -209,6 +209,30 @@ def test_a_function_shadows_a_program_of_its_name() -> None:
     assert look("unknown() { ls; }; unknown").verdict == "read_only"
 
 
+def test_a_function_called_cd_does_not_move() -> None:
+    assert f"{ROOT}/f" in reads("cd() { :; }; cd /elsewhere && cat f")
+    assert f"{ROOT}/f" in reads("cd() { :; }; 'cd' /elsewhere && cat f")
+
+
+@pytest.mark.parametrize("word", ["return", "break", "continue", "true"])
+def test_only_exit_is_sure_to_end_the_script(word: str) -> None:
+    assert reads(f"cd sub || {word}; cat f") == {f"{ROOT}/sub/f", f"{ROOT}/f"}
+    assert f"{ROOT}/f" in reads("exit() { :; }; cd sub || exit; cat f")
+
+
+def test_a_wrapped_change_of_folder_may_fail_like_any_other() -> None:
+    assert reads("command cd sub; cat f") == {f"{ROOT}/sub/f", f"{ROOT}/f"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["bash <<EOF\nrm x\nEOF", "sh <<'EOF'\nrm x\nEOF", "bash <<< 'rm x'", "sudo sh <<E\nrm x\nE", "zsh <<< 'rm x'"],
+)
+def test_text_fed_to_a_shell_is_code(command: str) -> None:
+    assert denied(command, "rm")
+    assert look(command).verdict != "read_only"
+
+
 def test_a_command_that_two_parsers_read_differently_is_unknown() -> None:
     from wieldy.shell.parse import parse
     from wieldy.shell.second_opinion import confirmed

@@ -28,7 +28,7 @@ _WORDS = names(
     "BEGIN END if else while for do in next exit return break continue print printf delete function func switch "
     "case default nextfile"
 )
-_BEFORE_REGEX = names("print printf return in case else do")
+_BEFORE_REGEX = names("print printf return exit in case else do")
 _FORBIDDEN = names("system getline close ARGV ARGC PROCINFO SYMTAB FUNCTAB extension BEGINFILE ENDFILE")
 
 
@@ -59,7 +59,8 @@ def _problem(program: str) -> str:
             return f"`{token}` in the awk program can run programs or open other files"
         if token in ("print", "printf"):
             printing = True
-        elif token in (";", "}", "\n"):
+        elif token in (";", "}"):
+            # Not at a line break: after a comma the statement goes on.
             printing = False
         elif printing and token in (">", ">="):
             return "the awk program prints to a file"
@@ -73,6 +74,9 @@ def _tokens(program: str) -> list[str] | None:
     tokens: list[str] = []
     at = 0
     while at < len(program):
+        if program[at] == "/" and tokens[-1:] == [")"] and '"' in program:
+            # A regex here could hold a quote, and the quote hide what follows.
+            return None
         if program[at] == "/" and _regex_may_start(tokens):
             found = _REGEX.match(program, at)
             if found is None or (tokens and tokens[-1] in ("++", "--")):

@@ -16,6 +16,9 @@ SAFE_VARIABLES = names(
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEARD = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
+_STORING = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
+_UNARY = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
+_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
 _SET_OPTIONS = re.compile(r"[-+][efuxvhbEmnTBCa]+")
 _NAMED_SETTINGS = names("errexit nounset pipefail xtrace verbose noglob noclobber")
 
@@ -32,9 +35,13 @@ def _anything(call: Call) -> Judgement:
 def _printf(call: Call) -> Judgement:
     if not call.args:
         return NOTHING
-    first = call.args[0]
-    if first.may_be_option and not (first.static and first.text == "--"):
+    first, *rest = call.args
+    if first.static and first.text == "--" and rest:
+        first = rest[0]
+    elif first.may_be_option:
         return unknown("`printf` with an option, which can set variables")
+    if not first.static or _STORING.search(first.text):
+        return unknown("a format of `printf` that can set variables")
     return NOTHING
 
 
@@ -54,13 +61,25 @@ def _test(call: Call) -> Judgement:
     for index, word in enumerate(args):
         if word.kind in ("many", "pattern"):
             return unknown(f"`{word.source}` in a test could become several words")
-        operator_follows = index + 1 < len(args) and args[index + 1].static
         if word.static and word.text in ("-v", "-R"):
             return unknown("a test for a variable can run code in a subscript")
-        if word.dynamic and index == 0 and not operator_follows and len(args) > 1:
+        if word.dynamic and not _is_operand(args, index):
             return unknown(f"`{word.source}` could become a test operator")
     # A test looks at what is known about a file, never at its content: nothing that a path rule guards.
     return NOTHING
+
+
+def _is_operand(args: list[Word], index: int) -> bool:
+    """Whether a word that is not known stands where only an operand can stand."""
+    before = args[index - 1].text if index and args[index - 1].static else ""
+    after = args[index + 1].text if index + 1 < len(args) and args[index + 1].static else ""
+    return (
+        len(args) == 1
+        or before in _UNARY
+        or before in _BINARY
+        or after in _BINARY
+        or (before == "!" and len(args) == 2)
+    )
 
 
 def _exit(call: Call) -> Judgement:

@@ -59,6 +59,8 @@ def judge(call: Call) -> Judgement:
     if not found.command or found.command in ("--version", "version", "-v"):
         return Judgement() if not found.args else unknown("`git version` with arguments")
     if found.command in WRITING:
+        if problem := read(found.args, _table(WRITING[found.command])).problem:
+            return unknown(problem)
         return Judgement(
             reads=(here,), writes=(here,), changes=True, why=f"`git {found.command}` writes to the repository"
         )
@@ -113,7 +115,11 @@ def _listing(found: GitCall) -> Judgement:
     spec = rule.get(word)
     if spec is None:
         return _plain_listing(found, rule)
-    return _with_formats(found.command, read(args[1:] if word else args, _table(spec)))
+    parsed = read(args[1:] if word else args, _table(spec))
+    if not word and parsed.operands:
+        # Behind an option the word may still be one that writes, as in `git remote -v update`.
+        return unknown(f"`git {found.command}` with `{parsed.operands[0].source}` behind its options")
+    return _with_formats(found.command, parsed)
 
 
 def _plain_listing(found: GitCall, rule: dict[str, str]) -> Judgement:

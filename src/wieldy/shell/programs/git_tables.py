@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wieldy.shell.programs.options import names
-
 _DIFF = (
     "-p -u -s -U: -z -a -b -w -B? -M? -C? -D -l: -S: -G: -O:r -R -W -X? --patch --no-patch --unified= --raw "
     "--patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic --minimal --patience --histogram "
@@ -124,7 +122,7 @@ _TAGS = (
 LISTING: Mapping[str, dict[str, str]] = {
     "branch": {
         "*": f"{_REFS} --show-current",
-        "needs": "-l --list --contains --no-contains --merged --no-merged --points-at --show-current",
+        "needs": "--list --contains --no-contains --merged --no-merged --points-at --show-current",
     },
     "tag": {"*": _TAGS, "needs": "-l --list -n --contains --no-contains --merged --no-merged --points-at"},
     "remote": {"": "-v --verbose", "get-url": "--push --all"},
@@ -143,7 +141,11 @@ CONFIG_READS = (
     "--name-only --show-origin --show-scope --includes --no-includes --type= --bool --int --bool-or-int --path "
     "--default= --all --file=r -f:r"
 )
-WRITING = names(
-    "add mv restore switch am apply revert cherry-pick reset rm update-index write-tree mktree read-tree "
-    "update-ref gc prune pack-refs"
-)
+# Only what runs no hooks and writes nowhere but into the work tree and the repository.
+WRITING: Mapping[str, str] = {
+    "add": "-A -u -v -n -f -N --all --update --verbose --dry-run --force --intent-to-add --no-all --renormalize",
+    "mv": "-f -k -n -v --force --dry-run --verbose",
+    "rm": "-f -r -n -q --cached --force --quiet --dry-run --ignore-unmatch",
+    "restore": "-S -W -s: -q --staged --worktree --source= --quiet",
+    "reset": "-q --quiet --soft --mixed --hard --keep --merge",
+}

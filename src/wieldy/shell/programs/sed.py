@@ -16,7 +16,7 @@ _SPEC = (
 _ADDRESS = re.compile(r"(\d+(~\d+)?|\$|\+\d+|~\d+)")
 _SPACE = re.compile(r"[ \t\n;]*")
 _LONE = frozenset("=dDgGhHnNpPxzF")
-_LABEL = re.compile(r"[ \t]*[^\n;}]*")
+_LABEL = re.compile(r"[ \t]*[\w.-]*")
 _NUMBER = re.compile(r"[ \t]*\d*")
 _BRACKET = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
 _FLAGS = re.compile(r"[gpiImM0-9]*")
@@ -93,7 +93,7 @@ def _command(script: str, at: int) -> int:
     if name in ("q", "Q", "l", "L") and name:
         return _ended(script, _matched(_NUMBER, script, at + 1))
     if name in (":", "b", "t", "T") and name:
-        return _matched(_LABEL, script, at + 1)
+        return _ended(script, _matched(_LABEL, script, at + 1))
     if name in ("a", "i", "c") and name:
         return _text(script, at + 1)
     if name in ("s", "y") and name:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from wieldy.shell.programs.judgement import NOTHING, Call, Judge, Judgement, unknown
 from wieldy.shell.programs.options import names, read, table
+from wieldy.shell.programs.text_tools import TEXT_TOOLS
 from wieldy.shell.words import plain
 
 _XXD_FLAGS = names("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
@@ -30,6 +31,14 @@ _DOCKER = {
     "version": "-f: --format=",
     "info": "-f: --format=",
 }
+
+
+def _jq(call: Call) -> Judgement:
+    """Judge by the table; modules are files that the filter names."""
+    judged = TEXT_TOOLS["jq"](call)
+    if any(re.search(r"\b(import|include)\b", word.text) for word in call.args):
+        return unknown("a jq filter that loads modules")
+    return judged
 
 
 def _date(call: Call) -> Judgement:
@@ -151,6 +160,7 @@ def _command(call: Call) -> Judgement:
 
 
 SPECIAL: Mapping[str, Judge] = {
+    "jq": _jq,
     "date": _date,
     "xxd": _xxd,
     "tar": _tar,
