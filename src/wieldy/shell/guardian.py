@@ -11,7 +11,6 @@ from pathlib import Path
 
 from wieldy.shell.reap import Tree, end
 
-FAREWELL = b"q"
 SOURCE = str(Path(__file__).parents[2])
 LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 START = "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.guardian import watch; watch(*sys.argv[2:])"
@@ -64,49 +63,42 @@ class Guardian:
                 os.write(self._process.stdin.fileno(), b"%s%d\n" % (b"+" if running else b"-", pid))
 
     def dismiss(self) -> None:
-        """Let it go; nothing is left to guard."""
-        if self._process and self._process.stdin:
-            with contextlib.suppress(OSError):
-                os.write(self._process.stdin.fileno(), FAREWELL)
+        """Let it go: nothing is left to guard. It is not asked, since it may not even have begun to listen."""
+        if self._process is not None:
+            self._process.kill()
         self._forget()
 
     def _forget(self) -> None:
-        if self._process is None:
-            return
-        if self._process.stdin:
-            self._process.stdin.close()
-        try:
-            self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        if self._process is not None:
+            if self._process.stdin:
+                self._process.stdin.close()
             self._process.wait()
         self._process = None
 
 
 def watch(mark: str, owner: str) -> None:
     """The guardian's own life: wait for the owner's end, then end every process that carries the mark."""
-    groups: set[int] = set()
-    if _owner_left(int(owner), groups):
-        end(Tree(mark, frozenset(groups)), limit=30.0)
+    groups = _groups_when_left(int(owner))
+    end(Tree(mark, frozenset(groups)), limit=30.0)
 
 
-def _owner_left(owner: int, groups: set[int]) -> bool:
+def _groups_when_left(owner: int) -> set[int]:
+    """Wait for the owner's end; the groups of the shells that were running then."""
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     # A fork of the owner may hold the pipe open after its death: the handle on the process itself is not fooled.
     with contextlib.suppress(OSError, AttributeError):
         poll.register(os.pidfd_open(owner), select.POLLIN)
-    if os.getppid() != owner:
-        return True
-    pending = b""
-    while True:
-        if any(descriptor != 0 for descriptor, _ in poll.poll()):
-            return True
-        news = os.read(0, 65536)
-        if not news:
-            return True
-        *lines, pending = (pending + news).split(b"\n")
-        if FAREWELL in pending:
-            return False
+    os.set_blocking(0, False)
+    notes, left = b"", False
+    groups: set[int] = set()
+    while not left:
+        left = os.getppid() != owner or any(descriptor != 0 for descriptor, _ in poll.poll())
+        with contextlib.suppress(BlockingIOError):
+            while news := os.read(0, 65536):
+                notes += news
+            left = True
+        *lines, notes = notes.split(b"\n")
         for line in lines:
             (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+    return groups

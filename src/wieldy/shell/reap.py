@@ -81,12 +81,24 @@ def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Proce
         _end_groups(tree.roots, grace)
         return []
     deadline = time.monotonic() + limit
-    _await_exits(_signal(members(tree), (signal.SIGTERM, signal.SIGCONT)), grace)
-    while living := members(tree):
+    seen = set(members(tree))
+    _await_exits(_signal(seen, (signal.SIGTERM, signal.SIGCONT)), grace)
+    while living := _still_there(seen, tree):
         if time.monotonic() > deadline:
             return living
+        seen.update(living)
         _await_exits(_signal(living, (signal.SIGKILL,)), 0.1)
     return []
+
+
+def _still_there(seen: set[Process], tree: Tree) -> list[Process]:
+    """The tree as it is now, and whoever was seen in it before: with its parent dead, nothing else may tell that it belongs."""
+    now = {process.pid: process for process in members(tree)}
+    for process in seen:
+        same = _process(process.pid)
+        if same is not None and same.started == process.started:
+            now[process.pid] = same
+    return [now[pid] for pid in sorted(now)]
 
 
 def _process(pid: int) -> Process | None:

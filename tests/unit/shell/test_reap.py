@@ -66,6 +66,20 @@ def test_offspring_with_an_emptied_environment_is_found_while_its_root_lives(mar
     assert names(tree) == []
 
 
+def test_offspring_that_neither_carries_the_mark_nor_heeds_the_request_is_killed_when_its_parent_is_gone(
+    mark, tmp_path
+):
+    stubborn = f"trap '' TERM; echo > {tmp_path}/up; sleep 300; sleep 300"
+    shell = bash(f'env -i setsid bash -c "{stubborn}" & wait', mark)
+    until((tmp_path / "up").exists)
+    # The shell itself heeds the request: once it is gone, nothing ties the other to the tree.
+    found = members(Tree(mark))
+    assert len(found) >= 3
+    assert end(Tree(mark), grace=0.2) == []
+    shell.wait()
+    assert [process for process in found if os.path.exists(f"/proc/{process.pid}/exe")] == []
+
+
 def test_what_ignores_the_request_is_killed(mark):
     shell = bash("trap '' TERM; while :; do sleep 0.05; done", mark)
     until(lambda: "sleep" in names(Tree(mark)))
