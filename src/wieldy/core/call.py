@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BoundCall:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """The input is in canonical form and what it will touch is known."""
+    """The input is in canonical form and what it will touch is known. `real` is where each path led at that moment."""
 
     call: ToolCall
     tool: Tool
@@ -45,6 +45,7 @@ class PlannedCall:
     args: Any
     effects: Effects
     notes: tuple[str, ...] = ()
+    real: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -77,6 +78,11 @@ class ToolContext:
     message_id: str | None = None
     siblings: Sequence[str] = ()
     options: Options = field(default_factory=Options)
+    real: Mapping[str, str] = field(default_factory=dict)
+
+    def led_to(self, path: str) -> str:
+        """Where a path of this call led when it was judged: the only file a tool may open for it."""
+        return self.real.get(path) or os.path.realpath(path)
 
 
 class Tool:

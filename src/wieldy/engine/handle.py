@@ -53,6 +53,7 @@ async def handle(
             await bench.queue.admit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
             ctx = bench.context(call.id, message_id, siblings)
             cleared, context = await _judged(plan, place, ctx, bench)
+            ctx.real = cleared.plan.real
             await bench.queue.start(place, bench.abort)
             outcome = await _ran(cleared, ctx, bench, context)
             notes = cleared.plan.notes

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from wieldy.core.call import BoundCall, PlannedCall
+from wieldy.core.effect import Effects, Reads, Writes
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.problem import Misfit
@@ -17,7 +19,15 @@ def normalise(bound: BoundCall, workspace: Workspace) -> PlannedCall:
     if tool.paths:
         input = _absolute(input, tool, workspace)
     args = bound.args if input is bound.input else _accept(tool, input)
-    return PlannedCall(bound.call, tool, input, args, tool.effects(input, workspace), bound.notes)
+    effects = tool.effects(input, workspace)
+    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, _real(effects))
+
+
+def _real(effects: Effects) -> dict[str, str]:
+    """Where the declared paths lead now. Judging and opening both use this, so that nothing can be swapped in between."""
+    if not effects:
+        return {}
+    return {effect.path: os.path.realpath(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
 
 
 def _absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:
