@@ -57,7 +57,7 @@ class Bash(Tool):
         analysis = _analysis(input["command"], workspace)
         if analysis.verdict != "read_only":
             return (Runs(input["command"]),)
-        return (*analysis.effects, Runs(input["command"], contained=True))
+        return tuple(dict.fromkeys((Runs(input["command"], contained=True), *analysis.effects)))
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a command that is proven to read only."""
@@ -95,7 +95,8 @@ class Bash(Tool):
             return
         started_in = workspace.cwd
         witness = await _witness(command, workspace)
-        shell = workspace.resident(ShellSession).start(command, cwd=started_in, confine=confine)
+        extra = _reading(command, workspace)
+        shell = workspace.resident(ShellSession).start(command, cwd=started_in, extra=extra, confine=confine)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
         try:
@@ -222,6 +223,13 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
     home = workspace.env.get("HOME") or os.path.expanduser("~")
     return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
+
+
+def _reading(command: str, workspace: Workspace) -> dict[str, str]:
+    """What keeps a command that is trusted to read only from being made to do more by the files it reads."""
+    from wieldy.shell.environment import reading_environment
+
+    return reading_environment(workspace.env) if _analysis(command, workspace).verdict == "read_only" else {}
 
 
 async def _witness(command: str, workspace: Workspace) -> Witness | None:
