@@ -141,4 +141,7 @@ def test_a_glob_matches_the_same_files(tree, glob):
         assert code == 2
         return
     assert code != 2
-    assert {name for name in NAMES if matches(name)} == {name.decode()[2:] for name in printed.split(b"\0") if name}
+    theirs = {name.decode()[2:] for name in printed.split(b"\0") if name}
+    # To rg `[!a]` may be a slash; to git and to us it is a character of a name.
+    compared = [name for name in NAMES if "[!" not in glob or "/" not in name]
+    assert {name for name in compared if matches(name)} == theirs & set(compared)

@@ -115,7 +115,8 @@ class BuiltinSearch:
         added = [definition.partition(":")[2] for definition in self.options.all("type-add")]
         wanted = compile_any(added) or name_test(self.options.last("type"))
         root = os.path.realpath(folder)
-        rules = rules_above(root, not self.options.has("no-require-git"))
+        in_repository = not self.options.has("no-require-git")
+        rules = None if self.options.has("no-ignore") else rules_above(root, in_repository)
         for entry in walk_files(root, rules, excluded, self._complain):
             if wanted is None or wanted(entry.name):
                 yield folder + entry.path[len(root.rstrip("/")) :]

@@ -16,34 +16,41 @@ _BUILTIN = (
     "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.search.builtin import main; sys.exit(main(sys.argv[2:]))"
 )
 _PACKAGES = str(Path(__file__).resolve().parents[2])
+SECONDS = 30.0
 _ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The program that searches, the environment it runs in, and how long it may take."""
+    """The program that searches, the environment it runs in, how long it may take, and whether it obeys ignore files."""
 
     program: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    seconds: float = 30.0
+    seconds: float = SECONDS
+    obedient: bool = True
 
 
-def choose_engine(env: Mapping[str, str] = os.environ, seconds: float = 30.0) -> Engine:
+def choose_engine(env: Mapping[str, str] = os.environ, seconds: float = SECONDS, obedient: bool = True) -> Engine:
     """`rg` where there is one, else the built-in engine."""
     ripgrep = find_ripgrep(env)
     # -I and -S keep files of the searched folder, and site-packages, from being imported.
     program = (ripgrep.path,) if ripgrep else (sys.executable, "-I", "-S", "-c", _BUILTIN, _PACKAGES)
-    return Engine(program, env, seconds)
+    return Engine(program, env, seconds, obedient)
+
+
+def seconds_within(limit: object) -> float:
+    """How long a search may take in a call that is cut off after `limit` seconds: a little less, to have its say."""
+    return limit * 0.9 if isinstance(limit, int | float) and limit > 0 else SECONDS
 
 
 def listing(engine: Engine, folder: str, flags: Iterable[str] = ()) -> list[str]:
     """Lists every file below the folder it runs in."""
-    return [*engine.program, *_ALWAYS, *_leaving_out(folder), *flags, "--files", "--", "./"]
+    return [*engine.program, *_ALWAYS, *_leaving_out(engine, folder), *flags, "--files", "--", "./"]
 
 
 def matching(engine: Engine, folder: str, pattern: str, flags: Iterable[str], path: str) -> list[str]:
     """Searches a path below the folder it runs in."""
-    return [*engine.program, *_ALWAYS, *_leaving_out(folder), *flags, f"--regexp={pattern}", "--", path]
+    return [*engine.program, *_ALWAYS, *_leaving_out(engine, folder), *flags, f"--regexp={pattern}", "--", path]
 
 
 def printing(engine: Engine, pattern: str, flags: Iterable[str], paths: Iterable[bytes]) -> list[str | bytes]:
@@ -76,7 +83,9 @@ def _plain_name(glob: str) -> str:
     return "" if odd else name
 
 
-def _leaving_out(folder: str) -> list[str]:
+def _leaving_out(engine: Engine, folder: str) -> list[str]:
+    if not engine.obedient:
+        return ["--no-ignore", *excluding(VERSION_CONTROL)]
     # Inside a repository git's own rules hold: a .gitignore above its root says nothing about it.
     obeyed = [] if inside_repository(os.path.realpath(folder)) else ["--no-require-git"]
     return [*obeyed, *excluding(VERSION_CONTROL)]

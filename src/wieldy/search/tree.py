@@ -64,9 +64,15 @@ def list_tree(
     omit: Omit | None = None,
     limit: int = ENTRIES,
     stopped: Callable[[], bool] = lambda: False,
+    obedient: bool = True,
 ) -> Tree:
-    """List an absolute folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
+    """List an absolute folder, leaving out what ignore files say if `obedient`.
+
+    Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read.
+    """
     growth = _Growth(os.path.realpath(folder), compile_any(ignore), omit, limit, stopped)
+    if obedient:
+        growth.top.rules = rules_above(growth.top.path, inside_repository(growth.top.path))
     return growth.grow()
 
 
@@ -92,7 +98,7 @@ class _Growth:
         self.limit = self.room = limit
         self.stopped = stopped
         self.hidden = self.ignored = 0
-        self.top = Entry("", root, is_folder=True, rules=rules_above(root, inside_repository(root)))
+        self.top = Entry("", root, is_folder=True)
 
     def grow(self) -> Tree:
         held_back: list[tuple[Entry, list[Entry]]] = []
@@ -125,12 +131,11 @@ class _Growth:
     def open(self, folder: Entry) -> list[Entry]:
         with os.scandir(folder.path) as opened:
             entries = list(opened)
-        assert folder.rules is not None
-        rules = folder.rules.entering(folder.path, {entry.name for entry in entries})
+        rules = folder.rules and folder.rules.entering(folder.path, {entry.name for entry in entries})
         kept = (self.entry(entry, rules) for entry in entries)
         return sorted((entry for entry in kept if entry), key=lambda entry: entry.name)
 
-    def entry(self, found: os.DirEntry[str], rules: Rules) -> Entry | None:
+    def entry(self, found: os.DirEntry[str], rules: Rules | None) -> Entry | None:
         is_link = found.is_symlink()
         is_folder = not is_link and found.is_dir()
         if (self.excluded and self.excluded(found.path[self.above :])) or (self.omit and self.omit(found.path)):
@@ -138,7 +143,7 @@ class _Growth:
         if found.name.startswith("."):
             self.hidden += 1
             return None
-        if rules.ignored(found.path, is_folder):
+        if rules and rules.ignored(found.path, is_folder):
             self.ignored += 1
             return None
         target = _target(found.path) if is_link else None

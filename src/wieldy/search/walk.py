@@ -13,7 +13,10 @@ VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 
 
 def walk_files(
-    root: str, rules: Rules, excluded: Matches | None = None, on_error: Callable[[OSError], None] = lambda error: None
+    root: str,
+    rules: Rules | None,
+    excluded: Matches | None = None,
+    on_error: Callable[[OSError], None] = lambda error: None,
 ) -> Iterator[os.DirEntry[str]]:
     """Every regular file below an absolute root; `excluded` tests paths relative to it. Links are not followed."""
     below = len(root.rstrip("/")) + 1
@@ -26,14 +29,12 @@ def walk_files(
         except OSError as error:
             on_error(error)
             continue
-        rules = rules.entering(folder, {entry.name for entry in entries})
+        rules = rules and rules.entering(folder, {entry.name for entry in entries})
         for entry in entries:
             kind = _kind(entry)
-            if (
-                kind is None
-                or (excluded and excluded(entry.path[below:]))
-                or rules.ignored(entry.path, kind == "folder")
-            ):
+            if kind is None or (excluded and excluded(entry.path[below:])):
+                continue
+            if rules and rules.ignored(entry.path, kind == "folder"):
                 continue
             if kind == "folder":
                 waiting.append((entry.path, rules))

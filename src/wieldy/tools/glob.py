@@ -14,7 +14,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.schema.annotate import Param
-from wieldy.search.command import choose_engine
+from wieldy.search.command import choose_engine, seconds_within
 from wieldy.search.failure import SearchFailure
 from wieldy.search.glob import find_files, search_place
 from wieldy.search.query import omitted_by
@@ -23,7 +23,6 @@ from wieldy.search.unreachable import why_unreachable
 
 DESCRIPTION, PROMPT = words(__file__)
 LIMIT = 100
-SECONDS = 30.0
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
@@ -55,7 +54,8 @@ async def TOOL(
             raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
         raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), workspace.cwd))
     try:
-        engine = choose_engine(workspace.env, workspace.setting("search.seconds", SECONDS))
+        seconds = seconds_within(workspace.setting("tools.Glob.timeout", None))
+        engine = choose_engine(workspace.env, seconds, workspace.setting("respectGitignore", True))
         found = await find_files(pattern, folder, engine, limit, omitted_by(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None

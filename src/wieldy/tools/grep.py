@@ -12,7 +12,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.schema.annotate import Param
-from wieldy.search.command import choose_engine
+from wieldy.search.command import choose_engine, seconds_within
 from wieldy.search.failure import SearchFailure
 from wieldy.search.globs import split_globs
 from wieldy.search.grep import grep
@@ -22,7 +22,6 @@ from wieldy.search.unreachable import why_unreachable
 
 DESCRIPTION, PROMPT = words(__file__)
 HEAD_LIMIT = 250
-SECONDS = 30.0
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
@@ -73,7 +72,8 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
         offset=offset,
     )
     try:
-        engine = choose_engine(workspace.env, workspace.setting("search.seconds", SECONDS))
+        seconds = seconds_within(workspace.setting("tools.Grep.timeout", None))
+        engine = choose_engine(workspace.env, seconds, workspace.setting("respectGitignore", True))
         found = await grep(query, engine, omitted_by(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None

@@ -15,7 +15,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.search.globs import BadGlob
 from wieldy.search.query import omitted_by
 from wieldy.search.shown import on_one_line, readable
-from wieldy.search.tree import ENTRIES, Tree, list_tree
+from wieldy.search.tree import Tree, list_tree
 from wieldy.search.unreachable import why_unreachable
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -43,7 +43,12 @@ async def TOOL(
     folder = path or ctx.workspace.cwd
     try:
         tree = await in_thread(
-            list_tree, folder, ignore or (), omitted_by(ctx.judge), ENTRIES, lambda: ctx.abort.aborted
+            list_tree,
+            folder,
+            ignore or (),
+            omitted_by(ctx.judge),
+            stopped=lambda: ctx.abort.aborted,
+            obedient=ctx.workspace.setting("respectGitignore", True),
         )
     except BadGlob as error:
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None

@@ -50,9 +50,10 @@ async def TOOL(
         stopped=enough.is_set,
     )
     try:
-        if not is_small(file_path):
-            return await in_thread(reader.read, file_path)
-        file = Opened(file_path)
+        real = ctx.led_to(file_path)
+        if not is_small(real):
+            return await in_thread(reader.read, file_path, real)
+        file = Opened(file_path, real)
         return reader.show(file) if is_plain(file) else await in_thread(reader.show, file)
     except OSError as error:
         from wieldy.reading.unreadable import why_unreadable

@@ -107,6 +107,17 @@ async def test_a_glob_never_brings_back_what_gitignore_leaves_out(engine, tmp_pa
         assert {os.path.basename(path) for path in files.files} <= {"c.py", ".gitignore"}
 
 
+async def test_ignore_files_count_for_nothing_where_they_are_not_obeyed(engine, tmp_path):
+    put(
+        tmp_path,
+        _dot_gitignore="*.log\n",
+        _dot_git__info__exclude="b\n",
+        **{"a.log": "x", "b": "x", "sub__.ignore": "c", "sub__c": "x"},
+    )
+    found = await grep(Query("x", str(tmp_path), globs=("*",)), replace(engine, obedient=False))
+    assert set(names(found, tmp_path)) == {"a.log", "b", "sub/c"}
+
+
 async def test_globs_select_and_exclude(engine, tmp_path):
     put(tmp_path, **{"a.ts": "x", "a.test.ts": "x", "src__b.tsx": "x", "c.js": "x", "lib__d.ts": "x"})
 

@@ -88,3 +88,11 @@ async def test_a_pattern_outside_the_project_needs_permission(tmp_path):
     put(tmp_path, "out/secret.txt")
     result = await call(tmp_path / "in", pattern=f"{tmp_path}/out/*.txt")
     assert result.is_error and "secret" not in result.text
+
+
+@pytest.mark.asyncio
+async def test_the_setting_brings_ignored_files_back(tmp_path):
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").write_text("x")
+    result = await call(tmp_path, {"respectGitignore": False}, pattern="*.log")
+    assert result.data["numFiles"] == 1

@@ -170,3 +170,10 @@ async def test_the_schema_is_small():
     said = json.dumps(TOOL.schema, separators=(",", ":"), ensure_ascii=False) + TOOL.description
     assert len(said.encode()) <= 1100
     assert len(TOOL.description) <= 350 and len(TOOL.prompt) <= 350
+
+
+async def test_the_setting_brings_ignored_files_back(tmp_path):
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").write_text("x")
+    result = await call(tmp_path, {"respectGitignore": False}, pattern="x")
+    assert result.data["numFiles"] == 1

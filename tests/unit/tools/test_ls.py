@@ -86,3 +86,10 @@ async def test_denied_files_are_not_listed(tmp_path):
     put(tmp_path, "secrets.txt", "a.py")
     result = await call(tmp_path, {"permissions": {"deny": ["Read(secrets.txt)"]}})
     assert result.data["entries"] == ["a.py"] and "secret" not in result.text
+
+
+async def test_the_setting_brings_ignored_files_back(tmp_path):
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").write_text("x")
+    result = await call(tmp_path, {"respectGitignore": False})
+    assert result.data["entries"] == ["a.log"]
