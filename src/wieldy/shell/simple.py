@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wieldy.core.effect import Effect, Fetches, Reads, Runs, Writes
+from wieldy.core.effect import Reads, Writes
 from wieldy.shell.effects import Touched, touched
+from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_only
 from wieldy.shell.layers import Feed, Layers, filled_by_find, program_of, unwrap
 from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
 from wieldy.shell.programs import find
-from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
 from wieldy.shell.programs.registry import judge
 from wieldy.shell.redirects import Redirected, redirected
 from wieldy.shell.scene import Scene
-from wieldy.shell.syntax import Assignment, RawWord, Script, Simple, Unparsable
+from wieldy.shell.syntax import RawWord, Script, Simple, Unparsable
 from wieldy.shell.words import Word, resolve_all, resolve_one
 from wieldy.shell.wrappers import SHELLS
 
 MAX_NESTING = 6
 _LOSING = frozenset({"pushd", "popd", "source", "."})
-_EXACT = frozenset({"watch", "setsid", "ionice", "flock"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class SimpleCommands:
             read_only=part.read_only and around.quiet,
             why=part.why or around.why,
             span=around.span or part.span,
-            exact_rule=part.exact_rule or bool(_EXACT & set(around.via)),
+            exact_rule=part.exact_rule or bool(EXACT & set(around.via)),
         )
         self.parts.append(part)
 
@@ -89,7 +88,7 @@ class SimpleCommands:
             self._without_program(simple, outside)
             return scene
         layers = _fed_shell(unwrap(words, feed), simple, scene)
-        frame = _Frame(simple, layers, outside, tuple(one.name for one in simple.assignments))
+        frame = Frame(simple, layers, outside, tuple(one.name for one in simple.assignments))
         if layers.script is not None and not layers.problem:
             return self._nested(frame, layers.script, scene)
         return self._program(frame, scene)
@@ -103,13 +102,13 @@ class SimpleCommands:
             self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
 
     def _without_program(self, simple: Simple, outside: Redirected) -> None:
-        unknown = _loud(simple.assignments) or outside.why
+        unknown = loud(simple.assignments) or outside.why
         reason = unknown or change_in(outside.effects)
         names = tuple(one.name for one in simple.assignments)
         span = (simple.start, simple.end)
         self.add(Part(simple.source, (), None, outside.effects, not reason, not unknown, reason, (), names, span))
 
-    def _program(self, frame: _Frame, scene: Scene) -> Scene:
+    def _program(self, frame: Frame, scene: Scene) -> Scene:
         words = frame.layers.words
         name = program_of(words[0])
         call = Call(name or "", words[1:], scene)
@@ -145,14 +144,14 @@ class SimpleCommands:
         )
         source = Simple((), (), (), part.text, *part.span)
         layers = unwrap(words, Feed())
-        frame = _Frame(source, layers, Redirected(), (), exact=True)
+        frame = Frame(source, layers, Redirected(), (), exact=True)
         if layers.script is not None and not layers.problem:
             self._nested(frame, layers.script, scene.lost())
         else:
             self._program(frame, scene)
         self.context = outer
 
-    def _nested(self, frame: _Frame, text: Word, scene: Scene) -> Scene:
+    def _nested(self, frame: Frame, text: Word, scene: Scene) -> Scene:
         """Shell text in an argument, such as that of `bash -c` or `eval`."""
         layers = frame.layers
         same_shell = layers.via[-1:] == ("eval",)
@@ -168,7 +167,7 @@ class SimpleCommands:
             layers.deny_texts,
             layers.via,
             quiet,
-            why or _reason(layers, frame.outside.effects, NOTHING),
+            why or reason_not_read_only(layers, frame.outside.effects, NOTHING),
             closed=not layers.transparent,
         )
         self.context = replace(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
@@ -210,69 +209,6 @@ class SimpleCommands:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """What surrounds a program in its simple command."""
-
-    simple: Simple
-    layers: Layers
-    outside: Redirected
-    names: tuple[str, ...]
-    exact: bool = False
-
-    def problem(self) -> str:
-        """What about the surroundings is not understood."""
-        loud = _loud(self.simple.assignments) or _loud_names(self.layers.variables)
-        return self.layers.problem or loud or self.outside.why
-
-    def part(
-        self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched, scene: Scene
-    ) -> Part:
-        """The part that this command becomes."""
-        effects = (*touches.effects, *self.outside.effects)
-        why = self.problem() or touches.why
-        known = not why
-        quiet = self.layers.quiet and judged.read_only and not change_in(effects)
-        loud = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
-        lead = "".join(self.simple.source[: one.end - self.simple.start] + " " for one in loud[-1:])
-        text = self.layers.allow_texts[0]
-        return Part(
-            text=text,
-            argv=words,
-            program=name,
-            effects=(Runs(text, contained=known), *effects),
-            read_only=known and quiet,
-            known=known,
-            why=why or _reason(self.layers, effects, judged),
-            via=self.layers.via,
-            assignments=self.names,
-            span=(self.simple.start, self.simple.end),
-            allow_texts=tuple(lead + allowed for allowed in self.layers.allow_texts),
-            deny_texts=self.layers.deny_texts,
-            sweeps=touches.sweeps,
-            cwds=scene.cwds,
-            exact_rule=self.exact or bool(_EXACT & set(self.layers.via)),
-        )
-
-
-def change_in(effects: tuple[Effect, ...]) -> str:
-    """The first effect that changes something, in words; nothing if none does."""
-    for effect in effects:
-        if isinstance(effect, Writes):
-            return f"it writes {effect.path}"
-        if isinstance(effect, Fetches):
-            return f"it fetches {effect.url}"
-    return ""
-
-
-def _reason(layers: Layers, effects: tuple[Effect, ...], judged: Judgement) -> str:
-    if change := change_in(effects):
-        return change
-    if judged.changes:
-        return judged.why or "it changes something"
-    return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
-
-
 def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
     """A shell without a script reads it from its input: the text of a here-document is then no data."""
     name = program_of(layers.words[0]) if layers.words else None
@@ -284,15 +220,6 @@ def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
     return replace(
         layers, script=resolve_one(texts[-1], scene), via=(*layers.via, name or ""), quiet=False, transparent=False
     )
-
-
-def _loud(assignments: tuple[Assignment, ...]) -> str:
-    return _loud_names(tuple(one.name for one in assignments))
-
-
-def _loud_names(names: tuple[str, ...]) -> str:
-    loud = [name for name in names if not is_quiet_variable(name)]
-    return f"it sets `{loud[0]}`, which programs may listen to" if loud else ""
 
 
 def _after(name: str | None, words: tuple[Word, ...], judged: Judgement, scene: Scene) -> Scene:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from wieldy.core.effect import Reads
 from wieldy.shell.assigned import assigned_names, moves
+from wieldy.shell.frame import change_in
 from wieldy.shell.layers import Feed
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.redirects import redirected
 from wieldy.shell.scene import Scene
-from wieldy.shell.simple import SimpleCommands, change_in
+from wieldy.shell.simple import SimpleCommands
 from wieldy.shell.syntax import (
     Branches,
     Chain,
