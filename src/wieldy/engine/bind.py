@@ -10,6 +10,7 @@ from wieldy.core.tool import Tool
 from wieldy.schema.mend import Unreadable, read_object
 from wieldy.schema.parameters import Parameters
 from wieldy.schema.problem import Misfit
+from wieldy.schema.strict import TooDeep, is_too_deep
 
 
 def bind(call: ToolCall, tool: Tool) -> BoundCall:
@@ -27,8 +28,14 @@ def bind(call: ToolCall, tool: Tool) -> BoundCall:
 
 
 def _read(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    raw = call.input
+    if isinstance(raw, dict):
+        # From a program: its strings may hold names of files that are no Unicode, which JSON could not.
+        if is_too_deep(raw):
+            raise Refusal("schema", f"InputValidationError: {tool.name} was not run. {TooDeep()} Send the call again.")
+        return raw, ()
     try:
-        read = read_object(call.input)
+        read = read_object(raw)
     except Unreadable as unreadable:
         if unreadable.cut_off:
             raise _cut_off(tool) from None

@@ -60,7 +60,7 @@ class Files:
         path = touch.effect.path
         if is_stream(path, reading=not touch.writes):
             return Finding(Reason("default", "allow", f"{path} is a stream", part=touch.part))
-        seen = self._paths.look(path, reading=not touch.writes)
+        seen = self._paths.look(path, reading=not touch.writes, led_to=case.plan.real.get(path))
         reason = self._forbidden(touch, seen, case) or self._asked(touch, seen)
         if reason is not None:
             return Finding(reason)
@@ -164,7 +164,7 @@ class Files:
 
     def hides(self, path: str) -> bool:
         """Whether a rule forbids reading a path, so that searches and listings leave it out."""
-        seen = self._paths.look(path, reading=True)
+        seen = self._paths.look_again(path)
         return self._in_views(self._deny.reading(seen), seen) is not None
 
     @property

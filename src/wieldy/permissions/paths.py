@@ -90,17 +90,21 @@ class Paths:
         self.real = real
         self.is_folder = is_folder
         self.folds_case = CaseProbe() if folds_case is None else folds_case
+        self._folder_seen: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
 
     @property
     def root(self) -> str:
         """The project's own root."""
         return self.roots[0]
 
-    def look(self, path: str, *, reading: bool = False) -> Seen:
-        """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder."""
+    def look(self, path: str, *, reading: bool = False, led_to: str | None = None) -> Seen:
+        """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder.
+
+        `led_to` is where it led when the call was planned: what will be opened, so what must be judged.
+        """
         given = plain(path)
         try:
-            real = self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+            real = led_to or self.real(path)  # not of `given`: behind a link, `..` is the target's parent
         except ValueError:  # no file can have such a name
             return Seen((given,), inside=False)
         fold = self.folds_case(real)
@@ -109,6 +113,27 @@ class Paths:
         if given == real:
             return Seen((real,), inside, fold)
         return Seen((self._from_root(given, real, fold), real), inside, fold)
+
+    def look_again(self, path: str) -> Seen:
+        """See a path for reading, quickly where the one before lay in the same folder, as in a listing of thousands."""
+        folder, name = os.path.split(path)
+        if "/../" in f"{path}/":
+            return self.look(path, reading=True)
+        try:
+            found = os.stat(folder)
+            linked = os.path.islink(path)
+        except (OSError, ValueError):
+            return self.look(path, reading=True)
+        # A folder that was swapped since is another file of the system, so what is remembered cannot be stale.
+        key = (folder, found.st_dev, found.st_ino)
+        if linked or key != self._folder_seen[0]:
+            seen = self.look(path, reading=True)
+            if not linked and seen.real.endswith(f"/{name}"):
+                self._folder_seen = (key, seen.real[: -len(name)], seen.inside, seen.fold)
+            return seen
+        _, real_folder, inside, fold = self._folder_seen
+        views = dict.fromkeys((path, real_folder + name))
+        return Seen(tuple(views), inside, fold)
 
     def _from_root(self, given: str, real: str, fold: bool) -> str:
         """A path given through another name of a root, spelled from the root itself."""

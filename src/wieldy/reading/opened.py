@@ -8,6 +8,7 @@ import stat as modes
 from collections.abc import Iterator
 from types import TracebackType
 
+from wieldy.core.exact import open_exact
 from wieldy.core.failure import ToolFailure
 
 HEAD = 256 * 1024
@@ -21,16 +22,20 @@ _KINDS = (
 
 
 class Opened:
-    """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file."""
+    """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file.
 
-    __slots__ = ("_descriptor", "head", "path", "stat")
+    `real` is where the path led when it was judged: that file is opened, or none.
+    """
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("_descriptor", "head", "path", "real", "stat")
+
+    def __init__(self, path: str, real: str | None = None) -> None:
         self.path = path
         try:
+            self.real = real or os.path.realpath(path)
             # Looked at before the open too: opening some devices already does something.
             _turn_away(path, os.stat(path))
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            self._descriptor = open_exact(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
         try:

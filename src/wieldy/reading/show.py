@@ -51,9 +51,9 @@ class Reader:
     repeats: Repeats | None
     stopped: Callable[[], bool]
 
-    def read(self, path: str) -> Output:
+    def read(self, path: str, real: str | None = None) -> Output:
         """Open and show a file."""
-        return self.show(Opened(path))
+        return self.show(Opened(path, real))
 
     def show(self, file: Opened) -> Output:
         """The file as what it is. Closes it."""
@@ -137,7 +137,7 @@ class Reader:
             notebook = read_notebook(data, shown(file.path))
         except ToolFailure:
             # Shown as the text it is, so that it can be mended.
-            with Opened(file.path) as plain:
+            with Opened(file.path, file.real) as plain:
                 return self._text(plain)
         self._saw_whole(file, data)
         cells = [asdict(cell) for cell in notebook.cells]

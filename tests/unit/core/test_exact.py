@@ -1,0 +1,79 @@
+"""What was judged is what is opened."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from wieldy import Toolbox
+from wieldy.core.exact import Swapped, open_exact
+
+SWAPS = 1_000
+
+
+def test_a_real_path_is_opened(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/f").write_text("hello")
+    file = open_exact(str(tmp_path / "a/f"), os.O_RDONLY)
+    assert os.read(file, 10) == b"hello"
+    os.close(file)
+
+
+@pytest.mark.parametrize("link", ["a", "a/f"])
+def test_a_link_anywhere_on_the_way_is_refused(tmp_path, link):
+    (tmp_path / "real/a").mkdir(parents=True)
+    (tmp_path / "real/a/f").write_text("hello")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/f").write_text("mine")
+    path = tmp_path / link
+    path.rename(tmp_path / "moved")
+    path.symlink_to(tmp_path / "real" / link)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(Swapped):
+        open_exact(str(tmp_path / "a/f"), os.O_RDONLY)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_missing_is_an_ordinary_error_with_its_path(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        open_exact(str(tmp_path / "no/f"), os.O_RDONLY)
+    assert caught.value.filename == str(tmp_path / "no/f")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_a_thousand_swaps_between_judging_and_opening_never_lead_outside(tmp_path, monkeypatch, what):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "d", outside):
+        folder.mkdir(parents=True)
+        (folder / "f").write_text("inside" if folder != outside else "SECRET")
+    spot, kept = (root / "d/f", root / "d/kept") if what == "file" else (root / "d", root / "kept")
+    target = outside / "f" if what == "file" else outside
+    link = root / "link"
+    link.symlink_to(target)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(spot, kept)
+            os.rename(link, spot)
+            os.rename(spot, link)
+            os.rename(kept, spot)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    answers = {"inside": 0, "refused": 0}
+    try:
+        async with Toolbox(root, settings={"read": {"unchanged_stub": False}}) as box:
+            for _ in range(SWAPS):
+                result = await box.call("Read", file_path="d/f")
+                assert "SECRET" not in result.text
+                answers["refused" if result.is_error else "inside"] += 1
+    finally:
+        stop.set()
+        swapper.join()
+    assert sum(answers.values()) == SWAPS
+    assert answers["inside"] > 0
