@@ -8,19 +8,27 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from wieldy.core.content import Image, Text
+    from wieldy.core.decision import Answer
     from wieldy.core.declare import tool
     from wieldy.core.failure import Refusal, ToolDefinitionError, ToolFailure, WieldyError
     from wieldy.core.result import ToolResult
     from wieldy.core.tool import Output, Progress, Tool, ToolContext
+    from wieldy.hooks.configured import python_hook
+    from wieldy.providers.script import Script
     from wieldy.schema.annotate import Param
+    from wieldy.session.session import Session
+    from wieldy.shell.verdict import classify
     from wieldy.toolbox import Toolbox
 
 _HOME = {
+    "Answer": "core.decision",
     "Image": "core.content",
     "Output": "core.tool",
     "Param": "schema.annotate",
     "Progress": "core.tool",
     "Refusal": "core.failure",
+    "Script": "providers.script",
+    "Session": "session.session",
     "Text": "core.content",
     "Tool": "core.tool",
     "ToolContext": "core.tool",
@@ -29,15 +37,20 @@ _HOME = {
     "ToolResult": "core.result",
     "Toolbox": "toolbox",
     "WieldyError": "core.failure",
+    "classify": "shell.verdict",
+    "python_hook": "hooks.configured",
     "tool": "core.declare",
 }
 
 __all__ = [
+    "Answer",
     "Image",
     "Output",
     "Param",
     "Progress",
     "Refusal",
+    "Script",
+    "Session",
     "Text",
     "Tool",
     "ToolContext",
@@ -47,6 +60,8 @@ __all__ = [
     "Toolbox",
     "WieldyError",
     "__version__",
+    "classify",
+    "python_hook",
     "tool",
 ]
 
