@@ -34,12 +34,16 @@ WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether."""
+    """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether.
+
+    Without `network`, `door` is the one loopback port that may still be connected to.
+    """
 
     writable: tuple[str, ...]
     protected: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     network: bool = False
+    door: int | None = None
 
     def as_json(self) -> str:
         """These bounds as an argument of another process."""
@@ -50,7 +54,7 @@ class Bounds:
         """The bounds another process was given."""
         told = json.loads(text)
         paths = {name: tuple(told[name]) for name in ("writable", "protected", "unreadable")}
-        return Bounds(**paths, network=told["network"])
+        return Bounds(**paths, network=told["network"], door=told["door"])
 
 
 def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> Bounds:

@@ -12,6 +12,7 @@ from wieldy.shell.bounds import Bounds
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVILEGES = 38
+_PATH, _PORT = 1, 2
 
 READ_FILE = 1 << 2
 WRITE_FILE = 1 << 1
@@ -19,7 +20,7 @@ FILE_RIGHTS = READ_FILE | WRITE_FILE | 1 << 14 | 1 << 0
 """The rights that make sense for a single file: execute, write, read, truncate."""
 WRITES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 REFER, TRUNCATE = 1 << 13, 1 << 14
-TCP = 0b11
+TCP, CONNECT_TCP = 0b11, 0b10
 SCOPES = 0b11
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/dev/ptmx", "/dev/pts")
 
@@ -47,6 +48,9 @@ def restrict(bounds: Bounds) -> None:
         _allow(ruleset, path, writes | reads)
     for path in readable_paths(bounds.unreadable) if reads else ():
         _allow(ruleset, path, reads)
+    if network and bounds.door is not None:
+        port = struct.pack("=QQ", CONNECT_TCP, bounds.door)
+        _check(_libc().syscall(_ADD, ruleset, ctypes.c_int(_PORT), port, ctypes.c_uint32(0)))
     libc = _libc()
     _check(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(libc.syscall(_RESTRICT, ruleset, ctypes.c_uint32(0)))
@@ -104,7 +108,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not os.path.isdir(path):
             rights &= FILE_RIGHTS
         rule = struct.pack("=Qi", rights, descriptor)
-        _check(_libc().syscall(_ADD, ruleset, ctypes.c_int(1), rule, ctypes.c_uint32(0)))
+        _check(_libc().syscall(_ADD, ruleset, ctypes.c_int(_PATH), rule, ctypes.c_uint32(0)))
     finally:
         os.close(descriptor)
 

@@ -50,14 +50,15 @@ def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:
 def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> Started:
     """Start a process in a session of its own with both streams in one pipe, so that their order is kept.
 
-    The program is called by its bare name, as from a prompt: bash puts that name before its messages.
+    Bash is called by its bare name, as from a prompt: it puts that name before its messages.
     """
+    name = "bash" if os.path.basename(argv[0]) in ("bash", b"bash") else argv[0]
     read_end, write_end = os.pipe()
     try:
         _widen(read_end)
         # Nothing here may ask for code in the child, or another user: vfork would become a fork of all our memory.
         process = subprocess.Popen(
-            [os.path.basename(argv[0]), *argv[1:]],
+            [name, *argv[1:]],
             executable=argv[0],
             stdin=subprocess.DEVNULL,
             stdout=write_end,

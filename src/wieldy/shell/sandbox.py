@@ -8,18 +8,19 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.shell import landlock
+from wieldy.shell import bridge, landlock
 from wieldy.shell.bounds import Bounds, bounds_of
 from wieldy.shell.bubblewrap import bubblewrap_arguments, find_bubblewrap
 from wieldy.shell.environment import scrub_secrets
 from wieldy.shell.guardian import interpreter_command
 from wieldy.shell.launch import Confine, find_bash
+from wieldy.shell.proxy import Door, Proxy, proxy_environment
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
@@ -78,13 +79,22 @@ class Sandbox:
     async def confinement(self, *, also_writable: tuple[str, ...] = ()) -> Confine:
         """What holds the call of a program, and its environment, within the workspace's bounds as they are now."""
         wrapper = await self.wrapper()
-        prefix = wrapper.prefix(await in_thread(bounds_of, self._workspace, also_writable=also_writable))
+        bounds = await in_thread(bounds_of, self._workspace, also_writable=also_writable)
         kept = self._workspace.setting("sandbox.keepEnv", list[str]())
+        door = await self._door(bounds)
+        further = proxy_environment(door.port) if door else {}
+        prefix = wrapper.prefix(bounds, door)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-            return [*prefix, *argv], scrub_secrets(env, kept)[0]
+            return [*prefix, *argv], scrub_secrets(env, kept)[0] | further
 
         return confine
+
+    async def _door(self, bounds: Bounds) -> Door | None:
+        """The way out to the hosts that are allowed, where there are any."""
+        if bounds.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
+            return None
+        return await self._workspace.resident(Proxy).open()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +105,15 @@ class Wrapper:
     program: str = ""
     own_processes: bool = True
 
-    def prefix(self, bounds: Bounds) -> list[str]:
+    def prefix(self, bounds: Bounds, door: Door | None = None) -> list[str]:
         """What is put before a command."""
         if self.mechanism == "bubblewrap":
-            return bubblewrap_arguments(self.program, bounds, own_processes=self.own_processes)
+            inside = bubblewrap_arguments(self.program, bounds, own_processes=self.own_processes)
+            bridged = interpreter_command(bridge.START, door.socket, str(door.port)) if door else None
+            return [*inside, *(bridged or ())]
         if self.mechanism == "landlock":
-            return interpreter_command(landlock.START, bounds.as_json()) or []
+            reachable = replace(bounds, door=door.port if door else None)
+            return interpreter_command(landlock.START, reachable.as_json()) or []
         return []
 
 

@@ -1,0 +1,148 @@
+"""The door of a sandbox: it opens to the hosts that are named, and to no others."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from wieldy.core.workspace import Workspace
+from wieldy.shell.proxy import Proxy, is_allowed
+from wieldy.shell.run import Ran, finished
+from wieldy.shell.sandbox import Sandbox, choose
+from wieldy.shell.session import ShellSession
+
+GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+
+
+@pytest_asyncio.fixture
+async def origin() -> AsyncIterator[int]:
+    """A server on this machine that says hello."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(GREETING)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+def place(tmp_path, *allowed: str, **sandbox) -> Workspace:
+    settings = {"sandbox": {"enabled": True, "allowedDomains": list(allowed), **sandbox}}
+    return Workspace(tmp_path, session_dir=tmp_path / "session", settings=settings)
+
+
+async def said(workspace: Workspace, request: bytes) -> bytes:
+    try:
+        door = await workspace.resident(Proxy).open()
+        reader, writer = await asyncio.open_unix_connection(door.socket)
+        writer.write(request)
+        if request.startswith(b"CONNECT"):
+            established = await reader.readuntil(b"\r\n\r\n")
+            if b" 200 " not in established:
+                writer.close()
+                return established
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return answer
+    finally:
+        await workspace.aclose()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("request_line", ["GET http://localhost:{port}/ HTTP/1.1", "CONNECT localhost:{port} HTTP/1.1"])
+async def test_a_named_host_is_reached(tmp_path, origin, request_line):
+    request = f"{request_line.format(port=origin)}\r\nHost: x\r\nProxy-Authorization: x\r\n\r\n".encode()
+    assert await said(place(tmp_path, f"localhost:{origin}"), request) == GREETING
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        "GET http://127.0.0.1:{port}/ HTTP/1.1",
+        "CONNECT 127.0.0.1:{port} HTTP/1.1",
+        "CONNECT localhost:22 HTTP/1.1",
+        "CONNECT localhost HTTP/1.1",
+        "CONNECT other.example:443 HTTP/1.1",
+        "CONNECT localhost:{port}.example:443 HTTP/1.1",
+        "GET /relative HTTP/1.1",
+        "GET ftp://localhost:{port}/ HTTP/1.1",
+        "nonsense",
+    ],
+)
+async def test_anything_else_is_refused_by_name(tmp_path, origin, request_line):
+    answer = await said(place(tmp_path, f"localhost:{origin}"), f"{request_line.format(port=origin)}\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "pattern", "expected"),
+    [
+        ("example.com", 443, "example.com", True),
+        ("EXAMPLE.com.", 443, "example.COM", True),
+        ("example.com", 80, "example.com", True),
+        ("example.com", 22, "example.com", False),
+        ("example.com", 8080, "example.com:8080", True),
+        ("example.com", 443, "example.com:8080", False),
+        ("a.example.com", 443, "example.com", False),
+        ("a.b.example.com", 443, "*.example.com", True),
+        ("example.com", 443, "*.example.com", False),
+        ("badexample.com", 443, "*.example.com", False),
+        ("example.com.evil.org", 443, "example.com", False),
+    ],
+)
+def test_patterns_cover_what_they_say(host, port, pattern, expected):
+    assert is_allowed(host, port, [pattern]) is expected
+
+
+async def ran(workspace: Workspace, command: str) -> Ran:
+    session = workspace.resident(ShellSession)
+    confine = await workspace.resident(Sandbox).confinement(also_writable=(str(session.folder),))
+    shell = session.start(command, cwd=workspace.cwd, confine=confine)
+    while await shell.pulse(shell.started + 30):
+        pass
+    try:
+        return await finished(shell)
+    finally:
+        await workspace.aclose()
+
+
+FETCH = "import sys, urllib.request as u\ntry: print(u.urlopen(sys.argv[1], timeout=9).read())\nexcept Exception as e: print(e)"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                choose(None, name).mechanism != name, reason=f"{name} DOES NOT WORK HERE: NOT TESTED"
+            ),
+        )
+        for name in ("bubblewrap", "landlock")
+    ],
+)
+async def test_programs_in_a_sandbox_reach_named_hosts_through_it_and_nothing_else(tmp_path, origin, mechanism):
+    (tmp_path / "fetch.py").write_text(FETCH)
+    workspace = place(tmp_path, f"localhost:{origin}", mechanism=mechanism)
+    fetch = f"{sys.executable} -I -S fetch.py"
+    result = await ran(
+        workspace,
+        f"{fetch} http://localhost:{origin}/; {fetch} http://127.0.0.1:{origin}/; "
+        f"unset http_proxy HTTP_PROXY; {fetch} http://localhost:{origin}/; jobs; wait; echo $?",
+    )
+    allowed, refused, direct, code = result.text.strip().split("\n")
+    assert allowed == "b'hello'"
+    assert "403" in refused
+    assert "hello" not in direct
+    assert code == "0"
+    assert result.code == 0
