@@ -59,7 +59,7 @@ COMMANDS = [
     "echo x > src/a.py",
     "cat .env",
     "rm -rf ~",
-    "'",
+    "( ls",
 ]
 FILES = ["src/a.py", ".env", "b.txt", ".git/config", "../../home/me/x", "../../tmp/y"]
 

@@ -26,7 +26,7 @@ BY_LEVEL: dict[Level, tuple[str, ...]] = {
         *("Write", "Edit", "MultiEdit", "NotebookEdit", "FileSearch"),
         *("WebFetch", "WebSearch", "Agent", "Skill"),
     ),
-    "dangerous": ("Bash", "KillShell"),
+    "dangerous": ("Bash",),
 }
 DEFAULTS: dict[str, Level] = {name: level for level, names in BY_LEVEL.items() for name in names}
 

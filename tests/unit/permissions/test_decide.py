@@ -15,6 +15,9 @@ def test_a_tool_that_says_nothing_asks_and_one_that_touches_nothing_does_not(jud
     assert decision.behavior == "ask"
     assert decision.suggestions == ("Deploy",)
     assert judge().decide(plan("Clock", NOTHING, read_only=True)).behavior == "allow"
+    own = plan("KillShell", NOTHING)
+    own.tool.needs_permission = lambda input, effects: False
+    assert judge().decide(own).behavior == "allow"
 
 
 def test_a_call_that_runs_a_harmless_command_and_more_is_asked_about(judge, plan) -> None:

@@ -167,6 +167,22 @@ def test_searches_leave_out_what_may_not_be_read(judge, root: str) -> None:
     assert not judge().hides_anything
 
 
+def test_a_folder_that_is_swapped_for_a_link_hides_what_the_link_leads_to(judge, root: str) -> None:
+    for folder in ("open", "secrets"):
+        os.mkdir(f"{root}/{folder}")
+        Path(root, folder, "a").write_text("x")
+        Path(root, folder, "b").write_text("x")
+    policy = judge(deny=["Read(secrets/**)"])
+    assert not policy.hides(f"{root}/open/a") and not policy.hides(f"{root}/open/b")
+    os.rename(f"{root}/open", f"{root}/aside")
+    os.symlink(f"{root}/secrets", f"{root}/open")
+    assert policy.hides(f"{root}/open/a") and policy.hides(f"{root}/open/b")
+    os.symlink(f"{root}/secrets/a", f"{root}/aside/c")
+    assert not policy.hides(f"{root}/aside/a")
+    assert policy.hides(f"{root}/aside/c")
+    assert policy.hides(f"{root}/secrets/new")
+
+
 def test_plan_mode_reads_and_never_writes(judge, called, root: str) -> None:
     policy = judge(mode="plan", allow=["Edit", "Write"])
     assert policy.decide(called("Read", f"{root}/a")).behavior == "allow"

@@ -10,7 +10,7 @@ import pytest
 from wieldy.permissions.grants import granted
 from wieldy.permissions.rule import RuleProblem
 from wieldy.permissions.trust import Trust
-from wieldy.settings.keys import KEYS
+from wieldy.settings.keys import KEYS, find
 from wieldy.settings.schema import FILE, as_text, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 
@@ -84,6 +84,17 @@ def test_the_schema_agrees_with_the_checks() -> None:
     for bad in unfit:
         assert not validator.is_valid(bad), bad
         assert checked(bad)[1], bad
+
+
+def test_every_setting_that_is_asked_for_is_in_the_table() -> None:
+    source = Path(__file__).parents[3] / "src" / "wieldy"
+    asked = {
+        name
+        for file in source.rglob("*.py")
+        for name in re.findall(r"\bsetting\(\s*\"([a-zA-Z_.]+)\"", file.read_text("utf-8"))
+    }
+    assert asked, "the search finds nothing any more"
+    assert {name for name in asked if find(name) is None} == set(), "add it to settings/keys.py"
 
 
 def test_the_documentation_tells_of_every_key() -> None:
