@@ -98,8 +98,9 @@ def test_a_regular_expression_matches_the_same_lines(text_file, pattern):
     assert (our_code, parsed(ours)) == (code, parsed(printed))
 
 
+# No alternatives here: Rust factors out what they begin with, which changes the one it prefers (`a*\b|a*a`).
 @settings(max_examples=100, deadline=None)
-@given(pattern=PATTERNS)
+@given(pattern=BRANCHES)
 def test_a_regular_expression_matches_the_same_parts_of_lines(text_file, pattern):
     argv = [*LAYOUT, "--only-matching", f"--regexp={pattern}", "--", str(text_file)]
     code, printed = by_rg(argv, text_file.parent)
