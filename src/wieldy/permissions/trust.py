@@ -43,11 +43,11 @@ def item(name: str, value: Any, where: str = "") -> Item:
 
 
 class Trust:
-    """What the user has consented to, by project root. Without an answer nothing is trusted."""
+    """What the user has consented to, by project root. Without an answer nothing is trusted, unless `told` to trust all."""
 
-    def __init__(self, file: Path | None = None, env: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, file: Path | None = None, env: Mapping[str, str] = os.environ, *, told: bool = False) -> None:
         self._file = config_home(env) / FILE_NAME if file is None else file
-        self._told = env.get(SWITCH, "").strip().lower() in {"1", "true", "yes"}
+        self._told = told or env.get(SWITCH, "").strip().lower() in {"1", "true", "yes"}
 
     def pending(self, root: str, items: Iterable[Item]) -> tuple[Item, ...]:
         """The items that need consent before they take effect."""
