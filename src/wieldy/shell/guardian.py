@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wieldy.shell.reap import Tree, end
+from wieldy.shell.reap import HAS_PROC, Tree, end
 
 SOURCE = str(Path(__file__).parents[2])
 LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -57,8 +57,8 @@ class Guardian:
             os.set_blocking(self._process.stdin.fileno(), False)
 
     def note(self, pid: int, *, running: bool) -> None:
-        """Tell it of a shell that started or ended: where marks cannot be read, groups are what it can end."""
-        if self._process and self._process.stdin:
+        """Tell it of a shell that started or ended. Only where marks cannot be read: waking it costs as much as starting bash."""
+        if not HAS_PROC and self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 os.write(self._process.stdin.fileno(), b"%s%d\n" % (b"+" if running else b"-", pid))
 

@@ -1,0 +1,71 @@
+"""The guardian, and what is left to do where there is no process table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+from wieldy.shell import reap
+from wieldy.shell.guardian import START, Guardian, interpreter_command
+
+
+def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:
+    command = "trap '' TERM; echo up; sleep 300; sleep 300" if stubborn else "echo up; exec sleep 300"
+    process = subprocess.Popen(["bash", "-c", command], start_new_session=True, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    process.stdout.close()
+    return process
+
+
+def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
+    told, untold = sleeper(), sleeper()
+    try:
+        command = interpreter_command(START, "a-mark-nobody-carries.", str(os.getpid()))
+        assert command
+        guardian = subprocess.Popen(command, stdin=subprocess.PIPE)
+        assert guardian.stdin
+        guardian.stdin.write(b"+%d\n+%d\n-%d\n" % (told.pid, untold.pid, untold.pid))
+        guardian.stdin.close()
+        assert guardian.wait(20) == 0
+        assert told.wait(5) < 0
+        assert untold.poll() is None
+    finally:
+        untold.kill()
+        untold.wait()
+
+
+def test_it_is_started_once_and_gone_when_dismissed():
+    guardian = Guardian("a-mark-nobody-carries.")
+    guardian.wake()
+    first = guardian.pid
+    guardian.wake()
+    assert first is not None
+    assert guardian.pid == first
+    guardian.dismiss()
+    assert guardian.pid is None
+    assert not os.path.exists(f"/proc/{first}/exe")
+    guardian.dismiss()
+
+
+def test_it_does_not_hold_our_descriptors_or_our_folder():
+    read_end, write_end = os.pipe()
+    guardian = Guardian("a-mark-nobody-carries.")
+    guardian.wake()
+    os.close(write_end)
+    os.set_blocking(read_end, True)
+    assert os.read(read_end, 1) == b""
+    os.close(read_end)
+    assert os.readlink(f"/proc/{guardian.pid}/cwd") == "/"
+    guardian.dismiss()
+
+
+def test_without_a_process_table_groups_are_ended_gently_then_by_force():
+    gentle, stubborn = sleeper(), sleeper(stubborn=True)
+    start = time.monotonic()
+    reap._end_groups({gentle.pid, stubborn.pid}, 0.2)
+    assert gentle.wait(5) == -signal.SIGTERM
+    assert stubborn.wait(5) == -signal.SIGKILL
+    assert time.monotonic() - start < 5
