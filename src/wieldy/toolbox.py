@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +36,13 @@ from wieldy.hooks.request import HookedApprover
 from wieldy.hooks.review import Review
 from wieldy.journal.home import journal_folder
 from wieldy.permissions.covers import Coverage
+from wieldy.pool.arrange import is_foreign
+from wieldy.pool.called import Called
+from wieldy.pool.context import Context, survey
+from wieldy.pool.features import SIMPLE, gate_of, is_on
+from wieldy.pool.pool import Offering, Pool
 from wieldy.settings.load import load_settings as settings_of
-from wieldy.tools import builtin_loaders
+from wieldy.tools import MODULES, builtin_loaders
 
 if TYPE_CHECKING:
     from wieldy.journal.undo import UndoPlan
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
 
 MAX_CONCURRENCY = 10
+ENABLED_SECONDS = 5.0
 
 
 class Toolbox:
@@ -95,8 +100,10 @@ class Toolbox:
             halt=self.abort,
         )
         person = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
+        pool = self.workspace.resident(Pool)
+        pool.refresh = self.offering
         self._bench = Bench(
-            catalog=self.catalog,
+            catalog=Called(self.catalog, pool),
             workspace=self.workspace,
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
             leash=leash,
@@ -167,18 +174,21 @@ class Toolbox:
         return self._bench.judge.decide(plan, ())
 
     async def offer(self) -> list[Offered]:
-        """Every tool, sorted by name: whether a model is offered it here, and why or why not."""
-        tools = [tool for name in sorted(self.catalog) if (tool := self.catalog.find(name)) is not None]
-        return list(await asyncio.gather(*(self._offered(tool) for tool in tools)))
+        """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
+        return list((await self.offering()).rows)
 
-    async def _offered(self, tool: Tool) -> Offered:
-        removed = getattr(self._bench.judge, "removes", None)
-        if removed is not None and (reason := removed(tool.name)) is not None:
-            return Offered(tool, False, str(reason))
-        enabled = await self._bench.leash.hold(tool.enabled(self.workspace), self._bench.abort, 10.0)
-        if enabled is not True:
-            return Offered(tool, False, enabled or "it is not available here")
-        return Offered(tool, True, "deferred until searched for" if tool.deferred else "available")
+    async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> Offering:
+        """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
+        simple = is_on(SIMPLE, self.settings.values, self.workspace.env)
+        context = Context(self.policy.mode, simple, None if only is None else tuple(only))
+        rows = await survey(
+            sorted(filter(None, map(self.catalog.find, self.catalog)), key=lambda tool: (is_foreign(tool), tool.name)),
+            context,
+            gate=lambda name: gate_of(name, self.settings.values, self.workspace.env),
+            removes=getattr(self._bench.judge, "removes", lambda name: None),
+            enabled=lambda tool: self._bench.leash.hold(tool.enabled(self.workspace), Abort(), ENABLED_SECONDS),
+        )
+        return self.workspace.resident(Pool).offering(rows, MODULES, window)
 
     async def undo(
         self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False

@@ -17,9 +17,12 @@ MODULES: Mapping[str, str] = {
     "Grep": "grep",
     "KillShell": "kill_shell",
     "LS": "ls",
+    "ListMcpResources": "list_mcp_resources",
     "MultiEdit": "multi_edit",
     "Read": "read",
+    "ReadMcpResource": "read_mcp_resource",
     "Think": "think",
+    "ToolSearch": "tool_search",
     "Write": "write",
 }
 

@@ -1,0 +1,78 @@
+"""Which of all tools fit the context: its mode or list, the deny rules, and what each tool says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from wieldy.core.offer import Offered
+from wieldy.core.tool import Tool
+
+SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Who will be offered tools. `only` is a sub-agent's list: names, or patterns such as `mcp__github__*`."""
+
+    mode: str = "default"
+    simple: bool = False
+    only: tuple[str, ...] | None = None
+
+
+def left_out(tool: Tool, context: Context) -> str | None:
+    """Why the context has no use for a tool, or None."""
+    if context.simple and tool.name not in SIMPLE_TOOLS:
+        return f"simple mode has only {', '.join(sorted(SIMPLE_TOOLS))}"
+    if context.mode == "plan" and not tool.read_only:
+        return "plan mode only reads, and this tool may change something"
+    if context.only is not None and not any(fnmatchcase(tool.name, wanted) for wanted in context.only):
+        return "not in the list of this agent"
+    return None
+
+
+async def survey(
+    tools: Sequence[Tool],
+    context: Context,
+    *,
+    gate: Callable[[str], str | None],
+    removes: Callable[[str], object | None],
+    enabled: Callable[[Tool], Awaitable[bool | str]],
+) -> list[Offered]:
+    """Every tool, in the order given: whether it is offered, and why or why not. All self-checks run side by side."""
+    answers = [_reason(tool, context, gate, removes) for tool in tools]
+    asked = [tool for tool, reason in zip(tools, answers, strict=True) if reason is None and says_itself(tool)]
+    said = dict(zip(map(id, asked), await asyncio.gather(*(_asked(tool, enabled) for tool in asked)), strict=True))
+    return [
+        Offered(tool, reason is None, reason or "available")
+        for tool, reason in ((tool, reason or said.get(id(tool))) for tool, reason in zip(tools, answers, strict=True))
+    ]
+
+
+def says_itself(tool: Tool) -> bool:
+    """Whether a tool has a self-check of its own to be asked."""
+    from wieldy.core.declare import FunctionTool
+
+    if isinstance(tool, FunctionTool) and type(tool).enabled is FunctionTool.enabled:
+        return "enabled" in tool.declared
+    return type(tool).enabled is not Tool.enabled
+
+
+def _reason(
+    tool: Tool, context: Context, gate: Callable[[str], str | None], removes: Callable[[str], object | None]
+) -> str | None:
+    if (shut := gate(tool.name) or left_out(tool, context)) is not None:
+        return shut
+    removed = removes(tool.name)
+    return None if removed is None else str(removed)
+
+
+async def _asked(tool: Tool, enabled: Callable[[Tool], Awaitable[bool | str]]) -> str | None:
+    """What the tool says against itself; one that fails or does not answer in time is not offered."""
+    try:
+        answer = await enabled(tool)
+    except Exception as error:
+        return f"its self-check failed: {' '.join(str(error).split()) or type(error).__name__}"
+    return None if answer is True else answer or "it is not available here"

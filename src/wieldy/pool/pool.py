@@ -1,0 +1,115 @@
+"""The pool of a workspace: what is offered now, what waits to be searched for, and what was activated."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from wieldy.core.offer import Offered
+from wieldy.core.provider import ToolOffer
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Tool
+from wieldy.core.workspace import Workspace
+from wieldy.pool.activations import Activations
+from wieldy.pool.arrange import Arranged, Defer, arrange, budget
+from wieldy.pool.listing import listing
+from wieldy.pool.rank import Index
+
+CONTEXT_WINDOW = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """What one request carries of tools.
+
+    `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the
+    system prompt; `rows` has every tool with the reason why it is or is not offered.
+    """
+
+    tools: tuple[Tool, ...]
+    offers: tuple[ToolOffer, ...]
+    breaks: tuple[int, ...]
+    deferred: tuple[Tool, ...]
+    listing: str
+    rows: tuple[Offered, ...]
+
+
+class Pool:
+    """What `ToolSearch` searches and requests are made from: `workspace.resident(Pool)`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.activations = workspace.resident(Activations)
+        self.refresh: Callable[[], Awaitable[object]] | None = None
+        self.waiting: Mapping[str, Tool] = {}
+        self.ready: Mapping[str, Tool] = {}
+        self._offers: WeakKeyDictionary[Tool, ToolOffer] = WeakKeyDictionary()
+        self._index: Index | None = None
+        self._window = CONTEXT_WINDOW
+
+    @property
+    def defer(self) -> Defer:
+        """When tools are sent by name only, as configured."""
+        said = self._workspace.setting("defer", "auto")
+        return "always" if said == "always" else "never" if said == "never" else "auto"
+
+    def offering(self, rows: Sequence[Offered], builtin: Container[str], window: int | None = None) -> Offering:
+        """What to send of the tools that a survey found, to a model with this context window, else the last one."""
+        self._window = window or self._window
+        arranged = arrange(
+            (row.tool for row in rows if row.offered),
+            builtin=builtin,
+            defer=self.defer,
+            tokens=budget(self._window),
+            activated=self.activations.names,
+        )
+        self.ready = {tool.name: tool for tool in arranged.tools}
+        self.waiting = {tool.name: tool for tool in arranged.deferred}
+        return Offering(
+            arranged.tools,
+            tuple(map(self._offer, arranged.tools)),
+            arranged.breaks,
+            arranged.deferred,
+            listing(arranged.deferred),
+            tuple(_told(rows, arranged)),
+        )
+
+    def called(self, name: str) -> None:
+        """Take note that a tool is called by name: one that was deferred is offered in full from now on."""
+        if name in self.waiting:
+            self.activations.activate((name,))
+
+    async def select(self, names: Sequence[str]) -> tuple[list[Tool], list[str]]:
+        """The tools of exactly these names, and the names that there are not."""
+        await self._refreshed()
+        known = {**self.ready, **self.waiting}
+        return [known[name] for name in names if name in known], [name for name in names if name not in known]
+
+    async def search(self, query: str, most: int) -> list[Tool]:
+        """The deferred tools that fit a query best."""
+        await self._refreshed()
+        waiting = tuple(self.waiting.values())
+        index = self._index
+        if index is None or index.tools != waiting:
+            index = self._index = await in_thread(Index, waiting)
+        return index.search(query, most)
+
+    async def _refreshed(self) -> None:
+        if self.refresh is not None:
+            await self.refresh()
+
+    def _offer(self, tool: Tool) -> ToolOffer:
+        """The same object for the same tool, so that its encoded bytes are kept from request to request."""
+        offer = self._offers.get(tool)
+        if offer is None:
+            offer = self._offers[tool] = ToolOffer(tool.name, tool.description, tool.schema)
+        return offer
+
+
+def _told(rows: Sequence[Offered], arranged: Arranged) -> list[Offered]:
+    deferred = {id(tool) for tool in arranged.deferred}
+    return [
+        Offered(row.tool, True, "deferred: sent by name, ToolSearch loads it") if id(row.tool) in deferred else row
+        for row in rows
+    ]

@@ -1,0 +1,32 @@
+"""ListMcpResources: what MCP servers have to read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.core.declare import tool, words
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+def _configured(workspace: Workspace) -> bool | str:
+    return bool(workspace.setting("mcpServers", dict[str, object]())) or "no MCP server is configured"
+
+
+@tool(
+    name="ListMcpResources",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    read_only=True,
+    needs_permission=False,
+    enabled=_configured,
+    timeout=60.0,
+)
+async def TOOL(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
+    """List."""
+    from wieldy.mcp.resources import list_resources
+    from wieldy.mcp.servers import McpServers
+
+    return await list_resources(ctx.workspace.resident(McpServers), server)
