@@ -15,20 +15,20 @@ from wieldy.shell.analysis import analyse
 
 pytestmark = pytest.mark.peer
 _PROGRAMS = """
-sort uniq cut head tail wc grep sed awk find xxd od base64 diff cmp comm join paste column stat file du ls nl fold fmt tar gzip tac
-rev expand shuf md5sum strings cat tr seq dirname realpath iconv numfmt tree hexdump
+sort uniq cut head tail wc grep sed awk find xxd od base64 diff cmp comm join paste column stat file du ls nl fold fmt tar
+gzip tac rev expand shuf md5sum strings cat tr seq dirname realpath iconv numfmt tree hexdump
 """
 _LONG = """
 --output --output=out --out=out --files0-from=a --compress-program=./p --in-place --in-place=.x --file=a --expression=p --null
 --zero --count --unique --reverse --key=1 --lines=1 --check --recursive --include=a --to-command=x --remove-files --append
 """
 _AWK = """
-print printf_ "f" / " ) ( ; { } >_ >> | "touch_f" system("touch_f") % , 1 x $1 if_(1)_ ! ~ # \\ exit_ "touch_f"_|_getline /"/ /a/ "x"
-BEGIN_ ++ -- in_ x[1] = length_ function_g()_ g() return_ && getline_y_<_"a"
+print printf_ "f" / " ) ( ; { } >_ >> | "touch_f" system("touch_f") % , 1 x $1 if_(1)_ ! ~ # \\ exit_ "touch_f"_|_getline /"/
+/a/ "x" BEGIN_ ++ -- in_ x[1] = length_ function_g()_ g() return_ && getline_y_<_"a"
 """
 _SED = """
-s/a/b/ p w_f e_touch_f 1 $ /x/ ! { } ; % s / a b g i\\ a\\ c y/x/z/ # r_a = , q l h \\ [ ] | I M s|x|y| w e t b_a :a n ~2 +1 s/x/y/w_f
-s/x/y/e 0 x D N
+s/a/b/ p w_f e_touch_f 1 $ /x/ ! { } ; % s / a b g i\\ a\\ c y/x/z/ # r_a = , q l h \\ [ ] | I M s|x|y| w e t b_a :a n ~2 +1
+s/x/y/w_f s/x/y/e 0 x D N
 """
 PROGRAMS, LONG = _PROGRAMS.split(), _LONG.split()
 # In these two `_` is a blank and `%` a line break.
