@@ -51,7 +51,8 @@ class Policy:
         self._paths = paths
         self._levels = levels or Levels()
         self._outside: Outside = outside
-        self._protected = Protected(paths.roots, configured_by)
+        self._configured_by = tuple(configured_by)
+        self._protected = Protected(paths.roots, self._configured_by)
         self._cwd = cwd or (lambda: paths.root)
         self._analyse = analyse or self._shell_analysis
         self._analysis_at = lru_cache(maxsize=64)(self._shell_analysis_at)
@@ -99,6 +100,20 @@ class Policy:
     def paths(self) -> Paths:
         """How this judge sees paths."""
         return self._paths
+
+    def use_roots(self, roots: Sequence[str]) -> None:
+        """Let work happen in these folders from now on; the first is the project's own."""
+        seen = self._paths
+        self._paths = Paths(
+            roots,
+            home=seen.home,
+            readable=seen.readable,
+            real=seen.real,
+            is_folder=seen.is_folder,
+            folds_case=seen.folds_case,
+        )
+        self._protected = Protected(self._paths.roots, self._configured_by)
+        self._use(self._rules)
 
     def analyse(self, command: str) -> Analysis:
         """What the command analysis says, as decisions use it."""

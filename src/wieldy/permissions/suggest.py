@@ -47,9 +47,14 @@ DEEP_EXACT |= {"kubectl exec", "git config", "npm install", "pip install", "carg
 KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
-@lru_cache(maxsize=256)
 def for_command(program: str | None, text: str, *, exact: bool = False) -> str | None:
     """A rule for one simple command: its words up to the sub-command where that is safe to keep, else just this command."""
+    # Of a page of text only the first words can make a rule; the rest need not be kept in memory.
+    return _for_command(program, text[: 2 * LONGEST_RULE], exact)
+
+
+@lru_cache(maxsize=256)
+def _for_command(program: str | None, text: str, exact: bool) -> str | None:
     words = text.split(" ")
     if program is None or not words or words[0] in KEYWORDS or not _WORD.fullmatch(words[0]):
         return None

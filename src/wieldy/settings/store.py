@@ -10,6 +10,7 @@ from typing import Any
 from wieldy.core.decision import Behavior
 from wieldy.core.failure import WieldyError
 from wieldy.core.places import config_home
+from wieldy.permissions.paths import below
 from wieldy.permissions.rule import Rule, parse
 from wieldy.permissions.shared_file import rewrite
 from wieldy.permissions.trust import Trust, item
@@ -57,6 +58,8 @@ def remember(
     Blocks on disk and lock.
     """
     file = file or local_file(root)
+    if below(str(file), os.path.realpath(root)) and not below(os.path.realpath(file), os.path.realpath(root)):
+        raise SettingsNotSaved(f"{file}: a link that leads out of the project; nothing was saved")
     for behavior in ("deny", "ask", "allow"):
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.core.decision import Opinion
 from wieldy.core.effect import Reads, Writes
 from wieldy.permissions.paths import Paths
 
@@ -131,6 +132,15 @@ def test_protected_paths_ask_in_every_mode_and_whatever_the_rules_allow(
     assert decision.reasons[0].kind == "guard"
     assert decision.suggestions == ()
     assert policy.decide(called("Read", f"{root}/{name}")).behavior == "allow"
+
+
+def test_a_hook_that_says_yes_opens_the_outside_but_lifts_no_guard(judge, called, root: str, tmp_path: Path) -> None:
+    yes = [Opinion("hook", "allow", "go on")]
+    assert judge().decide(called("Write", f"{tmp_path.resolve()}/out"), yes).behavior == "allow"
+    assert judge(outside="deny").decide(called("Write", f"{tmp_path.resolve()}/out"), yes).behavior == "deny"
+    assert judge().decide(called("Write", f"{root}/.git/config"), yes).behavior == "ask"
+    assert judge().decide(called("Bash", "rm -rf ~"), yes).behavior == "ask"
+    assert judge(mode="plan").decide(called("Write", f"{root}/a"), yes).behavior == "deny"
 
 
 def test_a_rule_that_names_the_very_file_lifts_some_protection_but_not_that_of_the_agents_own_settings(

@@ -32,6 +32,18 @@ def test_rules_somebody_else_put_beside_it_still_wait(project, rule_texts) -> No
     assert rule_texts(project.load(trusted=False))["allow"] == ["Bash(ls)"]
 
 
+def test_a_link_that_a_project_laid_out_is_not_followed_when_saving(project, tmp_path) -> None:
+    victim = tmp_path / "victim.json"
+    victim.write_text("{}")
+    link = local_file(project.root)
+    link.parent.mkdir()
+    link.symlink_to(victim)
+    with pytest.raises(SettingsNotSaved, match="leads out"):
+        remember(project.root, granted(["Bash(ls)"], str(project.root)).rules, trust=Trust(tmp_path / "trust.json"))
+    assert victim.read_text() == "{}"
+    assert not (tmp_path / "trust.json").exists()
+
+
 def test_a_rule_that_could_not_be_read_back_is_not_written(project) -> None:
     with pytest.raises(RuleProblem):
         add_rules(local_file(project.root), "allow", ["Bash(ls)", "Bash("])
