@@ -10,6 +10,7 @@ from typing import Literal
 from wieldy.core.event import Notice
 from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
+from wieldy.shell.capture import Whole
 from wieldy.shell.filter import matching_lines
 from wieldy.shell.launch import Confine
 from wieldy.shell.session import LAST_WAIT, ShellSession
@@ -104,21 +105,22 @@ class BackgroundShells:
         shell = background.shell
         deadline = time.monotonic() + min(max(wait, 0.0), LONGEST_WAIT)
         while True:
-            over = background.over.done()
-            upto = shell.capture.total
-            excerpt = shell.capture.since(background.seen)
+            over, late = background.over.done(), time.monotonic() >= deadline
+            printed = shell.capture.total
+            whole: Whole = "all" if over else "lines" if filter and not late else "characters"
+            excerpt = shell.capture.since(background.seen, whole)
             text = "\n".join(await matching_lines(filter, excerpt.text)) if filter else excerpt.text
-            if text or over or time.monotonic() >= deadline:
+            if text or over or late:
                 break
-            await _news(background, upto, deadline)
-        background.seen = upto
+            await _news(background, printed, deadline)
+        background.seen = excerpt.upto
         path = shell.capture.path
         return Look(
             text,
             background.status,
             background.exit_code,
             shell.seconds,
-            upto,
+            printed,
             excerpt.omitted,
             str(path) if path else None,
         )
@@ -179,10 +181,10 @@ class BackgroundShells:
             del self._shells[id]
 
 
-async def _news(background: BackgroundShell, upto: int, deadline: float) -> None:
+async def _news(background: BackgroundShell, printed: int, deadline: float) -> None:
     """Return a moment after more output came, when it is over, or at the deadline."""
     shell = background.shell
-    if shell.capture.total == upto:
+    if shell.capture.total == printed:
         left = max(deadline - time.monotonic(), 0)
         await asyncio.wait((background.over, shell.fresh()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
     if not background.over.done():

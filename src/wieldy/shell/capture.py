@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from wieldy.shell.ansi import clean_bytes
 from wieldy.shell.spill import Spill
@@ -14,13 +15,16 @@ TAIL = 256 << 10
 SHOWN = 30_000
 WIDTH = 200
 
+Whole: TypeAlias = Literal["all", "characters", "lines"]
+
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Text for a reader: all of it, or beginning and end with the gap named. `omitted` counts bytes not shown."""
+    """Text for a reader: all of it, or a part. `omitted` counts bytes not shown, `upto` those that are dealt with."""
 
     text: str
     omitted: int = 0
+    upto: int = 0
 
 
 class Capture:
@@ -76,19 +80,27 @@ class Capture:
         omitted = max(self.total - len(first.encode()) - len(last.encode()), 0)
         return Excerpt(f"{first}\n[… {omitted} bytes not shown{self._where()} …]\n{last}", omitted)
 
-    def since(self, position: int) -> Excerpt:
-        """What was printed after the first `position` bytes: as much of its end as is in memory and may be shown."""
+    def since(self, position: int, whole: Whole = "all") -> Excerpt:
+        """What was printed after the first `position` bytes: as much of its end as is in memory and may be shown.
+
+        While more may come, `whole` holds back a character or a line that is not complete yet.
+        """
         gap = self.total - len(self._head) - len(self._tail)
         if not gap and position < len(self._head):
             known = self._head[position:] + self._tail
         else:
             known = self._tail[max(position - len(self._head) - gap, 0) :]
         lost = self.total - position - len(known)
+        if whole == "lines":
+            known = known[: known.rfind(b"\n") + 1]
+        elif whole == "characters":
+            known = _whole_end(known)
+        upto = position + lost + len(known)
         text = clean_bytes(_whole_start(known) if lost else known)
-        if len(text) <= self.shown:
-            return Excerpt(text, lost)
-        kept = _cut_start(text, self.shown)
-        return Excerpt(kept, self.total - position - len(kept.encode()))
+        if len(text) > self.shown:
+            text = _cut_start(text, self.shown)
+            lost = upto - position - len(text.encode())
+        return Excerpt(text, lost, upto)
 
     def finish(self) -> None:
         """Close the file, or remove it where everything could be shown after all. Touches the disk: call it in a thread."""

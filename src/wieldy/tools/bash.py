@@ -47,6 +47,10 @@ class Bash(Tool):
     # The call's own limit ends it; the engine's must not come first.
     timeout = 86_400.0
 
+    async def enabled(self, workspace: Workspace) -> bool | str:
+        """Only where there can be a bash."""
+        return os.name == "posix" or "commands need a Unix-like system"
+
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         """Without a leading `cd` to where the shell is anyway."""
         command = _without_idle_cd(input["command"], workspace.cwd)

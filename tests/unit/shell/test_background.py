@@ -49,6 +49,24 @@ async def test_each_look_shows_only_what_is_new(tmp_path):
 
 
 @pytest.mark.asyncio
+async def test_a_character_that_comes_in_two_pieces_is_shown_whole(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start(r"printf 'a\xf0\x9f'; until [ -e go ]; do sleep 0.02; done; printf '\x92\xa9b'")
+        assert (await place.shells.look(id, wait=10)).text == "a"
+        assert (await place.shells.look(id, wait=0.3)).text == ""
+        (tmp_path / "go").touch()
+        assert (await place.shells.look(id, wait=10)).text == "💩b"
+
+
+@pytest.mark.asyncio
+async def test_a_line_that_comes_in_two_pieces_is_matched_whole(tmp_path):
+    async with Place(tmp_path) as place:
+        id = place.start("printf 'rea'; until [ -e go ]; do sleep 0.02; done; echo dy; sleep 300")
+        asyncio.get_running_loop().call_later(0.5, (tmp_path / "go").touch)
+        assert (await place.shells.look(id, filter="^ready$", wait=20)).text == "ready"
+
+
+@pytest.mark.asyncio
 async def test_waiting_ends_with_the_shell(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("sleep 0.3; exit 4")
