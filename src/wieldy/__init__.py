@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing itself takes longer to import than everything here
 if TYPE_CHECKING:
+    from typing import Any
+
     from wieldy.core.content import Image, Text
     from wieldy.core.decision import Answer
     from wieldy.core.declare import tool

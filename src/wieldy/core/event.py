@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from wieldy.core.decision import Answer, Decision
+from wieldy.core.record import keyword_record
 from wieldy.core.result import ToolResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Event:
     """Something that happened, and when (seconds since the epoch)."""
 
@@ -19,7 +20,7 @@ class Event:
     at: float = field(default_factory=time.time)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class CallEvent(Event):
     """Something that happened to one call."""
 
@@ -27,14 +28,14 @@ class CallEvent(Event):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolRequested(CallEvent):
     """A call arrived."""
 
     kind: ClassVar[str] = "tool.requested"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolStarted(CallEvent):
     """The tool begins to run with this input."""
 
@@ -42,7 +43,7 @@ class ToolStarted(CallEvent):
     input: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolProgress(CallEvent):
     """For people only, never sent to the model."""
 
@@ -51,7 +52,7 @@ class ToolProgress(CallEvent):
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolEnded(CallEvent):
     """A call has its result."""
 
@@ -59,28 +60,28 @@ class ToolEnded(CallEvent):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolSucceeded(ToolEnded):
     """The tool gave a result."""
 
     kind: ClassVar[str] = "tool.succeeded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolFailed(ToolEnded):
     """The call was refused, or the tool failed."""
 
     kind: ClassVar[str] = "tool.failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolCancelled(ToolEnded):
     """The call was interrupted."""
 
     kind: ClassVar[str] = "tool.cancelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PermissionAsked(CallEvent):
     """A person is being asked."""
 
@@ -88,7 +89,7 @@ class PermissionAsked(CallEvent):
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PermissionDecided(CallEvent):
     """The call was allowed or denied, by rule or by answer."""
 
@@ -97,7 +98,7 @@ class PermissionDecided(CallEvent):
     answer: Answer | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class HookStarted(Event):
     """A hook begins."""
 
@@ -106,7 +107,7 @@ class HookStarted(Event):
     hook: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class HookEnded(Event):
     """A hook ended: `outcome` says how, in a word."""
 
@@ -117,7 +118,7 @@ class HookEnded(Event):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class EventsDropped(Event):
     """A subscriber was too slow: this many events were not delivered to it."""
 
@@ -125,7 +126,7 @@ class EventsDropped(Event):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Notice(Event):
     """Something a person should know that belongs to no call, such as the end of a background shell."""
 
@@ -134,7 +135,7 @@ class Notice(Event):
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ModelRequested(Event):
     """A request goes out to the model."""
 
@@ -143,7 +144,7 @@ class ModelRequested(Event):
     turn: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ModelSaid(Event):
     """The model said a piece of text, or thought it."""
 
@@ -152,7 +153,7 @@ class ModelSaid(Event):
     thinking: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ModelCalls(Event):
     """The model is writing a tool call; `piece` is the next piece of its JSON."""
 
@@ -162,7 +163,7 @@ class ModelCalls(Event):
     piece: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ModelAnswered(Event):
     """A message of the model's is complete, in the API's own form."""
 
@@ -174,7 +175,7 @@ class ModelAnswered(Event):
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Retried(Event):
     """The model could not be heard and is asked again."""
 
@@ -186,7 +187,7 @@ class Retried(Event):
     status: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Compacted(Event):
     """The conversation was shortened."""
 
@@ -196,7 +197,7 @@ class Compacted(Event):
     tokens_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class RunEnded(Event):
     """A run is over: `why` is a word, `text` the model's last words."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.message import ContentBlock, History
+from wieldy.core.record import record
 
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockStarted:
     """A block begins; `block` is as the API announced it, its text still to come."""
 
@@ -21,7 +22,7 @@ class BlockStarted:
     block: ContentBlock
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockGrew:
     """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
 
@@ -30,14 +31,14 @@ class BlockGrew:
     piece: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockEnded:
     """A block is complete: a tool use may start now, while the model still speaks."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """Tokens of one request; a later report of the same request replaces what it names."""
 
@@ -47,14 +48,14 @@ class Usage:
     cache_write_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metered:
     """What the request has cost so far."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stopped:
     """The model is done, and why."""
 
@@ -64,7 +65,7 @@ class Stopped:
 Delta: TypeAlias = BlockStarted | BlockGrew | BlockEnded | Metered | Stopped
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolOffer:
     """One tool as a model is shown it; `encoded` caches its bytes by wire."""
 
@@ -74,7 +75,7 @@ class ToolOffer:
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable."""
 

@@ -6,7 +6,7 @@ A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
     {"call": "Read", "input": {…}}        {"call": "Read", "raw": "{\\"file_path\\""}      raw JSON as it is, even broken
     {"usage": {"input_tokens": 10, …}}    {"stop": "max_tokens"}
     {"fail": "overloaded", "status": 529, "message": "…", "retry_after": 1}      here, before or in mid-stream
-    {"cut": true}                         the connection drops here
+    {"cut": true}                         the connection drops here; `retry_after` as above
     {"pause": 0.5}
 
 Text, thoughts and inputs come in pieces of `chunk` characters, `delay` seconds apart (per step, or for the whole script).
@@ -18,6 +18,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,18 +39,29 @@ Step = Mapping[str, Any]
 
 
 class Script:
-    """A model that follows a script. In code: `Script().calls("add", a=2, b=3).says("It is 5.")`."""
+    """A model that follows a script. In code: `Script().calls("add", a=2, b=3).then().says("It is 5.")`.
+
+    `requests` are those it was sent, unless told not to `remember` them.
+    """
 
     name = "script"
-    context_window = 200_000
 
     def __init__(
-        self, turns: Sequence[Sequence[Step]] = (), *, chunk: int = 0, delay: float = 0.0, model: str = "script"
+        self,
+        turns: Sequence[Sequence[Step]] = (),
+        *,
+        chunk: int = 0,
+        delay: float = 0.0,
+        model: str = "script",
+        context_window: int = 200_000,
+        remember: bool = True,
     ) -> None:
         self.turns: list[list[Step]] = [list(turn) for turn in turns]
         self.chunk = chunk
         self.delay = delay
         self.model = model
+        self.context_window = context_window
+        self.remember = remember
         self.requests: list[Request] = []
         self._next = 0
         self._calls = 0
@@ -105,7 +117,8 @@ class Script:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """The next turn of the script."""
-        self.requests.append(request)
+        if self.remember:
+            self.requests.append(replace(request, messages=tuple(request.messages)))
         if self._next >= len(self.turns):
             raise ProviderFailure("bad_request", "the script has no more turns")
         turn = self.turns[self._next]
@@ -126,7 +139,7 @@ class Script:
             elif "fail" in step:
                 raise _failure(step)
             elif step.get("cut"):
-                raise ProviderFailure("connection", "the connection was cut")
+                raise _failure({"fail": "connection", "message": "the connection was cut", **step})
             elif "usage" in step:
                 yield Metered(Usage(**step["usage"]))
             elif "stop" in step:

@@ -2,55 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from wieldy.core.call import ToolCall
-from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, Stopped, StopReason, Usage
+from wieldy.core.provider import (
+    BlockEnded,
+    BlockGrew,
+    BlockStarted,
+    Delta,
+    Metered,
+    ProviderFailure,
+    StopReason,
+    Usage,
+)
 from wieldy.schema.mend import Unreadable, read_object
 
+_HALF = re.compile("[\ud800-\udfff]")
 
-@dataclass(slots=True)
+
 class OpenBlock:
     """A block that is still being written."""
 
-    start: Mapping[str, Any]
-    pieces: dict[str, list[Any]] = field(default_factory=dict)
+    __slots__ = ("pieces", "start")
+
+    def __init__(self, start: Mapping[str, Any]) -> None:
+        self.start = start
+        self.pieces: dict[str, list[Any]] = {}
 
     def grow(self, name: str, piece: Any) -> None:
         """Add a piece to one of its fields."""
-        self.pieces.setdefault(name, []).append(piece)
+        found = self.pieces.get(name)
+        if found is None:
+            self.pieces[name] = [piece]
+        else:
+            found.append(piece)
 
     def text(self, name: str) -> str:
         """What a field has come to."""
-        return "".join(self.pieces.get(name, ()))
+        text = "".join(self.pieces.get(name, ()))
+        # Halves of one character may come in two pieces; a half that stays alone is no text.
+        return text if text.isascii() or not _HALF.search(text) else _whole(text)
 
 
 @dataclass(slots=True)
 class Answer:
-    """One message of the model's, as far as it has come. Blocks keep the order in which the model began them."""
+    """One message of the model's, as far as it has come. Blocks keep the order in which the model began them.
 
-    taken: set[str] = field(default_factory=set)
+    `taken` are the ids of earlier calls: a model that repeats one gets it made unique.
+    """
+
+    taken: Set[str] = frozenset()
+    ids: set[str] = field(default_factory=set)
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     open: dict[int, OpenBlock] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason | None = None
+    doubtful: ToolCall | None = None
 
     def take(self, delta: Delta) -> ToolCall | None:
-        """Add a delta; returns the call when this closed one."""
-        match delta:
-            case BlockStarted(index, block):
-                self.open[index] = OpenBlock(self._with_unique_id(block))
-            case BlockGrew(index, name, piece):
-                self.open[index].grow(name, piece)
-            case BlockEnded(index):
-                return self._close(index)
-            case Metered(usage):
-                self.usage = usage
-            case Stopped(reason):
-                self.stop_reason = reason
-        return None
+        """Add a delta; returns the call that may start now. Raises `ProviderFailure` for a stream that makes no sense."""
+        if isinstance(delta, BlockGrew):
+            try:
+                self.open[delta.index].grow(delta.field, delta.piece)
+            except KeyError:
+                raise _nonsense(f"block {delta.index} grows without having begun") from None
+            return None
+        if isinstance(delta, BlockStarted):
+            return self._begin(delta.index, delta.block)
+        if isinstance(delta, BlockEnded):
+            if delta.index not in self.open:
+                raise _nonsense(f"block {delta.index} ends without having begun")
+            return self._close(delta.index)
+        if isinstance(delta, Metered):
+            self.usage = delta.usage
+            return None
+        self.stop_reason = delta.reason
+        return self._settled_doubt(cut=delta.reason == "max_tokens")
 
     def content(self) -> tuple[dict[str, Any], ...]:
         """The closed blocks that are worth keeping, in order."""
@@ -60,8 +90,8 @@ class Answer:
         """Close what the end of the message left open. Its tool uses are incomplete and will not run."""
         calls = []
         for index in sorted(self.open):
-            block = self.open[index].start
-            self._close(index)
+            self._close(index, cut=True)
+            block = self.blocks[index]
             if block["type"] == "tool_use":
                 calls.append(ToolCall(block["id"], block["name"], {}, complete=False))
         return calls
@@ -70,40 +100,65 @@ class Answer:
         """Forget what was still being written."""
         self.open.clear()
 
-    def _close(self, index: int) -> ToolCall | None:
+    def _begin(self, index: int, block: Mapping[str, Any]) -> ToolCall | None:
+        if index in self.blocks or index in self.open:
+            raise _nonsense(f"block {index} begins twice")
+        if not isinstance(block.get("type"), str):
+            raise _nonsense(f"block {index} has no type")
+        self.open[index] = OpenBlock(self._with_unique_id(block) if block["type"] == "tool_use" else block)
+        return self._settled_doubt(cut=False)
+
+    def _close(self, index: int, *, cut: bool = False) -> ToolCall | None:
         opened = self.open.pop(index)
         start = opened.start
         match start["type"]:
+            case "tool_use":
+                return self._close_call(index, opened, cut=cut)
             case "text":
                 block = {**start, "text": start.get("text", "") + opened.text("text")}
                 if citations := opened.pieces.get("citation"):
-                    block["citations"] = citations
+                    block["citations"] = [*start.get("citations", ()), *citations]
             case "thinking":
                 block = {**start, "thinking": start.get("thinking", "") + opened.text("thinking")}
                 if signature := opened.text("signature"):
                     block["signature"] = signature
-            case "tool_use" | "server_tool_use":
+            case "server_tool_use":
                 raw = opened.text("input")
-                value, clean = _as_object(raw) if raw else (start.get("input") or {}, True)
-                self.blocks[index] = {**start, "input": value}
-                if start["type"] == "tool_use":
-                    return ToolCall(start["id"], start["name"], value if clean else raw)
-                return None
+                block = {**start, "input": _as_object(raw)[0] if raw else start.get("input") or {}}
             case _:
                 block = dict(start)
         self.blocks[index] = block
         return None
 
+    def _close_call(self, index: int, opened: OpenBlock, *, cut: bool) -> ToolCall | None:
+        start = opened.start
+        raw = opened.text("input")
+        value, clean = _as_object(raw) if raw else (start.get("input") or {}, True)
+        self.blocks[index] = {**start, "input": value}
+        call = ToolCall(start["id"], start["name"], value if clean else raw)
+        if raw or value or cut:
+            return call
+        # An input of nothing is either meant so or was cut off before it began: what comes next tells.
+        waiting = self._settled_doubt(cut=False)
+        self.doubtful = call
+        return waiting
+
+    def _settled_doubt(self, *, cut: bool) -> ToolCall | None:
+        call, self.doubtful = self.doubtful, None
+        if call is None or not cut:
+            return call
+        return ToolCall(call.id, call.name, {}, complete=False)
+
     def _with_unique_id(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
-        if block["type"] != "tool_use":
-            return block
-        wanted = unique = block["id"] or "call"
+        wanted = unique = block.get("id") or "call"
         count = 1
-        while unique in self.taken:
+        while unique in self.taken or unique in self.ids:
             count += 1
             unique = f"{wanted}-{count}"
-        self.taken.add(unique)
-        return block if unique == block["id"] else {**block, "id": unique}
+        self.ids.add(unique)
+        if unique == block.get("id") and isinstance(block.get("name"), str):
+            return block
+        return {**block, "id": unique, "name": str(block.get("name") or "")}
 
 
 def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
@@ -115,5 +170,13 @@ def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
     return read.value, not read.notes
 
 
+def _whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _is_blank(block: Mapping[str, Any]) -> bool:
     return block["type"] == "text" and not block["text"].strip()
+
+
+def _nonsense(what: str) -> ProviderFailure:
+    return ProviderFailure("protocol", f"the stream makes no sense: {what}")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wieldy.core.message import ContentBlock, Message
 from wieldy.session.repair import repair
+from wieldy.session.shorten import with_results, without_media
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What the next request is made of. Blocks wait for their message to end, results for their siblings."""
+    """What the next request is made of. Blocks wait for their message to end, results for their siblings.
+
+    The first `sound` messages have passed repair; `seen` are the ids of their calls. `tokens` is how full the last request
+    was, as the provider counted.
+    """
 
     messages: list[Message] = field(default_factory=list)
     blocks: dict[int, ContentBlock] = field(default_factory=dict)
@@ -21,68 +26,163 @@ class Conversation:
     ids: set[str] = field(default_factory=set)
     cost: float = 0.0
     turns: int = 0
+    tokens: int = 0
     header: Mapping[str, Any] = field(default_factory=dict)
+    sound: int = 0
+    seen: set[str] = field(default_factory=set)
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Fold one record in. Unknown ones are passed over."""
-        match record.get("type"):
-            case "session":
-                self.header = record
-            case "user" if isinstance(record.get("content"), list):
-                self._settle()
-                self._say(Message("user", _blocks(record["content"])))
-            case "block" if _is_block(record.get("block")):
-                self._settle_results()
-                self.blocks[int(record.get("index", len(self.blocks)))] = record["block"]
-            case "answered":
-                self._close_message()
-                self.cost += float(record.get("cost") or 0)
-                self.turns += 1
-            case "dropped":
-                self.blocks.clear()
-            case "result" if isinstance(record.get("block"), Mapping) and "tool_use_id" in record["block"]:
-                self.results.append(record["block"])
-            case "activated":
-                self.activated.update(dict.fromkeys(record.get("tools", ())))
-            case "compacted" if isinstance(record.get("messages"), list):
-                self._settle()
-                self.messages = [Message(m["role"], _blocks(m["content"])) for m in record["messages"]]
+        """Fold one record in. Unknown and damaged ones are passed over."""
+        kind = record.get("type")
+        if isinstance(kind, str) and (folder := _FOLDERS.get(kind)) is not None:
+            folder(self, record)
 
     def settled(self) -> list[Message]:
-        """The messages, with nothing left waiting. A message that never ended counts only if a tool of it may have run."""
+        """The messages as the API takes them, with nothing left waiting; each is repaired once.
+
+        A message that never ended counts only if a tool of it may have run.
+        """
         self._settle()
+        if self.sound < len(self.messages):
+            tail = repair(self.messages[self.sound :], self.seen, whole=self.sound == 0)
+            self.messages[self.sound :] = tail
+            self.sound = len(self.messages)
         return self.messages
+
+    def copy(self) -> Conversation:
+        """A conversation that can be settled without touching this one."""
+        return Conversation(
+            messages=list(self.messages),
+            blocks=dict(self.blocks),
+            results=list(self.results),
+            sound=self.sound,
+            seen=set(self.seen),
+        )
+
+    def restart(self, messages: Iterable[Message]) -> None:
+        """Go on from other messages; they are repaired like any others."""
+        self._settle()
+        self.messages = list(messages)
+        self.sound, self.seen = 0, set()
+
+    def _user(self, record: Mapping[str, Any]) -> None:
+        content = record.get("content")
+        if isinstance(content, list):
+            self._settle()
+            self._say(Message("user", _blocks(content)))
+
+    def _block(self, record: Mapping[str, Any]) -> None:
+        block, index = record.get("block"), record.get("index")
+        if _is_block(block):
+            if not self.blocks:
+                self._settle_results()
+            self.blocks[index if isinstance(index, int) else len(self.blocks)] = block  # type: ignore[assignment]
+
+    def _answered(self, record: Mapping[str, Any]) -> None:
+        self._close_message(whole=record.get("stop_reason") not in ("broken", "interrupted"))
+        self.turns += 1
+        self._spend(record.get("cost"))
+        usage = record.get("usage")
+        if isinstance(usage, Mapping) and (counted := sum(n for n in usage.values() if isinstance(n, int))):
+            self.tokens = counted
+
+    def _dropped(self, record: Mapping[str, Any]) -> None:
+        self.blocks.clear()
+
+    def _result(self, record: Mapping[str, Any]) -> None:
+        block = record.get("block")
+        if _is_block(block) and isinstance(block.get("tool_use_id"), str):  # type: ignore[union-attr]
+            self.results.append(block)  # type: ignore[arg-type]
+
+    def _activated(self, record: Mapping[str, Any]) -> None:
+        tools = record.get("tools")
+        if isinstance(tools, list):
+            self.activated.update((name, None) for name in tools if isinstance(name, str))
+
+    def _compacted(self, record: Mapping[str, Any]) -> None:
+        messages = record.get("messages")
+        if isinstance(messages, list):
+            self.restart(filter(None, map(_message, messages)))
+            self._spend(record.get("cost"))
+            self.tokens = 0
+
+    def _shortened(self, record: Mapping[str, Any]) -> None:
+        results = record.get("results")
+        if isinstance(results, Mapping):
+            self.restart(with_results(self.settled(), results))
+            self.tokens = 0
+
+    def _withheld(self, record: Mapping[str, Any]) -> None:
+        digests, why = record.get("digests"), record.get("why")
+        if isinstance(digests, list):
+            self.restart(without_media(self.settled(), frozenset(map(str, digests)), str(why)))
+
+    def _spend(self, cost: Any) -> None:
+        if isinstance(cost, int | float):
+            self.cost += cost
+
+    def _header(self, record: Mapping[str, Any]) -> None:
+        self.header = record
 
     def _settle(self) -> None:
         if self.blocks:
             if any(block["type"] == "tool_use" for block in self.blocks.values()):
-                self._close_message()
+                self._close_message(whole=False)
             else:
                 self.blocks.clear()
         self._settle_results()
 
-    def _close_message(self) -> None:
+    def _close_message(self, *, whole: bool) -> None:
         content = tuple(block for _, block in sorted(self.blocks.items()))
         self.blocks = {}
+        if not whole:
+            content = _without_unanswered(content)
         if content:
             self._say(Message("assistant", content))
-            self.ids.update(block["id"] for block in content if block["type"] == "tool_use")
+            self.ids.update(str(block.get("id")) for block in content if block["type"] == "tool_use")
 
     def _settle_results(self) -> None:
         """The results so far become the user's message, ordered by request."""
-        if not self.results or self.blocks:
+        if not self.results:
             return
-        asked = [block["id"] for block in self.messages[-1].calls()] if self.messages else []
-        place = {call_id: number for number, call_id in enumerate(asked)}
-        self.results.sort(key=lambda block: place.get(block["tool_use_id"], len(place)))
-        self._say(Message("user", tuple(self.results)))
+        results = self.results
+        if len(results) > 1:
+            asked = [block.get("id") for block in self.messages[-1].calls()] if self.messages else []
+            place = {call_id: number for number, call_id in enumerate(asked)}
+            results.sort(key=lambda block: place.get(block["tool_use_id"], len(place)))
         self.results = []
+        self._say(Message("user", tuple(results)))
 
     def _say(self, message: Message) -> None:
-        if self.messages and self.messages[-1].role == message.role:
-            self.messages[-1] = Message(message.role, (*self.messages[-1].content, *message.content))
-        else:
+        if not self.messages or self.messages[-1].role != message.role:
             self.messages.append(message)
+            return
+        self._unsettle_last()
+        self.messages[-1] = Message(message.role, (*self.messages[-1].content, *message.content))
+
+    def _unsettle_last(self) -> None:
+        """The last message is about to grow: it, and the calls it may answer, must pass repair again."""
+        last = len(self.messages) - 1
+        if last >= self.sound:
+            return
+        if self.messages[last].role == "user" and last > 0:
+            last -= 1
+        self.sound = last
+        self.seen.difference_update(block["id"] for block in self.messages[last].calls())
+
+
+_FOLDERS: Mapping[str, Callable[[Conversation, Mapping[str, Any]], None]] = {
+    "session": Conversation._header,
+    "user": Conversation._user,
+    "block": Conversation._block,
+    "answered": Conversation._answered,
+    "dropped": Conversation._dropped,
+    "result": Conversation._result,
+    "activated": Conversation._activated,
+    "compacted": Conversation._compacted,
+    "shortened": Conversation._shortened,
+    "withheld": Conversation._withheld,
+}
 
 
 def fold(records: Iterable[Mapping[str, Any]]) -> Conversation:
@@ -90,12 +190,28 @@ def fold(records: Iterable[Mapping[str, Any]]) -> Conversation:
     told = Conversation()
     for record in records:
         told.take(record)
-    told.messages = repair(told.settled())
+    told.settled()
     return told
 
 
-def _blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
-    return tuple(block for block in content if _is_block(block))
+def _without_unanswered(content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
+    """A message that broke off, without those server tools whose result never came."""
+    if not any(block["type"] == "server_tool_use" for block in content):
+        return content
+    answered = {block.get("tool_use_id") for block in content if block["type"].endswith("_tool_result")}
+    return tuple(block for block in content if block["type"] != "server_tool_use" or block.get("id") in answered)
+
+
+def _message(told: Any) -> Message | None:
+    if not isinstance(told, Mapping) or told.get("role") not in ("user", "assistant"):
+        return None
+    return Message(told["role"], _blocks(told.get("content")))
+
+
+def _blocks(content: Any) -> tuple[ContentBlock, ...]:
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},)
+    return tuple(block for block in content if _is_block(block)) if isinstance(content, list) else ()
 
 
 def _is_block(block: Any) -> bool:

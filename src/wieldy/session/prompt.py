@@ -6,8 +6,9 @@ The parts that never change come first, so that a provider's cache holds; what d
 from __future__ import annotations
 
 import os
-import platform
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -46,13 +47,18 @@ def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def surroundings(cwd: str, root: str, *, today: str, model: str) -> str:
+def surroundings(cwd: str, root: str, *, model: str, today: str | None = None) -> str:
     """The part that depends on where and when: kept apart, and last."""
+    today = today or time.strftime("%Y-%m-%d")
     git = "yes" if os.path.exists(os.path.join(root, ".git")) else "no"
     return (
-        f"# Here\nFolder: {cwd}\nProject root: {root} (git: {git})\nSystem: {platform.system()} {platform.release()}\n"
-        f"Today: {today}\nModel: {model}"
+        f"# Here\nFolder: {cwd}\nProject root: {root} (git: {git})\nSystem: {_system()}\nToday: {today}\nModel: {model}"
     )
+
+
+def _system() -> str:
+    uname = getattr(os, "uname", None)
+    return f"{uname().sysname} {uname().release}" if uname else sys.platform
 
 
 def instructions(root: str, *, home: str | None = None) -> str:

@@ -5,29 +5,42 @@ What a model said is left as it is, but for blocks no API takes. Applied to its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wieldy.core.message import ContentBlock, History, Message
+from wieldy.core.message import ContentBlock, History, Message, Role
 from wieldy.engine.clean import clean
 
 INTERRUPTED = "interrupted: this call has no result"
 EMPTY = "(no output)"
 NOTHING_SAID = "(nothing)"
+MOST_IMAGE_CHARS = 5 * 1024 * 1024
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+NEVER_SAYS: Mapping[Role, frozenset[str]] = {
+    "user": frozenset({"tool_use", "thinking", "redacted_thinking", "server_tool_use"}),
+    "assistant": frozenset({"tool_result", "image", "document"}),
+}
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def repair(history: History) -> list[Message]:
-    """A history that begins with the user, alternates, and answers every call once, in order, right after it."""
-    merged = _alternating(_with_clean_blocks(history))
+def repair(history: History, seen: set[str] | None = None, *, whole: bool = True) -> list[Message]:
+    """A history that begins with the user, alternates, and answers every call once, in order, right after it.
+
+    `seen` are the call ids of what came before, if this is not the `whole` of it; those found are added.
+    """
+    seen = set() if seen is None else seen
+    merged = _alternating(_with_clean_blocks(history), whole=whole)
     repaired: list[Message] = []
-    seen: set[str] = set()
     for index, message in enumerate(merged):
         if message.role == "assistant":
             message, renamed = _with_unique_ids(message, seen)  # noqa: PLW2901 - the same message, told apart
             repaired.append(message)
             answer = merged[index + 1] if index + 1 < len(merged) else None
-            if (calls := message.calls()) or (answer is not None and _results(answer)):
-                answered = _answered(calls, answer, renamed)
+            if renamed or (answer is not None and _results(answer)):
+                answered = _answered(answer, renamed)
                 if answer is None:
                     repaired.append(answered)
                 else:
@@ -42,24 +55,49 @@ def repair(history: History) -> list[Message]:
 def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
     clean_ones = []
     for message in history:
-        content = tuple(block for block in map(_clean_block, message.content) if block is not None)
-        same = len(content) == len(message.content) and all(
-            a is b for a, b in zip(content, message.content, strict=True)
+        content = tuple(
+            block for block in (_clean_block(block, message.role) for block in message.content) if block is not None
         )
-        if content:
-            clean_ones.append(message if same else Message(message.role, content))
+        if any(block["type"] not in THOUGHTS for block in content):
+            clean_ones.append(message if _same(content, message.content) else Message(message.role, content))
     return clean_ones
 
 
-def _clean_block(block: ContentBlock) -> ContentBlock | None:
-    if block["type"] == "text":
-        text = clean(block["text"])
-        if not text.strip():
-            return None
-        return block if text == block["text"] else {**block, "text": text}
-    if block["type"] == "tool_result":
-        return _clean_result(block)
-    return block
+def _clean_block(block: ContentBlock, role: Role) -> ContentBlock | None:
+    """The block as any API takes it; None for one that none does."""
+    kind = block.get("type")
+    if kind in NEVER_SAYS[role]:
+        return None
+    match kind:
+        case "text":
+            return _clean_text(block)
+        case "tool_use":
+            return _clean_call(block)
+        case "tool_result":
+            return _clean_result(block) if isinstance(block.get("tool_use_id"), str) else None
+        case "image":
+            return _clean_image(block)
+        case "thinking":
+            return block if isinstance(block.get("thinking"), str) else None
+    return block if isinstance(kind, str) else None
+
+
+def _clean_text(block: ContentBlock) -> ContentBlock | None:
+    said = block.get("text")
+    text = clean(said) if isinstance(said, str) else ""
+    if not text.strip():
+        return None
+    return block if text == said else {**block, "text": text}
+
+
+def _clean_call(block: ContentBlock) -> ContentBlock | None:
+    if not isinstance(block.get("id"), str) or not block["id"]:
+        return None
+    name = _ODD.sub("_", str(block.get("name") or "unknown"))[:64]
+    input = block.get("input")
+    if name == block.get("name") and isinstance(input, Mapping):
+        return block
+    return {**block, "name": name, "input": input if isinstance(input, Mapping) else {}}
 
 
 def _clean_result(block: ContentBlock) -> ContentBlock:
@@ -67,15 +105,34 @@ def _clean_result(block: ContentBlock) -> ContentBlock:
     if isinstance(content, str):
         text = clean(content)
         return block if text == content and text.strip() else {**block, "content": text if text.strip() else EMPTY}
-    if not content:
+    if not isinstance(content, list | tuple) or not content:
         return {**block, "content": EMPTY}
-    parts = [part for part in map(_clean_block, content) if part is not None]
-    if len(parts) == len(content) and all(a is b for a, b in zip(parts, content, strict=True)):
+    known = [part for part in content if isinstance(part, Mapping)]
+    parts = [part for part in (_clean_block(part, "user") for part in known) if part is not None]
+    if _same(parts, content):
         return block
     return {**block, "content": parts or EMPTY}
 
 
-def _alternating(messages: Sequence[Message]) -> list[Message]:
+def _clean_image(block: ContentBlock) -> ContentBlock:
+    source = block.get("source")
+    if not isinstance(source, Mapping):
+        return _placeholder("it has no source")
+    if source.get("type") != "base64":
+        return block
+    if source.get("media_type") not in IMAGE_TYPES:
+        return _placeholder(f"no model reads {source.get('media_type')}")
+    data = source.get("data")
+    if not isinstance(data, str) or not data:
+        return _placeholder("it is empty")
+    return _placeholder("it is too large") if len(data) > MOST_IMAGE_CHARS else block
+
+
+def _placeholder(why: str) -> ContentBlock:
+    return {"type": "text", "text": f"(an image was here; it was left out because {why})"}
+
+
+def _alternating(messages: Sequence[Message], *, whole: bool) -> list[Message]:
     """Neighbours of one role become one message; the first is the user's."""
     merged: list[Message] = []
     for message in messages:
@@ -83,7 +140,7 @@ def _alternating(messages: Sequence[Message]) -> list[Message]:
             merged[-1] = Message(message.role, (*merged[-1].content, *message.content))
         else:
             merged.append(message)
-    if merged and merged[0].role == "assistant":
+    if whole and merged and merged[0].role == "assistant":
         merged.insert(0, Message.user(NOTHING_SAID))
     return merged
 
@@ -108,7 +165,7 @@ def _with_unique_ids(message: Message, seen: set[str]) -> tuple[Message, list[tu
     return Message(message.role, tuple(content)), names
 
 
-def _answered(calls: Sequence[ContentBlock], answer: Message | None, names: Sequence[tuple[str, str]]) -> Message:
+def _answered(answer: Message | None, names: Sequence[tuple[str, str]]) -> Message:
     """The user message after some calls: one result each, in their order, then whatever else was said."""
     found: dict[str, list[ContentBlock]] = {}
     rest: list[ContentBlock] = []
@@ -119,9 +176,7 @@ def _answered(calls: Sequence[ContentBlock], answer: Message | None, names: Sequ
             rest.append(block)
     results = [_result_for(old, new, found) for old, new in names]
     content = (*results, *rest) or ({"type": "text", "text": NOTHING_SAID},)
-    if answer is not None and len(content) == len(answer.content) and all(map(_is, content, answer.content)):
-        return answer
-    return Message("user", content)
+    return answer if answer is not None and _same(content, answer.content) else Message("user", content)
 
 
 def _result_for(old: str, new: str, found: Mapping[str, list[ContentBlock]]) -> ContentBlock:
@@ -141,5 +196,5 @@ def _without_results(message: Message) -> Message:
     return Message("user", rest or ({"type": "text", "text": NOTHING_SAID},))
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
-from wieldy.core.event import Event, RunEnded
+from wieldy.core.event import Event, PermissionAsked, RunEnded
 from wieldy.core.failure import SessionError
-from wieldy.core.places import state_home
-from wieldy.core.provider import Provider, ProviderFailure, Request, ToolOffer
+from wieldy.core.message import Message
+from wieldy.core.provider import Provider, ProviderFailure, Request
 from wieldy.core.tool import Tool
+from wieldy.engine.clean import clean
 from wieldy.engine.leash import Aborted
 from wieldy.session.breaker import Breaker
 from wieldy.session.conversation import Conversation, fold
 from wieldy.session.exchange import Exchange, Exchanger
-from wieldy.session.prompt import instructions, surroundings, system_prompt
-from wieldy.session.transcript import VERSION, Transcript, records
+from wieldy.session.moments import Moments
+from wieldy.session.outset import Outset
+from wieldy.session.relief import Relief
+from wieldy.session.transcript import NAME, VERSION, Transcript, records
 from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.hooks.configured import Hook
+
+Prompt = str | Sequence[Mapping[str, Any]]
 
 
 class Session:
-    """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`."""
+    """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
+
+    `resume` goes on with an earlier session by its id; `fork` with a copy of it. `max_cost` is in US dollars.
+    """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
         self,
@@ -40,29 +50,44 @@ class Session:
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
         load_settings: bool | None = None,
+        builtins: bool = True,
+        hooks: Sequence[Hook] = (),
         base_url: str | None = None,
         max_turns: int | None = None,
         max_cost: float | None = None,
+        thinking_budget: int | None = None,
         system: str = "",
         resume: str | None = None,
+        fork: bool = False,
         persist: bool = True,
     ) -> None:
+        self.conversation = _resumed(resume) if resume else Conversation()
         self.box = Toolbox(
-            root, mode=mode, settings=settings, tools=tools, ask=ask, load_settings=load_settings, session_id=resume
+            root,
+            mode=mode,
+            settings=settings,
+            tools=tools,
+            ask=ask,
+            load_settings=load_settings,
+            builtins=builtins,
+            hooks=hooks,
+            session_id=None if fork else resume,
         )
         self.max_turns = max_turns
         self.max_cost = max_cost
         self._model = model
         self._base_url = base_url
-        self._system = system
-        self._folder = self.box.workspace.session_dir
-        self._transcript = Transcript(self._folder) if persist else None
-        self._provider: Provider | None = None
-        self._offers: tuple[ToolOffer, ...] | None = None
-        self._prompt: tuple[str, ...] = ()
+        self._thinking_budget = thinking_budget
+        self._moments = Moments(self.box.hooks)
+        self._outset = Outset(self.box, system)
         self._breaker = Breaker()
+        self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
+        self._copied_from = resume if fork else None
+        self._provider: Provider | None = None
+        self._exchanger: Exchanger | None = None
+        self._relief: Relief | None = None
+        self._started = False
         self._running = False
-        self.conversation = self._resumed(resume) if resume else Conversation()
 
     @property
     def id(self) -> str:
@@ -72,7 +97,7 @@ class Session:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation in the form of the Anthropic Messages API."""
-        return [message.as_dict() for message in self.conversation.settled()]
+        return [message.as_dict() for message in self.conversation.copy().settled()]
 
     @property
     def provider(self) -> Provider:
@@ -81,7 +106,7 @@ class Session:
             self._provider = self._picked()
         return self._provider
 
-    async def run(self, prompt: str | list[Mapping[str, Any]]) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Say something and follow what comes of it, until the model has nothing more to call.
 
         The last event is `RunEnded`. Leaving the loop early interrupts the run.
@@ -94,6 +119,8 @@ class Session:
                 work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
                 try:
                     async for event in events:
+                        if isinstance(event, PermissionAsked):
+                            self._record({"type": "asked", "id": event.call_id})
                         yield event
                         if isinstance(event, RunEnded):
                             break
@@ -105,8 +132,8 @@ class Session:
         finally:
             self._running = False
 
-    async def ask(self, prompt: str) -> str:
-        """Say something and wait for the model's last words."""
+    async def ask(self, prompt: Prompt) -> str:
+        """Say something and wait for the model's last words. Raises `SessionError` when the run ends otherwise."""
         said = ""
         async for event in self.run(prompt):
             if isinstance(event, RunEnded):
@@ -115,51 +142,95 @@ class Session:
                 said = event.text
         return said
 
+    async def compact(self, wish: str = "") -> None:
+        """Have the conversation summed up now. Raises `SessionError` or `ProviderFailure`."""
+        if self._running:
+            raise SessionError("this session is running; compact it when it has ended")
+        if self.conversation.messages:
+            await self._prepared()
+            await self._room().compact("manual", self.box.stop, wish)
+            await self._flushed()
+
     def abort(self) -> None:
         """Interrupt the run: the stream ends, tools are stopped, every open call gets a result."""
         self.box.abort()
 
-    async def _run(self, prompt: str | list[Mapping[str, Any]], abort: Abort) -> None:
+    async def _run(self, prompt: Prompt, abort: Abort) -> None:
         started = time.monotonic()
-        turns = 0
-        text = ""
+        before = self.conversation.turns
+        why, detail, text = "error", "", ""
         try:
-            why, detail = "done", ""
-            await self._prepare()
-            content = (
-                [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
-            )
-            self._record({"type": "user", "content": content})
-            while True:
-                if limit := self._limit(turns):
-                    why, detail = limit
-                    break
-                turns += 1
-                exchange = await self._exchanger().exchange(self._request(), turns, self.conversation.ids, abort)
-                text = _words(exchange) or text
-                if ended := _ended(exchange):
-                    why, detail = ended
-                    break
-        except Aborted:
-            why = "interrupted"
+            why, detail, text = await self._conversed(prompt, abort)
+        except Aborted as aborted:
+            why, detail = "interrupted", aborted.reason
         except (ProviderFailure, SessionError) as failure:
-            why, detail = "error", str(failure)
+            detail = str(failure)
         except Exception as bug:
-            why, detail = "error", f"{type(bug).__name__}: {bug}"
+            detail = f"{type(bug).__name__}: {bug}"
             raise
         finally:
-            await self._flushed()
+            try:
+                await self._flushed()
+            except SessionError as failure:
+                why, detail = "error", str(failure)
             self.box.events.emit(
                 RunEnded(
                     why=why,
                     text=text,
-                    turns=turns,
+                    turns=self.conversation.turns - before,
                     cost=self.conversation.cost,
                     seconds=time.monotonic() - started,
                     is_error=why not in ("done", "interrupted"),
                     detail=detail,
                 )
             )
+
+    async def _conversed(self, prompt: Prompt, abort: Abort) -> tuple[str, str, str]:
+        """The whole run; returns why it ended, in a word and in a line, and the model's last words."""
+        content = _content(prompt)
+        added = await self._prepared()
+        added += await self._moments.prompted("\n".join(block["text"] for block in content if block["type"] == "text"))
+        self._record({"type": "user", "content": [*content, *({"type": "text", "text": line} for line in added)]})
+        turns, text = 0, ""
+        while True:
+            if abort.aborted:
+                raise Aborted(abort.reason)
+            if limit := self._limit(turns):
+                return *limit, text
+            turns += 1
+            exchange = await self._answer(turns, abort)
+            text = _words(exchange) or text
+            self._activate(exchange)
+            if ended := _ended(exchange, abort):
+                if ended[0] != "done" or (why := await self._moments.stopping(text)) is None:
+                    return *ended, text
+                self._record({"type": "user", "content": [{"type": "text", "text": why}]})
+
+    async def _answer(self, number: int, abort: Abort) -> Exchange:
+        """One exchange; a conversation that is too much for the provider is made to fit."""
+        room = self._room()
+        if room.due:
+            await room.compact("auto", abort)
+        if self._exchanger is None:
+            self._exchanger = Exchanger(self.box, self.provider, self._breaker, self._record)
+        while True:
+            try:
+                exchange = await self._exchanger.exchange(self._request(), number, self.conversation.ids, abort)
+            except ProviderFailure as failure:
+                if not await room.after(failure, abort):
+                    raise
+            else:
+                room.aside = False
+                return exchange
+
+    def _activate(self, exchange: Exchange) -> None:
+        """A deferred tool that was called, or found by a search, is offered from now on."""
+        names = [result.name for result in exchange.results]
+        for result in exchange.results:
+            if isinstance(result.data, Mapping) and isinstance(found := result.data.get("activated"), list | tuple):
+                names += map(str, found)
+        if new := self._outset.activate(names):
+            self._record({"type": "activated", "tools": new})
 
     def _limit(self, turns: int) -> tuple[str, str] | None:
         if self.max_turns is not None and turns >= self.max_turns:
@@ -168,44 +239,56 @@ class Session:
             return "max_cost", f"stopped at a cost of ${self.conversation.cost:.4f}"
         return None
 
-    async def _prepare(self) -> None:
-        """What is the same for every request of the session: the tools offered, and the prompt."""
-        if self._offers is not None:
-            return
-        offered = [entry.tool for entry in await self.box.offer() if entry.offered]
-        self._offers = tuple(ToolOffer(tool.name, tool.description, tool.schema) for tool in offered)
-        root = self.box.workspace.root
-        stable = system_prompt(offered, mode=self.box.policy.mode, extra=self._system)
-        today = datetime.date.today().isoformat()
-        here = surroundings(self.box.workspace.cwd, root, today=today, model=self.provider.model)
-        self._prompt = tuple(part for part in (stable, instructions(root), here) if part)
-        if not self.conversation.header:
-            self._record(
-                {
-                    "type": "session",
-                    "v": VERSION,
-                    "id": self.id,
-                    "root": root,
-                    "model": self.provider.model,
-                    "at": time.time(),
-                }
-            )
+    async def _prepared(self) -> tuple[str, ...]:
+        """Begin, once: the header, the tools offered, the prompt, the start hooks. Returns what the hooks add."""
+        if self._started:
+            return ()
+        await self._outset.prepare(self.provider.model, self.conversation.activated)
+        model = self.conversation.header.get("model")
+        if self._copied_from is not None:
+            self._copy_history()
+        elif self.conversation.header and model != self.provider.model:
+            self.conversation.restart(_without_thoughts(self.conversation.settled()))
+        if not self.conversation.header or self._copied_from is not None:
+            self._record(self._header())
+        self._started = True
+        return await self._moments.started("resume" if self.conversation.turns else "startup", self.provider.model)
+
+    def _copy_history(self) -> None:
+        """A fork begins with the whole of the conversation it was made from."""
+        messages = [message.as_dict() for message in self.conversation.settled()]
+        self._record({"type": "compacted", "trigger": "fork", "messages": messages})
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "type": "session",
+            "v": VERSION,
+            "id": self.id,
+            "root": self.box.workspace.root,
+            "model": self.provider.model,
+            "at": time.time(),
+            **({"fork_of": self._copied_from} if self._copied_from else {}),
+        }
 
     def _request(self) -> Request:
+        offers = self._outset.offers
         return Request(
-            system=self._prompt,
+            system=self._outset.prompt,
             messages=self.conversation.settled(),
-            tools=self._offers or (),
-            breaks=(len(self._offers or ()),),
+            tools=offers,
+            breaks=self._outset.breaks,
+            thinking_budget=self._thinking_budget,
         )
 
-    def _exchanger(self) -> Exchanger:
-        return Exchanger(self.box, self.provider, self._breaker, self._record)
+    def _room(self) -> Relief:
+        if self._relief is None:
+            self._relief = Relief(self.box, self.provider, self.conversation, self._record, self._moments)
+        return self._relief
 
     def _record(self, record: dict[str, Any]) -> None:
-        self.conversation.take(record)
         if self._transcript is not None:
             self._transcript.append(record)
+        self.conversation.take(record)
 
     async def _flushed(self) -> None:
         if self._transcript is not None:
@@ -216,15 +299,16 @@ class Session:
             return self._model
         from wieldy.providers.pick import pick
 
-        return pick(self._model or self.box.settings.get("model"), base_url=self._base_url, env=self.box.workspace.env)
-
-    def _resumed(self, session_id: str) -> Conversation:
-        if not (self._folder / "transcript.jsonl").exists():
-            raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
-        return fold(records(self._folder))
+        settings, env = self.box.settings, self.box.workspace.env
+        model = self._model or env.get("WIELDY_MODEL") or settings.get("model")
+        return pick(model, base_url=self._base_url or settings.get("baseUrl"), env=env)
 
     async def aclose(self) -> None:
-        """Stop, write the rest of the transcript, let go of everything."""
+        """Stop, tell the hooks, write the rest of the transcript, let go of everything."""
+        self.box.abort("the session was closed")
+        if self._started:
+            self._started = False
+            await self._moments.ended("other")
         await self.box.aclose()
         if self._transcript is not None:
             await self._transcript.aclose()
@@ -240,19 +324,37 @@ class Session:
         await self.aclose()
 
 
-def sessions_folder() -> Path:
-    """Where sessions are kept."""
-    return state_home() / "sessions"
+def _resumed(session_id: str) -> Conversation:
+    from wieldy.session.store import session_folder
+
+    folder: Path = session_folder(session_id)
+    if not (folder / NAME).exists():
+        raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
+    return fold(records(folder))
+
+
+def _content(prompt: Prompt) -> list[dict[str, Any]]:
+    blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
+    content = [{**b, "text": clean(b["text"])} if isinstance(b.get("text"), str) else b for b in blocks]
+    if not any(block.get("type") != "text" or block["text"].strip() for block in content):
+        raise SessionError("the prompt is empty")
+    return content
+
+
+def _without_thoughts(history: Sequence[Message]) -> list[Message]:
+    """For another model: thoughts are signed by the one that had them."""
+    kinds = ("thinking", "redacted_thinking")
+    return [Message(m.role, tuple(b for b in m.content if b["type"] not in kinds)) for m in history]
 
 
 def _words(exchange: Exchange) -> str:
     return "\n".join(block["text"] for block in exchange.answer.content() if block["type"] == "text")
 
 
-def _ended(exchange: Exchange) -> tuple[str, str] | None:
+def _ended(exchange: Exchange, abort: Abort) -> tuple[str, str] | None:
     """Why the run is over, or None when the model is to be asked again."""
     if exchange.interrupted:
-        return "interrupted", ""
+        return "interrupted", abort.reason
     if exchange.looping:
         return "looping", "the model kept making the same failing call"
     if exchange.results or exchange.broken is not None or exchange.answer.stop_reason == "pause_turn":

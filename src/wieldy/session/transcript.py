@@ -1,156 +1,188 @@
-"""The log of a session: one JSON record a line, appended and fsynced, never rewritten. Everything else is a fold over it."""
+"""The log of a session: one JSON record a line, appended and fsynced, never rewritten. Everything else is a fold over it.
+
+A record is written before `append` returns, so that nothing is done of which a crash would leave no trace; the disk is
+waited for in a thread, and by whoever asks to.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import os
-import queue
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from wieldy.core.failure import SessionError
+from wieldy.engine.clean import clean
+from wieldy.session.payload import Payloads, has_long_strings
 
-BIG = 16_384  # characters of a string kept beside the log instead of in it
 VERSION = 1
+NAME = "transcript.jsonl"
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Transcript:
-    """Appends records from a thread of its own, so that nobody waits for the disk but who asks to."""
+    """Appends records to the log in a folder, which is made with the first of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / "transcript.jsonl"
-        self._inbox: queue.SimpleQueue[tuple[dict[str, Any] | None, Future[None]]] | None = None
-        self._last: Future[None] | None = None
-        self._thread: threading.Thread | None = None
+        self.path = folder / NAME
+        self._payloads = Payloads(folder)
+        self._file = -1
+        self._syncer: Syncer | None = None
 
-    def append(self, record: dict[str, Any]) -> Future[None]:
-        """Queue a record. The future is done when it is on disk."""
-        if self._inbox is None:
-            self._inbox = queue.SimpleQueue()
-            self._thread = threading.Thread(
-                target=self._write, args=(self._inbox,), name="wieldy-transcript", daemon=True
-            )
-            self._thread.start()
-        self._last = Future()
-        self._inbox.put((record, self._last))
-        return self._last
+    def append(self, record: dict[str, Any]) -> None:
+        """Write a record. Raises `SessionError` when it cannot be written: a run nobody can resume must not go on."""
+        try:
+            if self._file < 0:
+                self._open()
+            if has_long_strings(record):
+                record = self._payloads.outside(record)
+            _write_all(self._file, _line(record))
+        except OSError as error:
+            raise self._unwritable(error) from None
+        if self._syncer is not None:
+            self._syncer.wanted()
 
     async def flushed(self) -> None:
         """Wait until everything appended so far is on disk."""
-        if self._last is not None:
+        if self._syncer is not None:
             try:
-                await asyncio.wrap_future(self._last)
+                await self._syncer.synced()
             except OSError as error:
-                raise SessionError(f"the transcript {self.path} cannot be written: {error.strerror}") from None
+                raise self._unwritable(error) from None
 
     async def aclose(self) -> None:
-        """Write the rest and stop."""
-        if self._inbox is None or self._thread is None:
+        """Bring the rest to disk and stop."""
+        if self._syncer is None:
             return
-        done: Future[None] = Future()
-        self._inbox.put((None, done))
-        await asyncio.wrap_future(done)
-        await asyncio.to_thread(self._thread.join)
-        self._inbox = self._thread = None
+        try:
+            await self.flushed()
+        finally:
+            await asyncio.to_thread(self._syncer.stop)
+            os.close(self._file)
+            self._file, self._syncer = -1, None
 
-    def _write(self, inbox: queue.SimpleQueue[tuple[dict[str, Any] | None, Future[None]]]) -> None:
-        file = -1
-        while True:
-            batch = [inbox.get()]
-            while not inbox.empty():
-                batch.append(inbox.get())
-            try:
-                if file < 0 and any(record is not None for record, _ in batch):
-                    file = self._open()
-                lines = [self._line(record) for record, _ in batch if record is not None]
-                if lines:
-                    os.write(file, b"".join(lines))
-                    os.fsync(file)
-            except OSError as error:
-                for _, written in batch:
-                    written.set_exception(error)
-            else:
-                for _, written in batch:
-                    written.set_result(None)
-            if any(record is None for record, _ in batch):
-                if file >= 0:
-                    os.close(file)
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._syncer = Syncer(self._file)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            _write_all(self._file, b"\n")  # a torn last line must not swallow the next record
+
+    def _unwritable(self, error: OSError) -> SessionError:
+        return SessionError(f"the transcript {self.path} cannot be written: {error.strerror or error}")
+
+
+class Syncer:
+    """Brings what was written to disk from a thread of its own: many records, one wait."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._wake = threading.Condition()
+        self._written = 0
+        self._on_disk = 0
+        self._stopped = False
+        self._error: OSError | None = None
+        self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._thread: threading.Thread | None = None
+
+    def wanted(self) -> None:
+        """Something was written."""
+        self._written += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="wieldy-transcript", daemon=True)
+            self._thread.start()
+        elif self._written - self._on_disk == 1:
+            with self._wake:
+                self._wake.notify()
+
+    async def synced(self) -> None:
+        """Wait until everything written before now is on disk. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        with self._wake:
+            if self._error is None and self._on_disk >= self._written:
                 return
+            done: asyncio.Future[None] = loop.create_future()
+            self._waiters.append((self._written, loop, done))
+            self._wake.notify()
+        await done
 
-    def _open(self) -> int:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
-            os.write(file, b"\n")  # a torn last line must not swallow the next record
-        return file
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _line(self, record: dict[str, Any]) -> bytes:
-        return msgspec.json.encode(_outside(record, self.folder / "payloads")) + b"\n"
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                while self._on_disk >= self._written and not self._waiters and not self._stopped:
+                    self._wake.wait()
+                if self._stopped:
+                    return
+                upto = self._written
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                self._error = error
+            with self._wake:
+                self._on_disk = upto
+                due = [waiter for waiter in self._waiters if waiter[0] <= upto]
+                self._waiters = [waiter for waiter in self._waiters if waiter[0] > upto]
+            for _, loop, done in due:
+                loop.call_soon_threadsafe(_settle, done, self._error)
+
+
+def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
 
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:
     """Every readable record of a session, in order; torn and foreign lines are passed over. Streams: memory is one line."""
-    path = folder / "transcript.jsonl"
     decode = msgspec.json.Decoder(dict[str, Any]).decode
+    payloads = Payloads(folder)
     try:
-        with path.open("rb") as file:
+        with (folder / NAME).open("rb") as file:
             for line in file:
                 try:
                     record = decode(line)
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     continue
-                yield _inside(record, folder / "payloads")
+                yield payloads.inside(record) if b'"$payload"' in line else record
     except FileNotFoundError:
         return
 
 
-def _outside(value: Any, payloads: Path) -> Any:
-    """The value with its long strings written to files of their own, each once."""
-    if isinstance(value, str):
-        return _stored(value, payloads) if len(value) > BIG else value
-    if isinstance(value, dict):
-        return {key: _outside(item, payloads) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_outside(item, payloads) for item in value]
-    return value
-
-
-def _stored(text: str, payloads: Path) -> dict[str, str]:
-    data = text.encode("utf-8", "surrogatepass")
-    name = base64.b32encode(hashlib.blake2b(data, digest_size=20).digest()).decode().lower()
-    path = payloads / name
-    if not path.exists():
-        payloads.mkdir(parents=True, exist_ok=True)
-        temporary = payloads / f".{name}.{os.getpid()}"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    return {"$payload": name}
-
-
-def _inside(value: Any, payloads: Path) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {"$payload"}:
-            return _fetched(payloads / str(value["$payload"]))
-        return {key: _inside(item, payloads) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_inside(item, payloads) for item in value]
-    return value
-
-
-def _fetched(path: Path) -> str:
+def _line(record: dict[str, Any]) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return "(this part of the transcript is lost)"
+        return _encode(record) + b"\n"
+    except UnicodeEncodeError:
+        return _encode(_cleaned(record)) + b"\n"
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _write_all(file: int, data: bytes) -> None:
+    written = os.write(file, data)
+    while written < len(data):
+        data = data[written:]
+        written = os.write(file, data)

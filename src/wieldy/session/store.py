@@ -1,0 +1,99 @@
+"""The sessions on this machine: where each is kept, which there are, and which was last."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wieldy.core.failure import SessionError
+from wieldy.core.places import state_home
+from wieldy.session.transcript import NAME, records
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+LOOKED_AT = 50  # records read for a listing
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session as a list shows it."""
+
+    id: str
+    folder: Path
+    root: str
+    model: str
+    begun: float
+    changed: float
+    prompt: str
+
+
+def sessions_folder() -> Path:
+    """Where sessions are kept."""
+    return state_home() / "sessions"
+
+
+def session_folder(session_id: str) -> Path:
+    """The folder of a session. Raises `SessionError` for what cannot be an id."""
+    if not _ID.fullmatch(session_id):
+        raise SessionError(f"`{session_id}` is not the id of a session; `wieldy sessions` lists them")
+    return sessions_folder() / session_id
+
+
+def kept_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[Kept]:
+    """The sessions that have a transcript, last changed first; with `root`, those of that folder."""
+    wanted = None if root is None else os.path.realpath(root)
+    try:
+        folders = [entry for entry in os.scandir(sessions_folder()) if entry.is_dir() and _ID.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return
+    found = [(_changed(Path(entry.path)), Path(entry.path)) for entry in folders]
+    for changed, folder in sorted(found, key=lambda pair: (-pair[0], pair[1])):
+        if changed and (kept := look(folder, changed)) and wanted in (None, kept.root):
+            yield kept
+
+
+def last_session(root: str | os.PathLike[str]) -> str:
+    """The id of the session that was last at work in a folder. Raises `SessionError` when there is none."""
+    for kept in kept_sessions(root):
+        return kept.id
+    raise SessionError("there is no session to continue in this folder; `wieldy sessions` lists all")
+
+
+def look(folder: Path, changed: float) -> Kept | None:
+    """A session by the beginning of its transcript."""
+    header: Mapping[str, Any] = {}
+    prompt = ""
+    for number, record in enumerate(records(folder)):
+        if record.get("type") == "session" and not header:
+            header = record
+        elif record.get("type") == "user" and not prompt:
+            prompt = _first_words(record.get("content"))
+        if (header and prompt) or number > LOOKED_AT:
+            break
+    if not header and not prompt:
+        return None
+    return Kept(
+        folder.name,
+        folder,
+        str(header.get("root", "")),
+        str(header.get("model", "")),
+        float(header.get("at") or changed),
+        changed,
+        prompt,
+    )
+
+
+def _first_words(content: Any) -> str:
+    blocks = content if isinstance(content, list) else []
+    texts = [str(b.get("text", "")) for b in blocks if isinstance(b, Mapping) and b.get("type") == "text"]
+    return " ".join(" ".join(texts).split())[:200]
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return (folder / NAME).stat().st_mtime
+    except OSError:
+        return 0.0
