@@ -8,14 +8,14 @@ from wieldy.core.decision import Reason
 from wieldy.permissions import suggest
 from wieldy.permissions.domain import host_of
 from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.ruleset import Shelf
+from wieldy.permissions.ruleset import Shelves
 
 
 class Addresses:
     """The network policy."""
 
-    def __init__(self, deny: Shelf, ask: Shelf, allow: Shelf) -> None:
-        self._deny, self._ask, self._allow = deny, ask, allow
+    def __init__(self, shelves: Shelves) -> None:
+        self._deny, self._ask, self._allow = shelves
 
     def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
         """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""

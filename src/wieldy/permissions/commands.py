@@ -13,7 +13,7 @@ from wieldy.permissions.files import Files, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.redirection import Split, split
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import Shelf
+from wieldy.permissions.ruleset import Shelves
 from wieldy.permissions.spelling import without_git_options
 from wieldy.permissions.visible import hidden_characters, visible
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from wieldy.shell.analysis import Analysis
     from wieldy.shell.catastrophic import Danger
     from wieldy.shell.parts import Part
-
 
 # These run whatever they are given, so only a rule that names the very command may allow them.
 RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
@@ -32,14 +31,12 @@ class Commands:
 
     def __init__(
         self,
-        deny: Shelf,
-        ask: Shelf,
-        allow: Shelf,
+        shelves: Shelves,
         files: Files,
         addresses: Addresses,
         analyse: Callable[[str], Analysis],
     ) -> None:
-        self._deny, self._ask, self._allow = deny, ask, allow
+        self._deny, self._ask, self._allow = shelves
         self._files = files
         self._addresses = addresses
         self._analyse = analyse
@@ -66,9 +63,7 @@ class Commands:
         for danger in analysis.catastrophic:
             if danger.behavior == "deny":
                 yield Finding(Reason("guard", "deny", f"{danger.why}; no mode or rule lifts this", part=danger.text))
-            elif self._excused(danger, named, case):
-                continue
-            else:
+            elif not self._excused(danger, named, case):
                 yield Finding(Reason("guard", "ask", danger.why, part=danger.text))
 
     def _excused(self, danger: Danger, named: Rule | None, case: Case) -> bool:

@@ -21,7 +21,7 @@ from wieldy.permissions.mode import ModeName, mode_named
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.protected import Protected
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import RuleSet, Shelf
+from wieldy.permissions.ruleset import RuleSet, filed
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
-BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
 class Policy:
@@ -134,12 +133,11 @@ class Policy:
 
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
-        filed = rules.plus(*self._levels.command_rules())
-        deny, ask, allow = (Shelf(filed.of(b), b, self._paths) for b in BEHAVIORS)
-        self._deny, self._ask, self._allow = deny, ask, allow
-        self._files = Files(deny, ask, allow, self._paths, self._protected, self._outside)
-        self._addresses = Addresses(deny, ask, allow)
-        self._commands = Commands(deny, ask, allow, self._files, self._addresses, self._analyse)
+        shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
+        self._deny, self._ask, self._allow = shelves
+        self._files = Files(shelves, self._paths, self._protected, self._outside)
+        self._addresses = Addresses(shelves)
+        self._commands = Commands(shelves, self._files, self._addresses, self._analyse)
 
     def _shell_analysis(self, command: str) -> Analysis:
         return self._analysis_at(command, self._cwd())

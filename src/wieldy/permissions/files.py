@@ -13,7 +13,7 @@ from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.paths import Paths, Seen, is_stream
 from wieldy.permissions.protected import Protected
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import Shelf
+from wieldy.permissions.ruleset import Shelf, Shelves
 
 Outside: TypeAlias = Literal["ask", "deny"]
 
@@ -47,10 +47,8 @@ class Touch:
 class Files:
     """The one path policy."""
 
-    def __init__(
-        self, deny: Shelf, ask: Shelf, allow: Shelf, paths: Paths, protected: Protected, outside: Outside = "ask"
-    ) -> None:
-        self._deny, self._ask, self._allow = deny, ask, allow
+    def __init__(self, shelves: Shelves, paths: Paths, protected: Protected, outside: Outside = "ask") -> None:
+        self._deny, self._ask, self._allow = shelves
         self._paths = paths
         self._protected = protected
         self._outside = outside

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions import domain
@@ -212,6 +212,23 @@ class Shelf:
             wider = entries if self._behavior == "allow" else both_ways(entries, self._paths.real)
             index = self._path_indexes[subject, fold] = PathIndex(wider, fold)
         return index
+
+
+class Shelves(NamedTuple):
+    """One shelf for each behaviour."""
+
+    deny: Shelf
+    ask: Shelf
+    allow: Shelf
+
+
+def filed(rules: RuleSet, paths: Paths) -> Shelves:
+    """The rules of a workspace, put where they are looked for."""
+    return Shelves(
+        Shelf(rules.of("deny"), "deny", paths),
+        Shelf(rules.of("ask"), "ask", paths),
+        Shelf(rules.of("allow"), "allow", paths),
+    )
 
 
 def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern:
