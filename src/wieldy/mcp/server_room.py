@@ -1,0 +1,163 @@
+"""One client's room: a toolbox of its own, its open questions, its roots, and its calls under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wieldy.approval import Ask
+from wieldy.core.call import ToolCall
+from wieldy.core.decision import Answer, Question
+from wieldy.core.event import Event, ToolProgress
+from wieldy.core.result import ToolResult
+from wieldy.mcp.server_door import PERMISSION, AskFirst, Counter, Door, Open, Revolving, Shut, Waiting, asks_users
+from wieldy.mcp.server_result import Wire, as_wire
+from wieldy.mcp.server_roots import Roots
+from wieldy.mcp.server_spilled import Spilled
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+    from wieldy.mcp.server_door import Context
+    from wieldy.toolbox import Toolbox
+
+ROOTS = "roots"
+ROOTS_SECONDS = 5.0
+
+MakeBox = Callable[[Ask], "Toolbox"]
+
+
+class Room:
+    """Where the calls of one client run."""
+
+    def __init__(self, make: MakeBox) -> None:
+        self.box = make(self._ask)
+        self.spilled = Spilled(self.box.workspace.session_dir / "tool-results")
+        self.roots = Roots(self.box)
+        self._counter = Counter()
+        self._doors: dict[str, Door] = {}
+        self._calls = 0
+        self._opening = asyncio.Lock()
+        self._opened = False
+        self._asking_roots = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Be ready for calls."""
+        async with self._opening:
+            if not self._opened:
+                await self.box.__aenter__()
+                self._opened = True
+
+    async def aclose(self) -> None:
+        """Stop what is under way and let go of everything."""
+        await self.box.aclose()
+
+    async def call(self, ctx: Context, params: types.CallToolRequestParams) -> Wire | types.InputRequiredResult:
+        """One call through the whole pipeline, or what the client must bring before it can go on."""
+        arguments = params.arguments or {}
+        returned = self._counter.take_back(params.request_state, params.name, arguments)
+        brought = params.input_responses or {} if returned else {}
+        if self.roots.unknown and (needed := await self._learn_roots(ctx, brought, params.name, arguments)):
+            return needed
+        door = self._door(ctx, returned, brought.get(PERMISSION))
+        result = await self._through(door, ctx, params.name, arguments)
+        if isinstance(result.data, AskFirst):
+            waiting = Waiting(params.name, arguments, result.data.question)
+            return self._send_back(waiting, {PERMISSION: result.data.request()})
+        return as_wire(result, self.spilled.links(result.text))
+
+    async def _through(self, door: Door, ctx: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        self._calls += 1
+        call = ToolCall(f"call_{self.box.id}_{self._calls}", name, arguments)
+        self._doors[call.id] = door
+        try:
+            if ctx.meta is not None and "progress_token" in ctx.meta:
+                return await self._told(call, ctx)
+            return await self._run(call)
+        finally:
+            del self._doors[call.id]
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        async with self.box.turn() as turn:
+            return await undisturbed(turn.submit(call))
+
+    async def _told(self, call: ToolCall, ctx: Context) -> ToolResult:
+        """Run a call while the client is told how far it is; the last word of progress goes out before the result."""
+        import anyio
+
+        async with anyio.create_task_group() as group, self.box.stream() as events:
+            group.start_soon(_tell, call.id, events, ctx)
+            return await self._run(call)
+
+    async def _ask(self, question: Question) -> Answer:
+        return await self._doors.get(question.plan.call.id, SHUT).ask(question)
+
+    def _door(self, ctx: Context, returned: Waiting | None, said: Any) -> Door:
+        if not asks_users(ctx.session.client_capabilities):
+            return SHUT
+        if ctx.session.can_send_request:
+            return Open(ctx)
+        return Revolving(returned.question if returned else None, said)
+
+    async def _learn_roots(
+        self, ctx: Context, brought: Mapping[str, Any], name: str, arguments: Mapping[str, Any]
+    ) -> types.InputRequiredResult | None:
+        """Ask a client that has roots for them. One that does not answer in time is taken to have none."""
+        import mcp_types as types
+        from mcp.shared.exceptions import MCPError
+        from mcp.shared.message import ServerMessageMetadata
+
+        capabilities = ctx.session.client_capabilities
+        if capabilities is None or capabilities.roots is None:
+            return None
+        if not ctx.session.can_send_request:
+            if ROOTS not in brought:
+                return self._send_back(Waiting(name, arguments), {ROOTS: types.ListRootsRequest()})
+            answer = brought[ROOTS]
+            await self.roots.use([str(root.uri) for root in getattr(answer, "roots", ())])
+            return None
+        async with self._asking_roots:
+            if not self.roots.unknown:
+                return None
+            try:
+                listed = await ctx.session.send_request(
+                    types.ListRootsRequest(),
+                    types.ListRootsResult,
+                    ROOTS_SECONDS,
+                    ServerMessageMetadata(related_request_id=ctx.request_id),
+                )
+            except (MCPError, ValueError):
+                listed = types.ListRootsResult(roots=[])
+            await self.roots.use([str(root.uri) for root in listed.roots])
+        return None
+
+    def _send_back(self, waiting: Waiting, requests: types.InputRequests) -> types.InputRequiredResult:
+        import mcp_types as types
+
+        return types.InputRequiredResult(input_requests=requests, request_state=self._counter.hand_out(waiting))
+
+
+SHUT = Shut()
+
+
+async def _tell(call_id: str, events: AsyncIterator[Event], ctx: Context) -> None:
+    count = 0
+    async for event in events:
+        if isinstance(event, ToolProgress) and event.call_id == call_id:
+            count += 1
+            await ctx.session.report_progress(count, message=event.text)
+
+
+async def undisturbed(task: asyncio.Task[ToolResult]) -> ToolResult:
+    """The result of a call's task. Whoever waits here may be cancelled at every step of the loop (that is how the SDK cancels);
+    the engine is cancelled once and given its time to stop what it runs."""
+    import anyio
+
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((task,))
+        raise
