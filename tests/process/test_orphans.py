@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -138,7 +139,7 @@ def test_a_guardian_that_was_killed_is_replaced_at_the_next_command(tmp_path):
 
 
 def test_a_wieldy_inside_a_wieldy_is_ended_with_all_it_started(tmp_path):
-    outer = "outer-mark-of-a-test."
+    outer = f"outer-{secrets.token_hex(6)}."
     worker = started(tmp_path, STAY, WIELDY_MARK=outer)
     assert end(Tree(outer)) == []
     worker.end_by(None)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.declare import words
@@ -254,7 +254,7 @@ async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContex
         return output
     await witness.after(ctx.call_id, "Bash")
     content = f"{output.content}\n[{witness.trouble}]" if witness.trouble else output.content
-    return replace(output, content=content, data={**output.data, "changedFiles": list(witness.changed)})
+    return Output(content, {**output.data, "changedFiles": list(witness.changed)}, output.is_error)
 
 
 def _is_excluded(command: str, workspace: Workspace) -> bool:

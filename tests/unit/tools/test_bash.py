@@ -223,7 +223,7 @@ async def test_signs_of_life_reach_whoever_watches(open_box):
         seen: list[ToolProgress] = []
         box.subscribe(lambda event: seen.append(event) if isinstance(event, ToolProgress) else None)
         await box.call("Bash", command="for i in 1 2 3 4; do echo step $i; sleep 0.2; done")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
         assert seen
         assert re.search(r"step \d", seen[0].text)
         assert seen[0].data["bytes"] > 0
