@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Decision
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 RawInput: TypeAlias = Mapping[str, Any] | bytes | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """What the model said. `complete` is false when its JSON was cut off; such a call never runs."""
 
@@ -24,7 +26,7 @@ class ToolCall:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BoundCall:
     """The tool is found and the input fits it. `input` is JSON under canonical names, `args` are Python values."""
 
@@ -35,7 +37,7 @@ class BoundCall:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlannedCall:
     """The input is in canonical form and what it will touch is known. `real` is where each path led at that moment."""
 
@@ -48,7 +50,7 @@ class PlannedCall:
     real: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClearedCall:
     """Allowed to run, and by whom."""
 

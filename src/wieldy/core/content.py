@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from wieldy.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Text:
     """A piece of text."""
 
@@ -17,7 +18,7 @@ class Text:
         return {"type": "text", "text": self.text}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """A picture, base64-encoded."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
@@ -14,7 +15,7 @@ Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reason:
     """One step of the trail: what spoke, what it said, and where it is written."""
 
@@ -32,7 +33,7 @@ class Reason:
         return f"{self.behavior}: {self.text}{part}{where}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opinion:
     """What a hook or an analysis thinks of a call; the decision weighs it with rules and mode."""
 
@@ -41,7 +42,7 @@ class Opinion:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """Allow, ask or deny, with the whole trail. `suggestions` are rules that would have allowed the call."""
 
@@ -58,7 +59,7 @@ class Decision:
         return self.behavior
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Advice:
     """What one adviser has to say before a call runs; `updated_input` replaces the whole input."""
 
@@ -67,7 +68,7 @@ class Advice:
     context: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Question:
     """What a person is asked."""
 
@@ -75,7 +76,7 @@ class Question:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What the person said; `words` go to the model when it is a no, `remember` are rules to keep."""
 

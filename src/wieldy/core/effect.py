@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from wieldy.core.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Reads:
     """Reads the file at an absolute path, or anything below it when it is a directory."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Writes:
     """Creates, changes or deletes the file at an absolute path, or anything below it when it is a directory."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runs:
     """Runs a shell command. `contained` means that every file it touches is declared beside it."""
 
@@ -29,14 +30,14 @@ class Runs:
     contained: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fetches:
     """Talks to a URL."""
 
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opaque:
     """Touches who knows what: runs alone, and a person is asked."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
+
+from wieldy.core.record import record
 
 Role: TypeAlias = Literal["user", "assistant"]
 ContentBlock: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Message:
     """One message. What a model said is kept verbatim: its blocks are never edited, reordered or merged."""
 

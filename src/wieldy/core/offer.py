@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from wieldy.core.record import record
 from wieldy.core.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offered:
     """One tool, whether a model is offered it, and why or why not."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from wieldy.core.content import Content
 from wieldy.core.failure import Stage
+from wieldy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """The tool ran and gave a result."""
 
@@ -18,7 +18,7 @@ class Done:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed:
     """The tool ran and failed."""
 
@@ -26,7 +26,7 @@ class Failed:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refused:
     """The tool did not run: which stage said no, and what it advises the model to do."""
 
@@ -35,7 +35,7 @@ class Refused:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interrupted:
     """Stopped by the person before it ended; `partial` is what it had said until then."""
 

@@ -11,6 +11,7 @@ from wieldy.core.failure import WieldyError
 from wieldy.core.message import ContentBlock, History
 from wieldy.core.record import record
 
+Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
 
 
@@ -27,7 +28,7 @@ class BlockGrew:
     """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
 
     index: int
-    field: Literal["text", "thinking", "signature", "input", "citation"]
+    field: Field
     piece: Any
 
 

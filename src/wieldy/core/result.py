@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.content import Content, text_of
 from wieldy.core.outcome import Outcome
+from wieldy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResult:
     """The one result of one call."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, is_opaque
+from wieldy.core.record import record
 from wieldy.core.result import ToolResult
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_RESULT_CHARS = 50_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """How far a tool is. For people only, never sent to the model."""
 
@@ -32,7 +33,7 @@ class Progress:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """The result of a tool: what the model reads, and structured data for the caller."""
 
@@ -48,14 +49,14 @@ class Output:
         return self.content if isinstance(self.content, tuple) else (self.content,)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Doubt:
     """A tool's own check is not sure: let the person decide."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What the surrounding session runs with."""
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from wieldy.core.content import Image, Text
+from wieldy.core.record import is_record
 from wieldy.core.tool import Output
 
 
@@ -38,6 +39,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if is_record(value):
+        return {name: plain(item) for name, item in vars(value).items()}
     if callable(dump := getattr(value, "model_dump", None)):
         return plain(dump(mode="json"))
     import msgspec

@@ -8,8 +8,8 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.hooks.configured import Hook
 from wieldy.hooks.moment import Moment
@@ -18,7 +18,7 @@ from wieldy.shell.reap import Tree, end
 MOST_OUTPUT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Raw:
     """What came back of a hook, uninterpreted. `trouble` says why there is no exit code."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.hooks.matcher import BadMatcher, Matcher, matcher
 from wieldy.hooks.moment import MOMENTS, Moment
 from wieldy.permissions.rule import Rule, RuleProblem, parse
@@ -15,7 +15,7 @@ OnError: TypeAlias = Literal["block", "warn"]
 PythonHook: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hook:
     """One hook: when it runs, what runs, and what its failure means."""
 

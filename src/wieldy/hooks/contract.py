@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import fields_of, record
 from wieldy.hooks.command import Raw
 from wieldy.hooks.moment import MOMENTS, Moment, ToolMoment
 
 Meaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ending:
     """One way to end, and its meaning: at moments that can be blocked, at those that cannot, at those that take text."""
 
@@ -88,8 +88,7 @@ def _elsewhere(ending: Ending) -> str:
 
 
 def _own_fields(moment: type[Moment]) -> list[str]:
-    common = {one.name for one in fields(Moment)}
-    told = [one.name for one in fields(moment) if one.name not in common]
+    told = [name for name in fields_of(moment) if name not in fields_of(Moment)]
     if issubclass(moment, ToolMoment):
         told.sort(key=lambda name: not name.startswith("tool_"))
     return told

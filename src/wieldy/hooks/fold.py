@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.decision import STRICTNESS, Advice, Opinion
+from wieldy.core.record import record
 from wieldy.hooks.reply import Reply
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Said:
     """What all hooks of a moment said together. `blocked` is the first reason among the strictest."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice
 from wieldy.core.event import HookEnded, HookStarted, Notice
+from wieldy.core.record import changed
 from wieldy.core.tool import settle
 from wieldy.core.workspace import Workspace
 from wieldy.hooks.command import Raw, run_command
@@ -89,7 +89,7 @@ class Hooks:
         for index, reply in enumerate(replies):
             if reply.updated_input is None or index + 1 == len(hooks):
                 continue
-            moment = replace(moment, tool_input=reply.updated_input)
+            moment = changed(moment, tool_input=reply.updated_input)
             later = await self._chained(hooks[index + 1 :], moment)
             return [*replies[: index + 1], *later]
         return replies
@@ -131,6 +131,6 @@ def _of_the_last_input(replies: Sequence[Reply]) -> list[Reply]:
     rewrites = [index for index, reply in enumerate(replies) if reply.updated_input is not None]
     last = rewrites[-1] if rewrites else 0
     return [
-        replace(reply, behavior=None) if index < last and reply.behavior == "allow" else reply
+        changed(reply, behavior=None) if index < last and reply.behavior == "allow" else reply
         for index, reply in enumerate(replies)
     ]

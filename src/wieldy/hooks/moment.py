@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Any, ClassVar
 
+from wieldy.core.record import keyword_record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@keyword_record
 class Moment:
     """What every hook is told: which session, where, in which mode."""
 
@@ -29,11 +31,11 @@ class Moment:
 
     def payload(self) -> dict[str, Any]:
         """What the hook reads on stdin."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {"hook_event_name": self.event, **{name: value for name, value in told.items() if value is not None}}
+        told = {name: value for name, value in vars(self).items() if value is not None}
+        return {"hook_event_name": self.event, **told}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ToolMoment(Moment):
     """About one call."""
 
@@ -44,7 +46,7 @@ class ToolMoment(Moment):
     tool_use_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PreToolUse(ToolMoment):
     """A call is about to be judged: allow, deny, ask, or rewrite its input."""
 
@@ -53,7 +55,7 @@ class PreToolUse(ToolMoment):
     guards: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PermissionRequest(ToolMoment):
     """A person is about to be asked: answer in their place."""
 
@@ -63,7 +65,7 @@ class PermissionRequest(ToolMoment):
     permission_suggestions: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PostToolUse(ToolMoment):
     """A tool has run: add to what the model reads of it, or replace it."""
 
@@ -74,7 +76,7 @@ class PostToolUse(ToolMoment):
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PostToolUseFailure(ToolMoment):
     """A tool has failed: add to what the model reads of it."""
 
@@ -86,7 +88,7 @@ class PostToolUseFailure(ToolMoment):
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class UserPromptSubmit(Moment):
     """The person has said something: block it, or add to it."""
 
@@ -98,7 +100,7 @@ class UserPromptSubmit(Moment):
     prompt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class SessionStart(Moment):
     """A session begins: add to what the model knows from the start."""
 
@@ -110,7 +112,7 @@ class SessionStart(Moment):
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class SessionEnd(Moment):
     """A session ends."""
 
@@ -120,7 +122,7 @@ class SessionEnd(Moment):
     reason: str = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Stop(Moment):
     """The model wants to stop: let it, or send it on with a reason."""
 
@@ -131,7 +133,7 @@ class Stop(Moment):
     last_assistant_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class SubagentStart(Moment):
     """A sub-agent begins: add to what it knows."""
 
@@ -143,7 +145,7 @@ class SubagentStart(Moment):
     agent_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class SubagentStop(Moment):
     """A sub-agent wants to stop: let it, or send it on with a reason."""
 
@@ -157,7 +159,7 @@ class SubagentStop(Moment):
     last_assistant_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class PreCompact(Moment):
     """The conversation is about to be shortened."""
 
@@ -169,7 +171,7 @@ class PreCompact(Moment):
     custom_instructions: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class Notification(Moment):
     """A person is being told something."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.decision import Behavior
+from wieldy.core.record import record
 from wieldy.hooks.command import Raw
 from wieldy.hooks.configured import Hook
 from wieldy.hooks.moment import MOMENTS
@@ -21,7 +21,7 @@ DECISIONS: Mapping[str, Behavior] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reply:
     """A hook's answer. `blocked` is the reason it stopped what was about to happen; `outcome` is a word for the log."""
 

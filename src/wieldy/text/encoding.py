@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 from itertools import pairwise
 from unicodedata import category
+
+from wieldy.core.record import record
 
 BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -36,7 +37,7 @@ WEAK = 0.03
 SURE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Encoding:
     """A Python codec and the mark before the text; not `sure` where it is a guess or some bytes do not decode."""
 

@@ -1,0 +1,135 @@
+"""`@record`: a frozen dataclass that costs nothing to define.
+
+`dataclasses` compiles half a dozen methods for every class when it is defined, most of a millisecond each; a program that
+defines a hundred spends its whole start-up there. Here the methods are shared, and a class gets an `__init__` of its own when
+the first instance is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field
+from typing import Any, TypeVar, dataclass_transform, overload
+
+T = TypeVar("T")
+
+
+class FrozenError(AttributeError):
+    """A record cannot be changed; `changed` makes another."""
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(cls: type[T], /) -> type[T]: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+
+
+def record(cls: type[Any] | None = None, /, *, eq: bool = True) -> Any:
+    """Make a class a frozen record of its annotated fields, in order, base classes first."""
+    if cls is None:
+        return lambda cls: _made(cls, eq)
+    return _made(cls, eq)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def keyword_record(cls: type[T]) -> type[T]:
+    """A record whose fields are given by name only, so that a base class may have defaults where a subclass has none."""
+    made: Any = _made(cls, eq=True)
+    setattr(made, "__match_args__", ())  # noqa: B010 - a checker believes it knows better
+    made.__record_keywords__ = True
+    return cls
+
+
+def fields_of(record: Any) -> tuple[str, ...]:
+    """The names of a record's fields, or of a record class's."""
+    names: tuple[str, ...] = record.__record_fields__
+    return names
+
+
+def is_record(value: Any) -> bool:
+    """Whether a value is a record."""
+    return hasattr(type(value), "__record_fields__")
+
+
+def changed(record: T, **fields: Any) -> T:
+    """The same record with some fields changed."""
+    return type(record)(**{**vars(record), **fields})
+
+
+def _made(cls: Any, eq: bool) -> Any:
+    defaults: dict[str, Any] = dict(getattr(cls, "__record_defaults__", {}))
+    names = dict.fromkeys(getattr(cls, "__record_fields__", ()))
+    for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is slow
+        if "ClassVar" in str(annotation):
+            continue
+        names[name] = None
+        default = cls.__dict__.get(name, MISSING)
+        if isinstance(default, Field):
+            default = default if default.default is MISSING else default.default
+            if isinstance(default, Field):
+                delattr(cls, name)
+            else:
+                setattr(cls, name, default)
+        if default is MISSING or (isinstance(default, Field) and default.default_factory is MISSING):
+            defaults.pop(name, None)
+        else:
+            defaults[name] = default
+    cls.__record_fields__ = tuple(names)
+    setattr(cls, "__match_args__", tuple(names))  # noqa: B010 - a checker believes it knows better
+    cls.__record_defaults__ = defaults
+    cls.__init__ = _first_time
+    cls.__setattr__ = cls.__delattr__ = _refuse
+    cls.__repr__ = _shown
+    if eq:
+        cls.__eq__, cls.__hash__ = _equals, _hashed
+    return cls
+
+
+def _first_time(self: Any, *args: Any, **kwargs: Any) -> None:
+    """Stands in for `__init__` until the first instance: then the class gets the real one."""
+    cls: Any = next(base for base in type(self).__mro__ if "__record_fields__" in base.__dict__)
+    if cls.__init__ is _first_time:
+        cls.__init__ = _initialiser(cls)
+    cls.__init__(self, *args, **kwargs)
+
+
+def _initialiser(cls: Any) -> Callable[..., None]:
+    names, defaults = cls.__record_fields__, cls.__record_defaults__
+    known: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = [], ["    own = self.__dict__"]
+    for name in names:
+        if name not in defaults:
+            parameters.append(name)
+        elif isinstance(default := defaults[name], Field):
+            known[f"make_{name}"] = default.default_factory
+            parameters.append(f"{name}=MISSING")
+            lines.append(f"    if {name} is MISSING: {name} = make_{name}()")
+        else:
+            known[f"default_{name}"] = default
+            parameters.append(f"{name}=default_{name}")
+        lines.append(f"    own[{name!r}] = {name}")
+    after = "*, " if getattr(cls, "__record_keywords__", False) and names else ""
+    source = f"def __init__(self, {after}{', '.join(parameters)}):\n" + "\n".join(lines)
+    exec(source, known)
+    made: Callable[..., None] = known["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
+
+
+def _refuse(self: Any, name: str, value: Any = None) -> None:
+    raise FrozenError(f"{type(self).__name__} is frozen: `{name}` cannot be changed")
+
+
+def _shown(self: Any) -> str:
+    own = vars(self)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={own[name]!r}' for name in self.__record_fields__)})"
+
+
+def _equals(self: Any, other: object) -> Any:
+    return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+
+def _hashed(self: Any) -> int:
+    return hash((type(self), *vars(self).values()))
