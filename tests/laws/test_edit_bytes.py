@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wieldy.core.failure import ToolFailure
 from wieldy.edit.codec import Codec, SplitsCharacter
 from wieldy.edit.document import Document, unix
-from wieldy.edit.splice import apply, common_prefix, common_suffix, splice
+from wieldy.edit.splice import Splice, apply, common_prefix, common_suffix, splice, splices
 from wieldy.text.encoding import Encoding
 
 ASIAN = ["cp932", "gb18030", "big5", "big5hkscs", "euc_jp", "euc_jis_2004", "cp949"]
@@ -75,20 +75,26 @@ def test_a_bytewise_search_finds_what_a_search_in_the_text_finds(data: bytes, ne
     assert list(document.find(needle)) == [document.span(start, start + len(needle)) for start in starts]
 
 
+@given(FILES, st.sampled_from(["a", "a\n", "\n", "a\na", "\r"]), TEXTS)
+@settings(max_examples=250, deadline=None)
+def test_many_splices_are_what_each_is_alone(data: bytes, old: str, new: str) -> None:
+    document = Document(data * 3, Encoding("utf-8"))
+    spans = list(document.find(old))
+    assert splices(document, spans, new) == tuple(splice(document, span, new) for span in spans)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.binary(max_size=4)), max_size=5), FILES)
 @settings(max_examples=120, deadline=None)
 def test_splices_add_up_from_left_to_right(gaps: list[tuple[int, int, bytes]], data: bytes) -> None:
-    from wieldy.edit.splice import Splice
-
-    splices, at = [], 0
+    changes, at = [], 0
     for gap, length, new in gaps:
         start = min(at + gap, len(data))
         at = min(start + length, len(data))
-        splices.append(Splice(start, at, new))
+        changes.append(Splice(start, at, new))
     expected = data
-    for change in reversed(splices):
+    for change in reversed(changes):
         expected = expected[: change.start] + change.new + expected[change.end :]
-    assert apply(data, splices) == expected
+    assert apply(data, changes) == expected
 
 
 @given(st.text("ab", max_size=9), st.text("ab", max_size=9))

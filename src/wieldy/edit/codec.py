@@ -52,6 +52,11 @@ class Codec:
         """A line feed."""
         return "\n".encode(self.name)
 
+    @cached_property
+    def carriage_return(self) -> bytes:
+        """A carriage return."""
+        return "\r".encode(self.name)
+
     def decode(self, data: bytes) -> str:
         """The text of some bytes; a last unit that is cut off is left out."""
         try:

@@ -17,6 +17,7 @@ _LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 COMPARED_AT_MOST = 4_000_000
 SHOWN_LINES = 150
 MOST_HUNKS = 500
+MOST_SPLICES = 2_000
 SHOWN_WIDTH = 300
 
 
@@ -83,7 +84,7 @@ def patch(before: Document, splices: Sequence[Splice]) -> Patch:
     """The hunks that ascending splices come to, found without comparing the whole file."""
     hunks: list[Hunk] = []
     shift, line, counted = 0, 1, before.body
-    for group in _groups(before, splices):
+    for group in _groups(before, splices[:MOST_SPLICES]):
         if len(hunks) >= MOST_HUNKS:
             return Patch(tuple(hunks), cut=True)
         window = _Window(before, group)
@@ -91,7 +92,7 @@ def patch(before: Document, splices: Sequence[Splice]) -> Patch:
         line, counted = line + before.lines_between(counted, window.begin), window.begin
         hunks += window.hunks(line, shift)
         shift += window.growth
-    return Patch(tuple(hunks))
+    return Patch(tuple(hunks), cut=len(splices) > MOST_SPLICES)
 
 
 def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:

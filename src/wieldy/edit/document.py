@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +10,7 @@ from typing import NamedTuple
 from wieldy.edit.codec import Codec
 from wieldy.text.encoding import Encoding, detect
 
-_LINE_END = re.compile("\r\n|\n|\r")
-_LINE_END_BYTES = re.compile(rb"\r\n|\n|\r")
+BLOCK = 1 << 16
 
 
 class Span(NamedTuple):
@@ -65,15 +61,15 @@ class Document:
         """Where a text occurs, whatever its line ends are in the file."""
         needle = unix(needle)
         if not self.codec.bytewise:
-            return self._spans(list(_occurrences(self.text, needle, overlapping)), len(needle))
+            return self._spans(list(_occurrences(self.text, needle, overlapping)), len(needle), self._in_text)
         wanted = self.codec.needle(needle)
         if not wanted:
             return iter(())
         starts = _occurrences(self._bytes_with_unix_ends, wanted, overlapping)
         inside = (start for start in starts if start >= self.body)
-        if b"\r" not in self.data:
+        if not self._returns:
             return (Span(start, start + len(wanted)) for start in inside)
-        return self._spans_in_bytes(list(inside), len(wanted))
+        return self._spans(list(inside), len(wanted), _IN_BYTES)
 
     def span(self, start: int, end: int) -> Span:
         """The bytes of a stretch of the text."""
@@ -81,9 +77,9 @@ class Document:
 
     def offsets(self, places: Sequence[int]) -> list[int]:
         """Byte offsets of ascending places in the text. Raises `SplitsCharacter` for a place that has none."""
-        if b"\r" not in self.data and self.codec.bytewise and self.text.isascii():
+        if not self._returns and self.codec.bytewise and self.data.isascii():
             return [self.body + place for place in places]
-        return self._walked(places, self.codec.decode, self.codec.width, self.body)
+        return self._measured(places, self._in_text)
 
     def slice(self, span: Span) -> Document:
         """A stretch of this document as one of its own, without byte order mark."""
@@ -91,34 +87,43 @@ class Document:
 
     def line_number(self, offset: int) -> int:
         """The number of the line a byte is in, from 1."""
-        if self._plain:
-            return self.data.count(b"\n", 0, offset) + 1
-        return max(bisect_right(self._line_starts, offset), 1)
+        return self.lines_between(self.body, offset) + 1
 
     def lines_between(self, start: int, end: int) -> int:
         """How many lines end between two bytes."""
-        if self._plain:
-            return self.data.count(b"\n", start, end)
-        return self.line_number(end) - self.line_number(start)
+        if self.codec.unit > 1:
+            return unix(self.codec.decode(self.data[start:end])).count("\n")
+        ends = self.data.count(b"\n", start, end)
+        if self._returns:
+            ends += self.data.count(b"\r", start, end) - self.data.count(b"\r\n", start, end)
+        return ends
 
     def lines(self) -> int:
         """How many lines there are; what follows the last line end counts if it is not empty."""
-        if self._plain:
-            return self.data.count(b"\n") + (not self.empty and not self.data.endswith(b"\n"))
-        return len(self._line_starts) - (self._line_starts[-1] >= len(self.data))
+        ends = self.lines_between(self.body, len(self.data))
+        return ends if self.line_start(len(self.data)) >= len(self.data) else ends + 1
 
     def line_start(self, offset: int) -> int:
         """Where the line of a byte begins."""
-        if self._plain:
-            return max(self.data.rfind(b"\n", 0, offset) + 1, self.body)
-        return self._line_starts[max(bisect_right(self._line_starts, offset) - 1, 0)]
+        unit, newline = self.codec.unit, self.codec.newline
+        at = self._last(newline, self.body, offset)
+        start = self.body if at < 0 else at + unit
+        if self._returns:
+            end = offset - unit if self.data.startswith(newline, offset) else offset
+            at = self._last(self.codec.carriage_return, start, max(start, end))
+            start = start if at < 0 else at + unit
+        return start
 
     def line_end(self, offset: int) -> int:
         """Where the line of a byte ends, behind its line end."""
-        if self._plain:
-            return self.data.find(b"\n", offset) + 1 or len(self.data)
-        index = bisect_right(self._line_starts, offset)
-        return self._line_starts[index] if index < len(self._line_starts) else len(self.data)
+        unit = self.codec.unit
+        at = self._next(self.codec.newline, offset)
+        end = len(self.data) if at < 0 else at + unit
+        if self._returns:
+            lone = self._next(self.codec.carriage_return, offset, end)
+            if lone >= 0 and lone + 2 * unit != end:
+                return lone + unit
+        return end
 
     def newline_by(self, span: Span) -> str:
         """The line end that belongs near a stretch: the first inside or behind it, else the last before it. A lone
@@ -126,85 +131,81 @@ class Document:
         newline, unit = self.codec.newline, self.codec.unit
         at = self._next(newline, span.start)
         if at < 0:
-            at = self._last(newline, span.start)
-        carriage_return = "\r".encode(self.codec.name)
+            at = self._last(newline, self.body, span.start)
         if at < 0:
-            return "\r" if self._next(carriage_return, self.body) >= 0 else "\n"
-        return "\r\n" if at - unit >= self.body and self.data[at - unit : at] == carriage_return else "\n"
+            return "\r" if self._next(self.codec.carriage_return, self.body) >= 0 else "\n"
+        return "\r\n" if self.data[max(at - unit, self.body) : at] == self.codec.carriage_return else "\n"
 
     @cached_property
-    def _plain(self) -> bool:
-        """Whether lines end with the byte of a line feed and with nothing else."""
-        return self.codec.unit == 1 and b"\r" not in self.data
+    def _in_text(self) -> Ruler:
+        return Ruler(self.body, lambda part: len(unix(self.codec.decode(part))), self.codec.width)
 
     @cached_property
-    def _line_starts(self) -> array[int]:
-        starts = array("Q", (self.body,))
-        if self.codec.unit == 1:
-            starts.extend(end.end() for end in _LINE_END_BYTES.finditer(self.data, self.body))
-            return starts
-        text, read, offset = self.codec.decode(self.data[self.body :]), 0, self.body
-        for end in _LINE_END.finditer(text):
-            offset += len(self.codec.encode(text[read : end.end()]))
-            read = end.end()
-            starts.append(offset)
-        return starts
+    def _returns(self) -> bool:
+        """Whether there may be carriage returns."""
+        return b"\r" in self.data
 
-    def _next(self, wanted: bytes, start: int) -> int:
-        at = self.data.find(wanted, start)
+    def _next(self, wanted: bytes, start: int, end: int | None = None) -> int:
+        at = self.data.find(wanted, start, end)
         while at >= 0 and (at - self.body) % self.codec.unit:
-            at = self.data.find(wanted, at + 1)
+            at = self.data.find(wanted, at + 1, end)
         return at
 
-    def _last(self, wanted: bytes, end: int) -> int:
-        at = self.data.rfind(wanted, self.body, end)
+    def _last(self, wanted: bytes, start: int, end: int) -> int:
+        at = self.data.rfind(wanted, start, end)
         while at >= 0 and (at - self.body) % self.codec.unit:
-            at = self.data.rfind(wanted, self.body, at + len(wanted) - 1)
+            at = self.data.rfind(wanted, start, at + len(wanted) - 1)
         return at
 
     @cached_property
     def _bytes_with_unix_ends(self) -> bytes:
-        if b"\r" not in self.data:
+        if not self._returns:
             return self.data
         return self.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _spans_in_bytes(self, starts: list[int], length: int) -> Iterator[Span]:
-        return self._paired(
-            starts, length, lambda places: self._walked(places, lambda line: line, lambda line, count: count, 0)
-        )
-
-    def _spans(self, starts: list[int], length: int) -> Iterator[Span]:
-        return self._paired(starts, length, self.offsets)
-
-    def _paired(self, starts: list[int], length: int, offsets: Callable[[Sequence[int]], list[int]]) -> Iterator[Span]:
-        if not starts:
-            return iter(())
+    def _spans(self, starts: list[int], length: int, ruler: Ruler) -> Iterator[Span]:
         places = sorted({*starts, *(start + length for start in starts)})
-        found = dict(zip(places, offsets(places), strict=True))
-        return (Span(found[start], found[start + length]) for start in starts)
+        offsets = dict(zip(places, self._measured(places, ruler), strict=True))
+        return (Span(offsets[start], offsets[start + length]) for start in starts)
 
-    def _walked(
-        self,
-        places: Sequence[int],
-        seen_as: Callable[[bytes], str | bytes],
-        width: Callable[[bytes, int], int],
-        begin: int,
-    ) -> list[int]:
-        """Offsets of ascending places in the text or in the bytes with unix line ends, line by line."""
+    def _measured(self, places: Sequence[int], ruler: Ruler) -> list[int]:
+        """Byte offsets of ascending places: whole blocks are passed over, then lines, then characters."""
         offsets: list[int] = []
-        passed, line_start, waiting = 0, begin, iter(places)
-        place = next(waiting, None)
-        while place is not None:
-            found = self._next(self.codec.newline, line_start)
-            line_end = len(self.data) if found < 0 else found + self.codec.unit
-            line = self.data[line_start:line_end]
-            seen = seen_as(line)
-            length = len(seen) - (seen[-2:] in ("\r\n", b"\r\n"))
-            while place is not None and (place < passed + length or found < 0):
-                offsets.append(line_start + width(line, place - passed))
-                place = next(waiting, None)
-            passed, line_start = passed + length, line_end
+        passed = beyond = 0
+        line_start = block_end = ruler.begin
+        for place in places:
+            while place >= beyond and block_end < len(self.data):
+                passed, line_start, block_end = beyond, block_end, self._block_end(block_end)
+                beyond += ruler.length(self.data[line_start:block_end])
+            while True:
+                found = self._next(self.codec.newline, line_start, block_end)
+                line_end = block_end if found < 0 else found + self.codec.unit
+                line = self.data[line_start:line_end]
+                length = ruler.length(line)
+                if place < passed + length or found < 0:
+                    break
+                passed, line_start = passed + length, line_end
+            offsets.append(line_start + ruler.width(line, place - passed))
         return offsets
+
+    def _block_end(self, start: int) -> int:
+        if len(self.data) - start <= BLOCK:
+            return len(self.data)
+        at = self._last(self.codec.newline, start, start + BLOCK)
+        at = self._next(self.codec.newline, start + BLOCK) if at < 0 else at
+        return len(self.data) if at < 0 else at + self.codec.unit
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """Measures stretches of bytes in the units of a view: how long a stretch is there, and how many bytes a part takes."""
+
+    begin: int
+    length: Callable[[bytes], int]
+    width: Callable[[bytes, int], int]
+
+
+_IN_BYTES = Ruler(0, lambda part: len(part) - part.count(b"\r\n"), lambda line, count: count)
 
 
 def _occurrences(haystack: str | bytes, needle: str | bytes, overlapping: bool) -> Iterator[int]:

@@ -115,7 +115,7 @@ def _uneven(composed: bool) -> re.Pattern[str]:
     simple = f"…|[{INVISIBLE}]"
     if composed:
         return re.compile(simple)
-    return re.compile(f"[^\n{INVISIBLE}][{_marks()}]+|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|{simple}")
+    return re.compile(f"[^\n…{INVISIBLE}][{_marks()}]+|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|{simple}")
 
 
 def _marks() -> str:

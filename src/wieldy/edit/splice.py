@@ -57,13 +57,12 @@ def splice(document: Document, span: Span, new: str) -> Splice:
 
 def splices(document: Document, spans: Iterable[Span], new: str) -> tuple[Splice, ...]:
     """The least splices that turn the text of each span into `new`."""
-    if "\n" in new:
-        return tuple(splice(document, span, new) for span in spans)
-    # Without line ends, what becomes of a span depends on nothing but its bytes.
-    known: dict[bytes, Splice] = {}
+    # What becomes of a span depends on nothing but its bytes and, if there are line ends in `new`, on the next one.
+    ends_lines = "\n" in new
+    known: dict[tuple[bytes, str], Splice] = {}
     made: list[Splice] = []
     for span in spans:
-        old = document.data[span.start : span.end]
+        old = document.data[span.start : span.end], document.newline_by(Span(span.end, span.end)) if ends_lines else ""
         if old not in known:
             first = splice(document, span, new)
             known[old] = Splice(first.start - span.start, first.end - span.start, first.new)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias, get_args
 
 from wieldy.core.failure import ToolFailure
@@ -14,8 +16,8 @@ from wieldy.edit.indent import Shift, shift_between
 
 Tier: TypeAlias = Literal["exact", "typography", "trailing-space", "indentation"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
-LARGEST = 8 << 20
-TOO_LARGE = "The file is over 8 MB, so only exact matches are looked for."
+LARGEST = 4_000_000
+TOO_LARGE = "The file is over 4 MB, so only exact matches are looked for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +57,18 @@ def recognised(document: Document, old: str, tier: Tier, allowed: Sequence[Tier]
     return places
 
 
-class _Lines:
-    """A text as lines, with their places."""
-
-    def __init__(self, text: str) -> None:
-        self.texts = text.split("\n")
-        self.starts = [0]
-        for line in self.texts:
-            self.starts.append(self.starts[-1] + len(line) + 1)
-
-    def holding(self, wanted: list[str], key: Callable[[str], str]) -> Iterator[int]:
-        """Every index from which the keys of consecutive lines are those of `wanted`."""
-        # Each different line becomes one character, so that looking for lines is looking for a substring.
-        if len(self.texts) >= sys.maxunicode:
-            return
-        ids: dict[str, str] = {}
-        text = "".join([ids.setdefault(key(line), chr(len(ids) + 1)) for line in self.texts])
-        needle = "".join([ids.get(key(line), "\0") for line in wanted])
-        at = text.find(needle)
-        while at >= 0:
-            yield at
-            at = text.find(needle, at + 1)
+def _holding(wanted: list[str], lines: list[str]) -> Iterator[int]:
+    """Every index from which consecutive lines are those wanted."""
+    if len(lines) >= sys.maxunicode:
+        return
+    # Each different line becomes one character, so that looking for lines is looking for a substring.
+    ids: dict[str, str] = {}
+    text = "".join([ids.setdefault(line, chr(len(ids) + 1)) for line in lines])
+    needle = "".join([ids.get(line, "\0") for line in wanted])
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
 
 
 def _by_folding(document: Document, old: str) -> Iterator[Place]:
@@ -95,49 +88,54 @@ class _Search:
 
     def __init__(self, document: Document, old: str, tier: Tier, trailing: bool) -> None:
         self.document = document
-        self.lines = _Lines(document.text)
         self.old = old
         self.tier = tier
         self.trailing = trailing
-        self.wanted = (old[:-1] if old.endswith("\n") else old).split("\n")
+        self.lines = document.text.split("\n")
+        self.sent = (old[:-1] if old.endswith("\n") else old).split("\n")
 
     def places(self, *, folding: bool) -> Iterator[Place]:
         """Every place, comparing lines as they are or folded."""
-        if not any(line.strip() for line in self.wanted):
+        if not any(line.strip() for line in self.sent):
             return
         overlooked: tuple[Tier, ...] = ("typography", self.tier) if folding else (self.tier,)
-        form = plain if folding else str
+        lines = plain(self.document.text).split("\n") if folding else self.lines
+        sent = [plain(line) for line in self.sent] if folding else self.sent
+        if self.trailing:
+            lines, sent = [line.rstrip(" \t") for line in lines], [line.rstrip(" \t") for line in sent]
         if self.tier == "trailing-space":
-            found = self._by_trailing_space(lambda line: form(line).rstrip(" \t"), within=not folding)
+            found = self._by_trailing_space(sent, lines, within=not folding)
         else:
-            found = self._by_indentation(
-                lambda line: form(line if not self.trailing else line.rstrip(" \t")).lstrip(" \t")
-            )
+            found = self._by_indentation([line.lstrip(" \t") for line in sent], [line.lstrip(" \t") for line in lines])
         for index, offset, shift in found:
             place = self._place(index, offset, shift, overlooked)
             if self.trailing or not place.at_end:
                 yield place
 
-    def _by_trailing_space(self, key: Callable[[str], str], *, within: bool) -> Iterator[tuple[int, int, Shift | None]]:
+    def _by_trailing_space(
+        self, sent: list[str], lines: list[str], *, within: bool
+    ) -> Iterator[tuple[int, int, Shift | None]]:
         """The first line may begin within a line of the file, the others are whole."""
-        first, rest = key(self.wanted[0]), self.wanted[1:]
-        indices = (at - 1 for at in self.lines.holding(rest, key) if at) if rest else range(len(self.lines.texts))
-        for index in indices:
-            trimmed = key(self.lines.texts[index])
-            if trimmed == first:
+        first, rest = sent[0], sent[1:]
+        for index in (at - 1 for at in _holding(rest, lines) if at) if rest else range(len(lines)):
+            if lines[index] == first:
                 yield index, 0, None
-            elif within and first and trimmed.endswith(first):
-                yield index, len(trimmed) - len(first), None
+            elif within and first and lines[index].endswith(first):
+                yield index, len(lines[index]) - len(first), None
 
-    def _by_indentation(self, key: Callable[[str], str]) -> Iterator[tuple[int, int, Shift | None]]:
-        for index in self.lines.holding(self.wanted, key):
-            shift = shift_between(self.wanted, self.lines.texts[index : index + len(self.wanted)])
+    def _by_indentation(self, sent: list[str], lines: list[str]) -> Iterator[tuple[int, int, Shift | None]]:
+        for index in _holding(sent, lines):
+            shift = shift_between(self.sent, self.lines[index : index + len(sent)])
             if shift is not None and shift != Shift():
                 yield index, 0, shift
 
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+
     def _place(self, index: int, offset: int, shift: Shift | None, overlooked: tuple[Tier, ...]) -> Place:
-        text, starts = self.document.text, self.lines.starts
-        start, end = starts[index] + offset, starts[index + len(self.wanted)]
+        text = self.document.text
+        start, end = self._starts[index] + offset, self._starts[index + len(self.sent)]
         ends_line = self.old.endswith("\n")
         # The last line of a file without final line end is found by a text that has one.
         at_end = ends_line and end > len(text)

@@ -7,6 +7,7 @@ import pytest
 from wieldy.core.failure import ToolFailure
 from wieldy.edit.document import Document
 from wieldy.edit.splice import apply, splice, whole
+from wieldy.text.encoding import Encoding
 
 
 def edit(data: bytes, old: str, new: str) -> bytes:
@@ -91,7 +92,7 @@ def test_a_match_across_the_bytes_of_two_characters_is_none() -> None:
 
 def test_characters_the_encoding_lacks_are_named_with_their_place() -> None:
     with pytest.raises(ToolFailure, match=r"'€' \(U\+20AC, line 2, column 3\).*iso8859-1|.*€.*") as failure:
-        Document(b"caf\xe9", Document.of(b"x").encoding.__class__("iso8859-1")).codec.require("a\nb €")
+        Document(b"caf\xe9", Encoding("iso8859-1")).codec.require("a\nb €")
     assert "U+20AC, line 2, column 3" in failure.value.message and "iso8859-1" in failure.value.message
 
 
@@ -117,3 +118,15 @@ def test_the_whole_text_is_replaced_by_its_least_change() -> None:
 )
 def test_lines_are_counted_by_the_line_ends_of_the_file(data: bytes, offset: int, number: int) -> None:
     assert Document.of(data).line_number(offset) == number
+
+
+@pytest.mark.parametrize(
+    ("codec", "end"), [("utf-8", "\r\n"), ("utf-8", "\n"), ("utf-16-le", "\r\n"), ("cp932", "\r\n")]
+)
+def test_places_far_into_a_large_text_are_found_at_their_bytes(codec: str, end: str) -> None:
+    text = "".join(f"行 {n} の内容 é{end}" if codec != "cp932" else f"行 {n} の内容{end}" for n in range(9_000))
+    document = Document(text.encode(codec), Encoding(codec))
+    for wanted in ("行 1 の", "行 4500 の内容", "行 8999"):
+        (span,) = document.find(wanted)
+        assert span.start == len(text[: text.index(wanted)].encode(codec))
+        assert document.line_number(span.start) == int(wanted.split()[1]) + 1
