@@ -113,8 +113,16 @@ def test_a_repository_without_traps_is_shown_as_ever(tmp_path: Path) -> None:
         )
 
 
+def test_settings_given_from_outside_are_kept_in_front() -> None:
+    environment = git_neutral_environment(surrounding={"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "a.b"})
+    assert "GIT_CONFIG_KEY_0" not in environment and "GIT_CONFIG_KEY_2" in environment
+    assert int(environment["GIT_CONFIG_COUNT"]) == 2 + len(
+        [name for name in environment if name.startswith("GIT_CONFIG_KEY")]
+    )
+
+
 def test_without_a_folder_nothing_is_started() -> None:
-    environment = git_neutral_environment()
+    environment = git_neutral_environment(surrounding={})
     count = int(environment["GIT_CONFIG_COUNT"])
     assert {f"GIT_CONFIG_KEY_{index}" for index in range(count)} <= set(environment)
     assert environment["GIT_OPTIONAL_LOCKS"] == "0"

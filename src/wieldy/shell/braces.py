@@ -9,13 +9,17 @@ from typing import Literal, TypeAlias
 How: TypeAlias = Literal["bare", "quoted", "one", "many", "scoped"]
 Atom: TypeAlias = tuple[str, How]
 MAX_FIELDS = 64
+MAX_OPENED = 16
 _RANGE = re.compile(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
 
 
 def expand_braces(atoms: list[Atom]) -> list[list[Atom]] | None:
     """The fields that these atoms become; None when there would be too many to look at."""
-    if ("{", "bare") not in atoms:
+    opened = atoms.count(("{", "bare"))
+    if not opened or ("}", "bare") not in atoms:
         return [atoms]
+    if opened > MAX_OPENED:
+        return None
     for start, atom in enumerate(atoms):
         if atom == ("{", "bare") and (found := _alternatives(atoms, start)):
             return _join(atoms[:start], *found)

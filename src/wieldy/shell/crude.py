@@ -9,6 +9,8 @@ from wieldy.shell.layers import Feed, program_of, unwrap
 from wieldy.shell.parts import Part
 from wieldy.shell.words import plain
 
+# No system passes a longer text to bash.
+MAX_LENGTH = 131_072
 _SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
 
@@ -16,7 +18,7 @@ _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!"
 def crude_parts(text: str, cwd: str) -> list[Part]:
     """A part for each fragment between separators, with quotes dropped."""
     found: list[Part] = []
-    for fragment in _SEPARATORS.split(text):
+    for fragment in _SEPARATORS.split(text[:MAX_LENGTH]):
         words = [word for word in re.sub(r"[\"'\\]", "", fragment).split() if word]
         while words and (words[0] in _KEYWORDS or re.match(r"[A-Za-z_]\w*=", words[0])):
             words = words[1:]

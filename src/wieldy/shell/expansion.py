@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from wieldy.shell.cursor import Cursor
+from wieldy.shell.cursor import MAX_DEPTH, Cursor
 from wieldy.shell.syntax import Arithmetic, Expansion, Literal, Piece, Substitution, Unparsable, Variable
 
 _BODY_TEXT = re.compile(r"[^\\$`]+")
@@ -60,6 +60,9 @@ class ExpansionScanner(Cursor):
 
     def expansions(self, limit: int) -> tuple[Piece, ...]:
         """The body of a here-document: text in which `$` and backticks still work and quotes do not."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unparsable("nested too deeply")
         pieces: list[Piece] = []
         outer, self.limit = self.limit, limit
         while self.at < limit:
@@ -74,6 +77,7 @@ class ExpansionScanner(Cursor):
                 run = _BODY_TEXT.match(self.text, self.at, limit)
                 self._take(pieces, run.group() if run else char, run.end() - run.start() if run else 1, quoted=True)
         self.limit = outer
+        self.depth -= 1
         return tuple(pieces)
 
     def arithmetic(self, end: int, *, quoted: bool) -> Arithmetic:

@@ -40,7 +40,7 @@ class Frame:
         effects = (*touches.effects, *self.outside.effects)
         why = self.problem() or touches.why
         known = not why
-        quiet = self.layers.quiet and judged.read_only and not change_in(effects)
+        quiet = known and self.layers.quiet and judged.read_only and not change_in(touches.effects)
         heard = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
         lead = "".join(self.simple.source[: one.end - self.simple.start] + " " for one in heard[-1:])
         text = self.layers.allow_texts[0]
@@ -49,7 +49,7 @@ class Frame:
             argv=words,
             program=name,
             effects=(Runs(text, contained=known), *effects),
-            read_only=known and quiet,
+            read_only=quiet and not change_in(self.outside.effects),
             known=known,
             why=why or reason_not_read_only(self.layers, effects, judged),
             via=self.layers.via,
@@ -59,6 +59,8 @@ class Frame:
             deny_texts=self.layers.deny_texts,
             sweeps=touches.sweeps,
             cwds=scene.cwds,
+            redirections=self.outside.effects,
+            reads_alone=quiet,
             exact_rule=self.exact or bool(EXACT & set(self.layers.via)),
         )
 

@@ -59,22 +59,26 @@ _NAMED = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|requ
 _SECONDS = 5.0
 
 
-def git_neutral_environment(cwd: str | None = None) -> dict[str, str]:
+def git_neutral_environment(cwd: str | None = None, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables to add to the environment of a read-only git command.
 
-    With `cwd` the diff and filter drivers configured there are disarmed too, which takes one git process: call it from a thread.
+    What `surrounding` (our own environment, if not given) sets by the same means stays in front. With `cwd` the diff and filter
+    drivers configured there are disarmed too, which takes one git process: call it from a thread.
     """
-    base = _environment(())
-    return base if cwd is None else _environment(_configured(cwd, base))
+    around = os.environ if surrounding is None else surrounding
+    base = _environment((), around)
+    return base if cwd is None else _environment(_configured(cwd, {**around, **base}), around)
 
 
-def _environment(keys: Iterable[str]) -> dict[str, str]:
+def _environment(keys: Iterable[str], around: Mapping[str, str]) -> dict[str, str]:
+    counted = around.get("GIT_CONFIG_COUNT", "")
+    first = int(counted) if counted.isdecimal() else 0
     settings = dict(_SETTINGS)
     for key in keys:
         settings[key] = _DRIVERS[key.rsplit(".", 1)[-1]]
     variables = dict(_VARIABLES)
-    variables["GIT_CONFIG_COUNT"] = str(len(settings))
-    for index, (key, value) in enumerate(settings.items()):
+    variables["GIT_CONFIG_COUNT"] = str(first + len(settings))
+    for index, (key, value) in enumerate(settings.items(), first):
         variables[f"GIT_CONFIG_KEY_{index}"] = key
         variables[f"GIT_CONFIG_VALUE_{index}"] = value
     return variables
@@ -86,7 +90,7 @@ def _configured(cwd: str, environment: Mapping[str, str]) -> list[str]:
         done = subprocess.run(
             ["git", "config", "-z", "--name-only", "--get-regexp", _NAMED],
             cwd=cwd,
-            env={**os.environ, **environment},
+            env=dict(environment),
             capture_output=True,
             timeout=_SECONDS,
             check=False,

@@ -27,16 +27,6 @@ def foreign_letters(program: str) -> list[str]:
     return [_name(char) for char in dict.fromkeys(program) if not char.isascii()]
 
 
-def made_visible(text: str) -> str:
-    """The text with invisible characters written out, for a person who is asked about it."""
-    return "".join(char if _visible(char) else f"\\u{{{ord(char):x}}}" for char in text)
-
-
-def _visible(char: str) -> bool:
-    category = unicodedata.category(char)
-    return char in "\t\n " or not (category in _INVISIBLE or category == "Zs")
-
-
 def _name(char: str) -> str:
     names = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
     return names.get(char) or f"U+{ord(char):04X} ({unicodedata.name(char, 'unnamed').lower()})"

@@ -18,7 +18,8 @@ class Part:
     `allow_texts`: a rule that allows any of them allows this part. `deny_texts`: every layer of wrappers, for rules that deny
     or ask. `sweeps`: folders whose files are read without being named. `cwds`: the folders it may run in. A part without `argv`
     (an assignment, the redirection of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a
-    wildcard must not allow it.
+    wildcard must not allow it. `redirections`: those of its effects that its redirections have, and `reads_alone`: without them
+    it would be read-only.
     """
 
     text: str
@@ -36,6 +37,8 @@ class Part:
     sweeps: tuple[str, ...] = ()
     cwds: tuple[str, ...] = ()
     exact_rule: bool = False
+    redirections: Effects = ()
+    reads_alone: bool = False
 
     @property
     def rule_text(self) -> str:

@@ -68,6 +68,7 @@ class SimpleCommands:
             allow_texts=around.allow_texts if around.closed else (*around.allow_texts, *part.allow_texts),
             deny_texts=tuple(dict.fromkeys((*around.deny_texts, *part.deny_texts))),
             read_only=part.read_only and around.quiet,
+            reads_alone=part.reads_alone and around.quiet,
             why=part.why or around.why,
             span=around.span or part.span,
             exact_rule=part.exact_rule or bool(EXACT & set(around.via)),
@@ -106,7 +107,21 @@ class SimpleCommands:
         reason = unknown or change_in(outside.effects)
         names = tuple(one.name for one in simple.assignments)
         span = (simple.start, simple.end)
-        self.add(Part(simple.source, (), None, outside.effects, not reason, not unknown, reason, (), names, span))
+        self.add(
+            Part(
+                simple.source,
+                (),
+                None,
+                outside.effects,
+                not reason,
+                not unknown,
+                reason,
+                (),
+                names,
+                span,
+                redirections=outside.effects,
+            )
+        )
 
     def _program(self, frame: Frame, scene: Scene) -> Scene:
         words = frame.layers.words

@@ -34,7 +34,8 @@ from wieldy.shell.syntax import (
 from wieldy.shell.words import Word, plain, resolve_all, within
 
 MAX_UNROLLED = 16
-MAX_PARTS = 4000
+MAX_REPEATED = 500
+MAX_PARTS = 20_000
 _LISTERS = frozenset({"find", "fd", "fdfind", "git", "rg", "grep", "egrep", "fgrep", "ls"})
 _FILTERS = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "tac", "rg"})
 
@@ -132,7 +133,9 @@ class Walk(SimpleCommands):
 
     def _call(self, name: str, scene: Scene) -> None:
         """Follow a function again where it is called: its working directory may be another there."""
-        if name not in self.running:
+        if len(self.parts) > MAX_REPEATED:
+            self.problem("more calls of functions than can be looked at")
+        elif name not in self.running:
             self.straight = False
             self.running.add(name)
             self.command(self.defined[name].body, scene, Feed())
@@ -164,6 +167,9 @@ class Walk(SimpleCommands):
         if values is not None and loop.variable:
             self.straight = False
             for value in values:
+                if len(self.parts) > MAX_REPEATED:
+                    self.problem("more turns of a loop than can be looked at")
+                    break
                 scene = scene.either(self.script(loop.body, scene.knowing(loop.variable, value))).knowing(
                     loop.variable, None
                 )
@@ -204,7 +210,7 @@ class Walk(SimpleCommands):
                 f"{redirect.operator} {redirect.target.source}" for redirect in redirects if not redirect.heredoc
             )
             why = found.why or change_in(found.effects)
-            self.add(Part(text, (), None, found.effects, not why, not found.why, why))
+            self.add(Part(text, (), None, found.effects, not why, not found.why, why, redirections=found.effects))
 
     def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
         """Follow the scripts that run when these words are expanded."""

@@ -140,6 +140,7 @@ def _word(atoms: list[Atom], source: str, scene: Scene) -> Word:
     kind: Kind = "plain"
     stem: str | None = None
     scope: tuple[str, ...] = ()
+    closed = max((index for index, atom in enumerate(atoms) if atom == ("]", "bare")), default=-1)
     for index, (value, how) in enumerate(atoms):
         if how in ("one", "many", "scoped"):
             stem = "".join(text) if stem is None else stem
@@ -147,7 +148,7 @@ def _word(atoms: list[Atom], source: str, scene: Scene) -> Word:
             if how == "scoped" and sum(bool(one) for one, _ in atoms) == 1:
                 stem, *found = value.split("\0")
                 scope = tuple(found)
-        elif how == "bare" and (value in _GLOB or (value == "[" and ("]", "bare") in atoms[index:])):
+        elif how == "bare" and (value in _GLOB or (value == "[" and index < closed)):
             stem = "".join(text) if stem is None else stem
             kind = "pattern" if kind == "plain" else kind
         text.append(value if how != "scoped" else "")

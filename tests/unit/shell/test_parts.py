@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
 
-from wieldy.core.effect import Fetches, Runs
+from wieldy.core.effect import Fetches, Runs, Writes
 from wieldy.shell.parts import Part
 
 
@@ -198,6 +198,15 @@ def test_a_part_is_contained_only_when_everything_it_touches_is_known() -> None:
     assert Runs("unknown f", contained=False) in look("unknown f").effects
 
 
+def test_what_redirections_do_is_told_apart_from_what_the_program_does() -> None:
+    part = one("sort -o a b > c")
+    assert part.redirections == (Writes(f"{ROOT}/c"),) and not part.reads_alone
+    part = one("cat a > b")
+    assert part.redirections == (Writes(f"{ROOT}/b"),) and part.reads_alone and not part.read_only
+    assert one("cat a").reads_alone and not one("cat a").redirections
+    assert not one("sudo cat a > b").reads_alone
+
+
 def test_assignments_alone_are_parts_with_nothing_to_run() -> None:
     assert one("x=1").read_only and one("x=1").program is None
     assert not one("PATH=/tmp").known
@@ -259,3 +268,16 @@ def test_long_and_deep_commands_are_answered(shape: str) -> None:
     assert look(command).verdict in ("read_only", "unknown")
     assert look("true && " * 1200 + "ls").verdict == "read_only"
     assert look("if true; then " * 300 + "ls" + "; fi" * 300).verdict == "unknown"
+
+
+def test_loops_and_functions_that_multiply_are_not_followed_for_ever() -> None:
+    loops = "".join(f"for v{i} in a b c d e f; do " for i in range(20)) + "ls $v1;" + " done;" * 20
+    functions = "".join(f"f{i}() {{ f{i - 1}; f{i - 1}; }};" for i in range(1, 100)) + "f99"
+    for command in (
+        loops,
+        functions,
+        "echo " + "{a,b}" * 500,
+        "echo " + "{" * 5000,
+        "echo " + "$((" * 1000 + "1" + "))" * 1000,
+    ):
+        assert look(command).verdict == "unknown" or "{{" in command

@@ -40,12 +40,13 @@ class Table:
 
 @dataclass(slots=True)
 class Parsed:
-    """The options found, what they read and write, and what is left."""
+    """The options found, what they read and write, and what is left; `ended` when a `--` stood before all operands."""
 
     found: dict[str, list[Word | None]] = field(default_factory=dict)
     reads: list[Word] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
     operands: list[Word] = field(default_factory=list)
+    ended: bool = False
     problem: str = ""
 
     def has(self, *names: str) -> bool:
@@ -94,6 +95,7 @@ def read(args: tuple[Word, ...], accepted: Table) -> Parsed:
     rest = iter(args)
     for word in rest:
         if word.static and word.text == "--":
+            parsed.ended = not parsed.operands
             parsed.operands.extend(rest)
         elif not word.may_be_option or word.text == "-":
             parsed.operands.append(word)

@@ -54,6 +54,8 @@ def _pattern_then_files(row: Row, parsed: Parsed) -> Judgement:
     if not parsed.has(*row.pattern_options):
         if files and files[0].kind in ("many", "pattern"):
             return unknown(f"`{files[0].source}` could become several words")
+        if files and files[0].may_be_option and not parsed.ended:
+            return unknown(f"`{files[0].source}` could become an option")
         files = files[1:]
     reads = _named(files)
     sweeps = parsed.has(*row.recursive_options) or "." in row.recursive_options
