@@ -126,11 +126,11 @@ def hits_in(path: str, data: bytes, pattern: re.Pattern[str], sweep: Sweep) -> F
     found = [m for m in _matches(document.text, pattern, sweep.multiline) if sweep.replace is not None or m[1] > m[0]]
     if not found:
         return None
+    places = sorted({place for start, end, _ in found for place in (start, end)})
     try:
-        offsets = document.offsets(sorted({place for start, end, _ in found for place in (start, end)}))
+        at = dict(zip(places, document.offsets(places), strict=True))
     except SplitsCharacter:
         return None
-    at = dict(zip(sorted({place for start, end, _ in found for place in (start, end)}), offsets, strict=True))
     splices: list[Splice] = []
     if sweep.replace is not None:
         new = [match.expand(sweep.replace) for _, _, match in found]
