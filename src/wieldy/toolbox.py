@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -14,7 +15,7 @@ from wieldy.approval import Ask, Callback, Nobody
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Adviser, Decision, Judge
+from wieldy.core.decision import Adviser, Approver, Decision, Judge
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
 from wieldy.core.result import ToolResult
@@ -30,12 +31,7 @@ from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
-from wieldy.hooks.configured import Hook, configured
-from wieldy.hooks.hooks import Hooks
-from wieldy.hooks.request import HookedApprover
-from wieldy.hooks.review import Review
 from wieldy.journal.home import journal_folder
-from wieldy.permissions.covers import Coverage
 from wieldy.pool.arrange import is_foreign
 from wieldy.pool.called import Called
 from wieldy.pool.context import Context, survey
@@ -45,6 +41,8 @@ from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import MODULES, builtin_loaders
 
 if TYPE_CHECKING:
+    from wieldy.hooks.configured import Hook
+    from wieldy.hooks.hooks import Hooks
     from wieldy.journal.undo import UndoPlan
 
 CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
@@ -92,13 +90,6 @@ class Toolbox:
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)
-        self.hooks = Hooks(
-            [*self._configured_hooks(), *hooks],
-            self.workspace,
-            mode=lambda: self.policy.mode,
-            applies=Coverage(self.policy),
-            halt=self.abort,
-        )
         person = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
         pool = self.workspace.resident(Pool)
         pool.refresh = self.offering
@@ -108,13 +99,15 @@ class Toolbox:
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
             leash=leash,
             judge=judge or self.policy,
-            approver=HookedApprover(self.hooks, person),
+            approver=person,
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=(*([self.hooks] if self.hooks.wanted("PreToolUse") else []), *advisers),
-            reviewers=(Review(self.hooks),) if self.hooks.hooks else (),
+            advisers=tuple(advisers),
         )
         self._calls = self._turns = 0
+        self._given_hooks = tuple(hooks)
+        if hooks or self.settings.get("hooks"):
+            self._listen_to_hooks(person)
         for tool in tools:
             self.add(tool)
         self._apply_limits()
@@ -138,12 +131,29 @@ class Toolbox:
         if any("cacheSeconds" in section for section in sections.values()):
             self._bench.advisers = (*self._bench.advisers, invalidation)
 
-    def _configured_hooks(self) -> list[Hook]:
-        if self.settings.get("disableAllHooks") is True:
-            return []
-        found, problems = configured(self.settings.get("hooks"))
-        self.hook_problems = tuple(problems)
-        return found
+    @cached_property
+    def hooks(self) -> Hooks:
+        """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
+        from wieldy.hooks.configured import configured
+
+        found: list[Hook] = []
+        if self.settings.get("disableAllHooks") is not True:
+            found, problems = configured(self.settings.get("hooks"))
+            self.hook_problems = tuple(problems)
+        return Hooks(
+            [*found, *self._given_hooks],
+            self.workspace,
+            mode=lambda: self.policy.mode,
+            applies=Coverage(self.policy),
+            halt=self.abort,
+        )
+
+    def _listen_to_hooks(self, person: Approver) -> None:
+
+        hooks, bench = self.hooks, self._bench
+        bench.approver = HookedApprover(hooks, person)
+        bench.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *bench.advisers)
+        bench.reviewers = (Review(hooks),)
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
