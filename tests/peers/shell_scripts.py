@@ -43,7 +43,7 @@ class Scripts:
         return f"{self.simple(depth)} {self.random.choice(['|', '|&'])} {self.simple(depth)}"
 
     def subshell(self, depth: int) -> str:
-        return f"({self.script(depth)}\n)"
+        return f"( {self.script(depth)}\n)"
 
     def braces(self, depth: int) -> str:
         return f"{{ {self.script(depth)}\n}}"

@@ -57,7 +57,6 @@ def test_options_and_operands_are_told_apart(
         "-n",
         "--number",
         "--pair a",
-        "--",
         "--=",
     ],
 )
