@@ -273,11 +273,7 @@ def test_long_and_deep_commands_are_answered(shape: str) -> None:
 def test_loops_and_functions_that_multiply_are_not_followed_for_ever() -> None:
     loops = "".join(f"for v{i} in a b c d e f; do " for i in range(20)) + "ls $v1;" + " done;" * 20
     functions = "".join(f"f{i}() {{ f{i - 1}; f{i - 1}; }};" for i in range(1, 100)) + "f99"
-    for command in (
-        loops,
-        functions,
-        "echo " + "{a,b}" * 500,
-        "echo " + "{" * 5000,
-        "echo " + "$((" * 1000 + "1" + "))" * 1000,
-    ):
-        assert look(command).verdict == "unknown" or "{{" in command
+    for command in (loops, functions, "echo " + "$((" * 1000 + "1" + "))" * 1000):
+        assert look(command).verdict == "unknown"
+    for command in ("echo " + "{a,b}" * 500, "echo " + "{" * 5000, "echo " + "[" * 5000):
+        assert [part.program for part in look(command).parts] == ["echo"]
