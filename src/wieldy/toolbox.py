@@ -32,6 +32,7 @@ from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
 from wieldy.journal.home import journal_folder
+from wieldy.permissions.clean_tree import CleanTree
 from wieldy.pool.arrange import is_foreign
 from wieldy.pool.called import Called
 from wieldy.pool.context import Context, survey
@@ -102,7 +103,7 @@ class Toolbox:
             approver=person,
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=tuple(advisers),
+            advisers=(CleanTree(self.policy, lambda: self.workspace.cwd), *advisers),
         )
         self._calls = self._turns = 0
         self._given_hooks = tuple(hooks)
@@ -135,6 +136,8 @@ class Toolbox:
     def hooks(self) -> Hooks:
         """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
         from wieldy.hooks.configured import configured
+        from wieldy.hooks.hooks import Hooks
+        from wieldy.permissions.covers import Coverage
 
         found: list[Hook] = []
         if self.settings.get("disableAllHooks") is not True:
@@ -149,6 +152,8 @@ class Toolbox:
         )
 
     def _listen_to_hooks(self, person: Approver) -> None:
+        from wieldy.hooks.request import HookedApprover
+        from wieldy.hooks.review import Review
 
         hooks, bench = self.hooks, self._bench
         bench.approver = HookedApprover(hooks, person)

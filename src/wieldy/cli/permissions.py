@@ -127,12 +127,12 @@ def _change(options: argparse.Namespace) -> int:
 
     behavior: Behavior = options.verb
     rules = [parse(text, behavior) for text in options.rule]
-    if options.user or options.project:
-        file = user_file() if options.user else project_file(options.root)
+    if options.user:
+        file = user_file()
         add_rules(file, behavior, options.rule)
     else:
-        remember(options.root, rules)
-        file = local_file(options.root)
+        file = project_file(options.root) if options.project else local_file(options.root)
+        remember(options.root, rules, file=file)
     print(f"{behavior}: {', '.join(map(str, rules))} → {file}")
     return 0
 

@@ -89,6 +89,10 @@ class Answer:
 class Adviser(Protocol):
     """Gives opinions on a planned call: hooks, analysis. All advisers of a call run side by side."""
 
+    def wants(self, plan: PlannedCall) -> bool:
+        """Whether it may have something to say. Quick: it is asked about every call."""
+        ...
+
     async def advise(self, plan: PlannedCall) -> Advice:
         """Judge one call."""
         ...

@@ -9,12 +9,15 @@ from wieldy.core.decision import Advice, Opinion
 from wieldy.core.tool import ToolContext
 from wieldy.engine.bench import Bench
 
+NO_ADVICE = Advice()
+
 
 async def consult(plan: PlannedCall, bench: Bench) -> Advice:
     """Gather every opinion. Rewrites were chained by the adviser that made them; the last adviser's stands."""
-    if not bench.advisers:
-        return Advice()
-    heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in bench.advisers))
+    asked = [adviser for adviser in bench.advisers if adviser.wants(plan)]
+    if not asked:
+        return NO_ADVICE
+    heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in asked))
     rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
     return Advice(
         opinions=tuple(opinion for advice in heard for opinion in advice.opinions),

@@ -211,6 +211,10 @@ class Invalidation:
         """Keep the caches of a tool up to date."""
         self._caches += caches_in(tool)
 
+    def wants(self, plan: PlannedCall) -> bool:
+        """Whether the call may change anything."""
+        return any(isinstance(effect, Writes) or is_opaque(effect) for effect in plan.effects)
+
     async def advise(self, plan: PlannedCall) -> Advice:
         """Let the caches forget what this call may change."""
         for cache in self._caches:

@@ -59,10 +59,12 @@ class Hooks:
             "permission_mode": self._mode(),
         }
 
+    def wants(self, plan: PlannedCall) -> bool:
+        """Whether there are PreToolUse hooks at all."""
+        return self.wanted("PreToolUse")
+
     async def advise(self, plan: PlannedCall) -> Advice:
         """Tell PreToolUse hooks of a call, before it is judged."""
-        if not self.wanted("PreToolUse"):
-            return Advice()
         moment = PreToolUse(**self.common(), tool_name=plan.tool.name, tool_input=plan.input, tool_use_id=plan.call.id)
         replies = _of_the_last_input(await self._chained(self._for(moment, plan), moment))
         self._tell(fold(replies))

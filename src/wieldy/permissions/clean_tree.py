@@ -29,6 +29,10 @@ class CleanTree:
         self._cwd = cwd
         self._status = status or git_status
 
+    def wants(self, plan: PlannedCall) -> bool:
+        """Whether the call runs a command."""
+        return any(isinstance(effect, Runs) for effect in plan.effects)
+
     async def advise(self, plan: PlannedCall) -> Advice:
         """Vouch for a call that would throw nothing away."""
         commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)]

@@ -80,6 +80,9 @@ async def test_questions_come_one_at_a_time_in_call_order(make_box):
     open_questions = 0
 
     class SlowForTheFirst:
+        def wants(self, plan: Any) -> bool:
+            return True
+
         async def advise(self, plan: Any) -> Advice:
             for _ in range(10 - plan.input["n"]):
                 await asyncio.sleep(0)
@@ -120,6 +123,9 @@ async def test_more_questions_than_slots_do_not_lock_each_other_out(make_box):
 
 async def test_a_hook_may_rewrite_the_input_and_the_result_carries_its_context(make_box):
     class Rewriter:
+        def wants(self, plan: Any) -> bool:
+            return True
+
         async def advise(self, plan: Any) -> Advice:
             return Advice(updated_input={"n": plan.input["n"] + 1}, context=("one more than asked",))
 
