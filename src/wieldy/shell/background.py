@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 from wieldy.core.event import Notice
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 from wieldy.shell.capture import Whole
 from wieldy.shell.filter import matching_lines
@@ -24,7 +24,7 @@ BURST = 0.1
 Status = Literal["running", "exited", "killed"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Look:
     """What a shell has printed since the last look, and how it stands. `omitted` counts bytes not in `text`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -28,7 +29,7 @@ SECRETS = (
     "~/.git-credentials",
     "/etc/shadow",
 )
-WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus")
+WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/user", "/tmp/.X11-unix")
 """Sockets of services that would do outside what is forbidden inside."""
 
 
@@ -64,7 +65,7 @@ def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> B
     denied = _paths([*SECRETS, *WAYS_OUT, *workspace.setting("sandbox.denyRead", list[str]())], home, workspace.root)
     kept = _paths(workspace.setting("sandbox.allowRead", list[str]()), home, workspace.root)
     temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), "/tmp", "/var/tmp")
-    git = [git_places(root) for root in workspace.roots]
+    git = [git_places(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
     return Bounds(
         writable=_existing((*workspace.roots, *temporary, *granted, *also_writable, *commits)),
@@ -82,15 +83,21 @@ class GitPlaces:
     protected: tuple[str, ...] = ()
 
 
-def git_places(root: str) -> GitPlaces:
-    """Where git keeps its files for a work tree; a linked work tree keeps them elsewhere."""
+def git_places(root: str, roots: tuple[str, ...] = ()) -> GitPlaces:
+    """Where git keeps its files for a work tree; a linked work tree keeps them elsewhere.
+
+    A command could have written what is read here, so that nothing becomes writable on its word alone.
+    """
     dot_git = Path(root, ".git")
-    own = _linked(dot_git) if dot_git.is_file() else dot_git
-    if own is None or not own.is_dir():
+    if dot_git.is_symlink():
         return GitPlaces()
-    shared = _common(own)
+    found = _linked(dot_git, roots or (root,)) if dot_git.is_file() else (dot_git, dot_git)
+    if found is None or not all(map(os.path.isdir, found)):
+        return GitPlaces()
+    own, shared = found
     # A folder that hooks could be put into must exist to be protected.
-    (shared / "hooks").mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):
+        (shared / "hooks").mkdir(exist_ok=True)
     risky = [shared / "hooks", shared / "config", shared / "config.worktree", own / "config.worktree"]
     for module in (shared / "modules").glob("**/hooks"):
         risky += [module, module.parent / "config"]
@@ -98,16 +105,24 @@ def git_places(root: str) -> GitPlaces:
     return GitPlaces(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
 
 
-def _linked(dot_git: Path) -> Path | None:
-    text = dot_git.read_text(errors="replace").strip()
-    return (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve() if text.startswith("gitdir:") else None
+def _linked(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] | None:
+    """The folder a `.git` file names, and the repository it is part of.
 
-
-def _common(own: Path) -> Path:
+    It must lie within the roots, or be a linked work tree's and name this very work tree in turn.
+    """
     try:
-        return (own / (own / "commondir").read_text().strip()).resolve()
-    except OSError:
-        return own
+        text = dot_git.read_text(errors="replace").strip()
+        own = Path(os.path.realpath(dot_git.parent / text.removeprefix("gitdir:").strip()))
+        if not text.startswith("gitdir:"):
+            return None
+        if any(own.is_relative_to(root) for root in roots):
+            return own, own
+        named = os.path.realpath(own / (own / "gitdir").read_text(errors="replace").strip())
+    except (OSError, ValueError):
+        return None
+    if own.parent.name != "worktrees" or named != os.path.realpath(dot_git):
+        return None
+    return own, own.parent.parent
 
 
 def _settings(roots: tuple[str, ...]) -> Iterator[str]:

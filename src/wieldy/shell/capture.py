@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.ansi import clean_bytes
 from wieldy.shell.spill import Spill
 
@@ -18,7 +18,7 @@ WIDTH = 200
 Whole: TypeAlias = Literal["all", "characters", "lines"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Excerpt:
     """Text for a reader: all of it, or a part. `omitted` counts bytes not shown, `upto` those that are dealt with."""
 

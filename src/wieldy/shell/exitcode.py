@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from wieldy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ending:
     """How a command ended: whether that is an error, and what there is to say about it."""
 

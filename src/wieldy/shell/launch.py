@@ -43,7 +43,9 @@ def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:
     plain: list[str | bytes] = [bash, "--norc", "--noprofile"]
     if len(command) <= LONGEST_ARGUMENT:
         return [*plain, "-c", "--", command]
-    script.write_bytes(command)
+    # Made anew and never through a link: the folder may be writable for a command that is still running.
+    with open(script, "xb") as file:
+        file.write(command)
     return [*plain, "--", str(script)]
 
 

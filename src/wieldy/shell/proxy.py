@@ -10,10 +10,10 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 
 USUAL_PORTS = (80, 443)
@@ -21,7 +21,7 @@ LONGEST_HEAD = 64 << 10
 SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Door:
     """Where the proxy listens: on a loopback port, and on a socket in the file system for those with a loopback of their own."""
 

@@ -8,7 +8,8 @@ import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+
+from wieldy.core.record import record
 
 PROC = "/proc"
 HAS_PROC = os.path.exists(f"{PROC}/self/stat")
@@ -17,7 +18,7 @@ GRACE = 0.4
 LIMIT = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Process:
     """One line of the process table; pid and start time together name a process for good."""
 
@@ -29,7 +30,7 @@ class Process:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tree:
     """Processes that belong together: by a mark in their environment, by the groups and sessions of `roots`, by birth.
 

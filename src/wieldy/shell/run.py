@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from wieldy.core.record import record
 from wieldy.shell.reap import Process
 from wieldy.shell.shell import Shell
 
@@ -13,7 +13,7 @@ HURRIED = 0.3
 How = Literal["exited", "timed out", "interrupted"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ran:
     """A command that is over. `code` is None where we ended it; `directory` is where bash stood, if it could say."""
 

@@ -8,10 +8,10 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from wieldy.core.record import changed, record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell import bridge, landlock
@@ -30,7 +30,7 @@ _REFUSALS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxReport:
     """What a sandbox really enforces here, found out by trying it."""
 
@@ -97,7 +97,7 @@ class Sandbox:
         return await self._workspace.resident(Proxy).open()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wrapper:
     """A mechanism that was seen to work, and how a command is put into it."""
 
@@ -112,7 +112,7 @@ class Wrapper:
             bridged = interpreter_command(bridge.START, door.socket, str(door.port)) if door else None
             return [*inside, *(bridged or ())]
         if self.mechanism == "landlock":
-            reachable = replace(bounds, door=door.port if door else None)
+            reachable = changed(bounds, door=door.port if door else None)
             return interpreter_command(landlock.START, reachable.as_json()) or []
         return []
 

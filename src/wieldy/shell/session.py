@@ -48,7 +48,8 @@ class ShellSession:
         text = _bytes(command)
         self._count += 1
         mark = f"{self.token}.{self._count}."
-        report, script = self.folder / f"{mark}cwd", self.folder / f"{mark}sh"
+        # A sandboxed command may write to the folder of reports, but never to what another command will execute.
+        report, script = self.folder / f"{mark}cwd", self.workspace.session_dir / f"{mark}sh"
         env = command_environment(self.workspace.env, mark=mark, at_exit=_tell_directory(report))
         env |= {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
         env |= extra or {}

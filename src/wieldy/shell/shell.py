@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import stat
 import subprocess
 import threading
 import time
@@ -19,6 +20,7 @@ from wieldy.shell.reap import GRACE, Process, Tree, end, members
 
 PULSE = 0.25
 HEARTBEAT = 5.0
+LONGEST_PATH = 16 << 10
 
 _MAY_DETACH = re.compile(rb"&|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
 
@@ -118,9 +120,14 @@ class Shell:
     def final_directory(self) -> str | None:
         """Where bash stood when it ended; None where it could not say: after `exec`, or with an EXIT trap of the command."""
         try:
-            said = self._files.report.read_bytes()
+            # The command may have put anything in its place: a pipe would block, a link would lead elsewhere.
+            descriptor = os.open(self._files.report, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
+        try:
+            said = os.read(descriptor, LONGEST_PATH) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        finally:
+            os.close(descriptor)
         return os.fsdecode(said.removesuffix(b"\n")) or None
 
     async def wind_up(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
@@ -18,7 +19,7 @@ TICK_NS = 50_000_000
 IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore", "exclude"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """How much is remembered: bytes of one file, files of one snapshot, bytes of all contents, bytes of one difference."""
 
@@ -45,7 +46,7 @@ class Kept(NamedTuple):
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """One file before and after a command; None where there was none. `mode` is that of a file that is gone."""
 
@@ -55,7 +56,7 @@ class Difference:
     mode: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Differences:
     """What changed, and in a few words each what may have changed unseen."""
 

@@ -130,7 +130,7 @@ def test_any_quoting_of_punctuation_reads_as_in_bash(tmp_path, words):
 async def test_a_command_longer_than_any_argument_runs(workspace):
     result = await once(workspace, "x='" + "y" * 300_000 + "'\necho ${#x} $#; cd /\nexit 5")
     assert (result.text, result.code, result.directory) == ("300000 0\n", 5, "/")
-    assert not list((workspace.session_dir).glob("shell/*"))
+    assert not list(workspace.session_dir.glob("*.sh"))
 
 
 @pytest.mark.asyncio
@@ -167,6 +167,15 @@ async def test_the_directory_a_command_ends_in_is_known(workspace, command):
 @pytest.mark.parametrize("command", ["cd /usr; exec true", "trap 'echo x' EXIT; cd /usr", "cd /usr; kill -9 $$"])
 async def test_where_bash_cannot_say_the_directory_is_unknown_not_guessed(workspace, command):
     assert (await once(workspace, command)).directory is None
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("instead", ["mkfifo", "ln -s /etc/passwd", "mkdir"])
+async def test_a_command_that_tampers_with_its_report_is_not_believed(workspace, instead):
+    folder = workspace.session_dir / "shell"
+    # Bash writes its report in the end, through whatever is there; exec keeps it from writing.
+    tamper = f"token=$(echo $WIELDY_MARK | tr -d ' '); {instead} {folder}/${{token}}cwd; exec true"
+    assert (await once(workspace, tamper)).directory is None
 
 
 @pytest.mark.asyncio
