@@ -47,7 +47,7 @@ def address(text: str) -> Address:
     """`HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`; without a host it is this machine alone."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+    if not (len(port) < 6 and port.isascii() and port.isdigit() and int(port) < 65536):
         raise ValueError(f"`{text}` is not an address: write HOST:PORT, as in 127.0.0.1:8931")
     return Address(host, int(port))
 

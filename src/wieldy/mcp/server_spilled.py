@@ -73,16 +73,24 @@ class Spilled:
     def _text(self, name: str) -> str:
         path = self.folder / name
         try:
-            # A link in the folder would lead out of it.
+            # A link in the folder would lead out of it, and a pipe would never end.
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise NoSuchResult(f"there is no kept result {name}; resources/list names them") from error
-        with open(handle, "rb") as file:
+        except OSError:
+            raise _unknown(name) from None
+        try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise NoSuchResult(f"there is no kept result {name}; resources/list names them")
+                raise _unknown(name)
             if found.st_size > MOST_BYTES:
                 raise NoSuchResult(
-                    f"{name} is too big to send in one piece ({found.st_size:,} bytes). Read {path} in parts with Read."
+                    f"{name} is a kept result too big to be sent in one piece ({found.st_size:,} bytes). "
+                    f"Read {path} in parts with Read."
                 )
-            return file.read().decode("utf-8", errors="replace")
+            with open(handle, "rb", closefd=False) as file:
+                return file.read().decode("utf-8", errors="replace")
+        finally:
+            os.close(handle)
+
+
+def _unknown(name: str) -> NoSuchResult:
+    return NoSuchResult(f"there is no kept result {name}; resources/list names them")
