@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
 from wieldy.edit.commit import Written
@@ -24,10 +23,11 @@ VERIFIED_AT_ONCE = 1 << 20
 QUICKLY_COMPARED = 8 * 1024
 
 
-async def change_file(prepare: Prepare, write: Write, state: ReadState) -> Output:
-    """Prepare and write one file; when it moves in between, once more on what is there then."""
+async def change_file(prepare: Prepare, write: Write, state: ReadState, rehearsed: Revision | None = None) -> Output:
+    """Prepare and write one file; when it moves in between, once more on what is there then. What was `rehearsed` need
+    not be prepared again."""
     for _ in range(ATTEMPTS):
-        revision = await _prepared(prepare)
+        revision, rehearsed = rehearsed or await prepared(prepare), None
         try:
             written = await write(revision)
         except Moved as moved:
@@ -41,17 +41,17 @@ async def change_file(prepare: Prepare, write: Write, state: ReadState) -> Outpu
     raise ToolFailure(str(why))
 
 
-async def rehearse(prepare: Prepare, path: str, state: ReadState, roots: Sequence[str]) -> None:
-    """Refuse a change that cannot be made, so that nobody is asked about it. Looks only at files the model knows or
-    may look for: what is elsewhere is not told before permission is given."""
-    if state.reading(path) is None:
-        real = os.path.realpath(path)
-        if not any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
-            return
-    try:
-        await _prepared(prepare)
-    except ToolFailure as failure:
-        raise Refusal("check", failure.message, data=failure.data) from failure
+async def prepared(prepare: Prepare) -> Revision:
+    """The revision, made on the loop if that is a matter of a moment."""
+    for _ in range(ATTEMPTS):
+        try:
+            try:
+                return prepare(True)
+            except TakesLonger:
+                return await in_thread(prepare, False)
+        except Moved as moved:
+            why = moved
+    raise ToolFailure(str(why))
 
 
 def settle(path: str, content: bytes, written: Written, state: ReadState, whole: bool) -> tuple[str, ...]:
@@ -67,25 +67,13 @@ def _concluded(revision: Revision, written: Written, state: ReadState) -> Output
     return report(revision, settle(revision.path, revision.after, written, state, revision.known_whole))
 
 
-async def _prepared(prepare: Prepare) -> Revision:
-    for _ in range(ATTEMPTS):
-        try:
-            try:
-                return prepare(True)
-            except TakesLonger:
-                return await in_thread(prepare, False)
-        except Moved as moved:
-            why = moved
-    raise ToolFailure(str(why))
-
-
 def _holds(path: str, content: bytes) -> bool:
     """Whether a file holds exactly this, without loading it whole."""
-    view, at = memoryview(content), 0
+    at = 0
     try:
         with open(path, "rb", buffering=0) as file:
             while piece := file.read(min(VERIFIED_AT_ONCE, len(content) - at + 1)):
-                if view[at : at + len(piece)] != piece:
+                if not content.startswith(piece, at):
                     return False
                 at += len(piece)
     except OSError:

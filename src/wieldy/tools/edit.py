@@ -20,11 +20,10 @@ DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.change import rehearse
-    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
 
-    state = ctx.workspace.resident(ReadState)
-    await rehearse(_prepare(ctx.workspace, **input), input["file_path"], state, ctx.workspace.roots)
+    wish, prepare = _prepare(ctx.workspace, **input)
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
 
 
 @tool(
@@ -48,6 +47,7 @@ async def TOOL(
     """Replace a text in a file."""
     from wieldy.edit.change import change_file
     from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
 
@@ -56,8 +56,9 @@ async def TOOL(
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="Edit")
         return receipt.written[0]
 
-    prepare = _prepare(ctx.workspace, file_path, old_string, new_string, replace_all, expected_replacements)
-    return await change_file(prepare, write, ctx.workspace.resident(ReadState))
+    wish, prepare = _prepare(ctx.workspace, file_path, old_string, new_string, replace_all, expected_replacements)
+    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
+    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
 def _prepare(
@@ -67,7 +68,7 @@ def _prepare(
     new_string: str,
     replace_all: bool = False,
     expected_replacements: int = 1,
-) -> Prepare:
+) -> tuple[object, Prepare]:
     from wieldy.edit.locate import Replacement
     from wieldy.edit.plan import plan_one
     from wieldy.edit.policy import Policy
@@ -76,4 +77,5 @@ def _prepare(
 
     edit = Replacement(old_string, new_string, expected_replacements, replace_all)
     state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: revise(file_path, partial(plan_one, edit), state, policy, at_once=at_once)
+    plan = partial(plan_one, edit)
+    return (file_path, edit), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once)

@@ -31,12 +31,10 @@ class EditItem:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.change import rehearse
-    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
 
-    state = ctx.workspace.resident(ReadState)
-    edits = [EditItem(**edit) for edit in input["edits"]]
-    await rehearse(_prepare(ctx.workspace, input["file_path"], edits), input["file_path"], state, ctx.workspace.roots)
+    wish, prepare = _prepare(ctx.workspace, input["file_path"], [EditItem(**edit) for edit in input["edits"]])
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
 
 
 @tool(
@@ -57,6 +55,7 @@ async def TOOL(
     """Replace several texts in a file."""
     from wieldy.edit.change import change_file
     from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
 
@@ -65,10 +64,12 @@ async def TOOL(
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="MultiEdit")
         return receipt.written[0]
 
-    return await change_file(_prepare(ctx.workspace, file_path, edits), write, ctx.workspace.resident(ReadState))
+    wish, prepare = _prepare(ctx.workspace, file_path, edits)
+    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
+    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
-def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) -> Prepare:
+def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) -> tuple[object, Prepare]:
     from wieldy.edit.locate import Replacement
     from wieldy.edit.plan import plan_many
     from wieldy.edit.policy import Policy
@@ -77,4 +78,5 @@ def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) ->
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
     state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: revise(file_path, partial(plan_many, wanted), state, policy, at_once=at_once)
+    plan = partial(plan_many, wanted)
+    return (file_path, wanted), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once)

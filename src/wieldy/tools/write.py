@@ -18,11 +18,10 @@ DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.change import rehearse
-    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
 
-    state = ctx.workspace.resident(ReadState)
-    await rehearse(_prepare(ctx.workspace, **input), input["file_path"], state, ctx.workspace.roots)
+    wish, prepare = _prepare(ctx.workspace, **input)
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
 
 
 @tool(
@@ -38,6 +37,7 @@ async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The wh
     """Write a file."""
     from wieldy.edit.change import change_file
     from wieldy.edit.readstate import ReadState
+    from wieldy.edit.rehearsal import Rehearsals
     from wieldy.journal.change import Change
     from wieldy.journal.journal import Journal
 
@@ -46,13 +46,15 @@ async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The wh
         receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="Write")
         return receipt.written[0]
 
-    return await change_file(_prepare(ctx.workspace, file_path, content), write, ctx.workspace.resident(ReadState))
+    wish, prepare = _prepare(ctx.workspace, file_path, content)
+    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
+    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
-def _prepare(workspace: Workspace, file_path: str, content: str) -> Prepare:
+def _prepare(workspace: Workspace, file_path: str, content: str) -> tuple[object, Prepare]:
     from wieldy.edit.overwrite import rewrite
     from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
 
     state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: rewrite(file_path, content, state, policy, at_once=at_once)
+    return (file_path, content), lambda at_once: rewrite(file_path, content, state, policy, at_once=at_once)

@@ -228,6 +228,21 @@ async def test_nobody_is_asked_about_an_edit_that_cannot_be_made(root: Path) -> 
     assert asked == ["x"]
 
 
+async def test_a_file_changed_while_a_person_is_asked_is_merged(root: Path) -> None:
+    file = root / "a"
+    file.write_bytes(b"one\ntwo\nthree\n")
+
+    def ask(question: Any) -> bool:
+        file.write_bytes(b"one\ntwo\nthree\nfour\n")
+        return True
+
+    async with Toolbox(root, settings={}, ask=ask) as box:
+        await box.call("Read", {"file_path": "a"})
+        result = await box.call("Edit", {"file_path": "a", "old_string": "one", "new_string": "ONE"})
+    assert not result.is_error and result.data["merged"]
+    assert file.read_bytes() == b"ONE\ntwo\nthree\nfour\n"
+
+
 async def test_nothing_is_told_of_an_unknown_file_outside_before_permission(root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x\n")
     async with Toolbox(root, settings={}, ask=lambda question: False) as box:
