@@ -7,9 +7,10 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -33,7 +34,7 @@ WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "
 """Sockets of services that would do outside what is forbidden inside."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bounds:
     """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether.
 
@@ -48,7 +49,7 @@ class Bounds:
 
     def as_json(self) -> str:
         """These bounds as an argument of another process."""
-        return json.dumps(asdict(self))
+        return json.dumps(vars(self))
 
     @staticmethod
     def from_json(text: str) -> Bounds:
@@ -75,7 +76,7 @@ def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> B
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitPlaces:
     """Git's own files of one work tree: what commits write, and what would run code later."""
 

@@ -7,12 +7,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 
 LONGEST_ARGUMENT = 100_000
 PIPE_BYTES = 1 << 20
@@ -21,7 +21,7 @@ Confine: TypeAlias = Callable[[list[str | bytes], dict[str, str]], tuple[list[st
 """Puts the call of a program, and its environment, into a sandbox."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Started:
     """A process that runs, and the descriptor its output comes from."""
 

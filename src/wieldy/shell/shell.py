@@ -10,10 +10,10 @@ import stat
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.shell.drain import Drain
 from wieldy.shell.reap import GRACE, Process, Tree, end, members
@@ -25,7 +25,7 @@ LONGEST_PATH = 16 << 10
 _MAY_DETACH = re.compile(rb"&|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pulse:
     """How far a command is, for a person who watches."""
 

@@ -6,12 +6,12 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.declare import words
 from wieldy.core.effect import Effects, Fetches, Runs, Writes, is_opaque
 from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.record import record
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
 
@@ -123,7 +123,7 @@ class Bash(Tool):
 TOOL = Bash()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """A command in the foreground, and what is needed to give account of it."""
 
