@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from wieldy.core.effect import Effects
+from wieldy.core.record import changed, record
 from wieldy.shell.catastrophic import Danger, dangers
 from wieldy.shell.crude import crude_parts
 from wieldy.shell.fork_bomb import fork_bombs
@@ -23,7 +23,7 @@ Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 REMEMBERED = 512
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Analysis:
     """`read_only`: proven to change nothing. `known`: every effect is listed. `unknown`: a person should look."""
 
@@ -79,7 +79,7 @@ def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analy
 
 def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Parts of a command that is not understood as a whole: none of them is proven harmless."""
-    return tuple(replace(part, read_only=False) for part in parts)
+    return tuple(changed(part, read_only=False) for part in parts)
 
 
 def _not_understood(command: str, scene: Scene, problems: list[str]) -> Analysis:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from wieldy.core.effect import Writes
+from wieldy.core.record import changed, record
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.git import split as split_git
 from wieldy.shell.programs.options import names, read, table
@@ -26,7 +26,7 @@ _RM = "-fiIrRdv --force --interactive=? --one-file-system --no-preserve-root --p
 _DIRTY = "it throws away uncommitted work"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Danger:
     """One catastrophe in the making. `ask`: a person must agree in every mode; `deny`: nothing lifts it.
 
@@ -50,7 +50,7 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
     program = (part.program or "").rsplit("/", 1)[-1]
     args = part.argv[1:]
     if program in _PLACED:
-        scene = replace(scene, cwds=part.cwds)
+        scene = changed(scene, cwds=part.cwds)
     if program == "rm":
         yield from _rm(part, args, scene)
     elif program == "find":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
+from wieldy.core.record import record
 from wieldy.shell.programs.judgement import Judgement
 from wieldy.shell.redirects import is_stream
 from wieldy.shell.scene import Scene
 from wieldy.shell.words import Word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Touched:
     """What a call touches; `why` names the first thing that cannot be told."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wieldy.core.effect import Effect, Fetches, Runs, Writes
+from wieldy.core.record import record
 from wieldy.shell.effects import Touched
 from wieldy.shell.layers import Layers
 from wieldy.shell.parts import Part
@@ -18,7 +17,7 @@ from wieldy.shell.words import Word
 EXACT = frozenset({"watch", "setsid", "ionice", "flock"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """What surrounds a program in its simple command."""
 

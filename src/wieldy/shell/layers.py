@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.shell.parts import bare_text_of, text_of
 from wieldy.shell.words import Word
 from wieldy.shell.wrappers import Peeled, peel
@@ -13,7 +13,7 @@ MAX_LAYERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Feed:
     """What arrives at the standard input when it is a list of files: where they are and how each name begins."""
 
@@ -21,7 +21,7 @@ class Feed:
     stem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layers:
     """A command unwrapped: `words` (or `script`) is what runs in the end."""
 

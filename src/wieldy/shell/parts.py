@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from wieldy.core.effect import Effects
+from wieldy.core.record import record
 from wieldy.shell.words import Word
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One simple command at any depth.
 

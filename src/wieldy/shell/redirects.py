@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
+from wieldy.core.record import record
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Redirect
 from wieldy.shell.words import resolve
@@ -15,7 +15,7 @@ _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _DUPLICATE = re.compile(r"\d*-?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Redirected:
     """The effects of some redirections; `why` says what could not be told."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from wieldy.core.record import changed, record
 
 if TYPE_CHECKING:
     from wieldy.shell.words import Word
@@ -15,7 +17,7 @@ MAX_PLACES = 4
 _NONE: Mapping[str, Word] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scene:
     """`cwds` are the possible working directories; empty means that nobody can tell."""
 
@@ -40,11 +42,11 @@ class Scene:
     def moved(self, path: str) -> Scene:
         """The scene after `cd path` has succeeded."""
         there = tuple(place for place in self.absolute(path) if "/../" not in place + "/")
-        return replace(self, cwds=there[:MAX_PLACES])
+        return changed(self, cwds=there[:MAX_PLACES])
 
     def lost(self) -> Scene:
         """The scene after a `cd` to a place that cannot be told."""
-        return replace(self, cwds=())
+        return changed(self, cwds=())
 
     def either(self, other: Scene) -> Scene:
         """The scene when it is not known which of two came to be."""
@@ -53,11 +55,11 @@ class Scene:
         if not self.cwds or not other.cwds:
             return self.lost()
         both = tuple(dict.fromkeys((*self.cwds, *other.cwds)))
-        return replace(self, cwds=both) if len(both) <= MAX_PLACES else self.lost()
+        return changed(self, cwds=both) if len(both) <= MAX_PLACES else self.lost()
 
     def knowing(self, name: str, value: Word | None) -> Scene:
         """The scene in which a variable holds a known value, or an unknown one."""
         known = {key: word for key, word in self.variables.items() if key != name}
         if value is not None:
             known[name] = value
-        return replace(self, variables=known)
+        return changed(self, variables=known)

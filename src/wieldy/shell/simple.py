@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from wieldy.core.effect import Reads, Writes
+from wieldy.core.record import changed, record
 from wieldy.shell.effects import Touched, touched
 from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_only
 from wieldy.shell.layers import Feed, Layers, filled_by_find, program_of, unwrap
@@ -23,7 +24,7 @@ MAX_NESTING = 6
 _LOSING = frozenset({"pushd", "popd", "source", "."})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """The wrappers round the script that is being followed."""
 
@@ -62,7 +63,7 @@ class SimpleCommands:
         if around is OUTSIDE:
             self.parts.append(part)
             return
-        part = replace(
+        part = changed(
             part,
             via=(*around.via, *part.via),
             allow_texts=around.allow_texts if around.closed else (*around.allow_texts, *part.allow_texts),
@@ -138,11 +139,11 @@ class SimpleCommands:
         if executed is None:
             judged = Judgement(known=False, why="the commands that `find` executes cannot be told")
         if frame.layers.reads:
-            judged = replace(judged, reads=(*frame.layers.reads, *judged.reads))
+            judged = changed(judged, reads=(*frame.layers.reads, *judged.reads))
         touches = touched(judged, scene)
         part = frame.part(words, name, judged, touches, scene)
         if executed or (name == "find" and judged.writes):
-            part = replace(part, exact_rule=True)
+            part = changed(part, exact_rule=True)
         self.add(part)
         for command in executed or ():
             self._executed(command, part, touches, scene)
@@ -185,19 +186,19 @@ class SimpleCommands:
             why or reason_not_read_only(layers, frame.outside.effects, NOTHING),
             closed=not layers.transparent,
         )
-        self.context = replace(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
+        self.context = changed(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
         after = scene
         try:
             script = parse(text.text)
             self.scripts.append((text.text, script))
-            inside = scene if same_shell else replace(scene, variables={}, functions=frozenset())
+            inside = scene if same_shell else changed(scene, variables={}, functions=frozenset())
             after = self.script(script, inside)
         except Unparsable as error:
             why = why or f"the script of `{layers.via[-1]}` is not understood: {error}"
         self.context = outer
         if why or frame.outside.effects or len(self.parts) == found:
             judged = Judgement(known=not why, why=why)
-            touches = touched(replace(judged, reads=layers.reads), scene)
+            touches = touched(changed(judged, reads=layers.reads), scene)
             self.add(frame.part(layers.words, layers.via[-1], judged, touches, scene))
         return after if same_shell else scene
 
@@ -232,7 +233,7 @@ def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
         return layers
     if any(not word.stem.startswith("-") for word in layers.words[1:]):
         return layers
-    return replace(
+    return changed(
         layers, script=resolve_one(texts[-1], scene), via=(*layers.via, name or ""), quiet=False, transparent=False
     )
 

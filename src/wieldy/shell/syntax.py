@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from wieldy.core.record import record
+
 
 class Unparsable(ValueError):
     """The text is not bash, or uses a form that this grammar leaves to a person."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
 
@@ -19,7 +21,7 @@ class Literal:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """`$name` or `${name}`."""
 
@@ -27,7 +29,7 @@ class Variable:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Expansion:
     """`${name…}` with an operator. `hazard` says how expanding it could run code."""
 
@@ -38,7 +40,7 @@ class Expansion:
     hazard: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Substitution:
     """`$(…)`, backticks, `<(…)` or `>(…)`: a script whose output or pipe takes its place."""
 
@@ -47,7 +49,7 @@ class Substitution:
     process: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arithmetic:
     """`$((…))`. Names in it are evaluated again, which can run code."""
 
@@ -59,7 +61,7 @@ class Arithmetic:
 Piece: TypeAlias = Literal | Variable | Expansion | Substitution | Arithmetic
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RawWord:
     """One word as written, from `start` to `end` of the source."""
 
@@ -69,7 +71,7 @@ class RawWord:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assignment:
     """`name=value`; `items` are the words of an array, `subscript` what stood in its brackets."""
 
@@ -95,7 +97,7 @@ class Redirect:
         return self.operator in ("<<", "<<-", "<<<")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Simple:
     """A program with its words, assignments before it and redirections anywhere."""
 
@@ -107,7 +109,7 @@ class Simple:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pipeline:
     """Commands joined by `|`, each in a process of its own when there are several."""
 
@@ -115,7 +117,7 @@ class Pipeline:
     timed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chain:
     """Pipelines joined by `&&` and `||`; the first operator is empty."""
 
@@ -123,14 +125,14 @@ class Chain:
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Script:
     """Chains, one after the other."""
 
     chains: tuple[Chain, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """`( … )` or `{ …; }`."""
 
@@ -139,7 +141,7 @@ class Group:
     redirects: tuple[Redirect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branches:
     """`if` and `case`: scripts of which some run; `words` are the subject and patterns of a `case`."""
 
@@ -148,7 +150,7 @@ class Branches:
     redirects: tuple[Redirect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """`while`, `until`, `for`, `select`; a `for` names its variable and its words (None: the arguments)."""
 
@@ -160,7 +162,7 @@ class Loop:
     redirects: tuple[Redirect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Function:
     """A definition; the body runs when its name is called."""
 
@@ -168,14 +170,14 @@ class Function:
     body: Command
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coprocess:
     """A command run beside the shell."""
 
     body: Command
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Condition:
     """`[[ … ]]` or `(( … ))`."""
 

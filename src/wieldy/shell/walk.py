@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from wieldy.core.effect import Reads
+from wieldy.core.record import changed, record
 from wieldy.shell.assigned import assigned_names, moves
 from wieldy.shell.frame import change_in
 from wieldy.shell.layers import Feed
@@ -40,7 +41,7 @@ _LISTERS = frozenset({"find", "fd", "fdfind", "git", "rg", "grep", "egrep", "fgr
 _FILTERS = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "tac", "rg"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ends:
     """Where the shell stands after a command that went well and after one that did not; None where it never gets there."""
 
@@ -146,7 +147,7 @@ class Walk(SimpleCommands):
         self.running.add(function.name)
         self.command(function.body, scene.lost() if moves(function.body) else scene, Feed())
         self.running.discard(function.name)
-        return replace(scene, functions=scene.functions | {function.name})
+        return changed(scene, functions=scene.functions | {function.name})
 
     def _branches(self, branches: Branches, scene: Scene) -> Scene:
         self.expansions(branches.words, scene)

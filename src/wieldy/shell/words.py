@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.braces import Atom, expand_braces
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
@@ -19,7 +19,7 @@ _DEFAULTING = frozenset({":?", "?", ":-", "-"})
 Kind: TypeAlias = OneOf["plain", "pattern", "one", "many"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One argument. `text` is its value, or the pattern it is; `stem` is the part in front that is known for certain.
 

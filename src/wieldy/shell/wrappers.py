@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.programs.options import Parsed, names, read, table
 from wieldy.shell.words import Word, plain
 
@@ -14,7 +14,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Peeled:
     """What a wrapper runs: a command (`inner`) or shell text (`script`).
 
@@ -43,7 +43,7 @@ def peel(words: tuple[Word, ...], program: str) -> Peeled | None:
     return peeler(words[1:]) if peeler else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plain:
     """A wrapper with options, a fixed number of operands, and then a command."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
+from wieldy.core.record import record
 from wieldy.shell.programs.git_tables import CONFIG_READS, LISTING, READING, WRITING
 from wieldy.shell.programs.judgement import Call, Judgement, unknown
 from wieldy.shell.programs.options import Parsed, Table, names, read, table
@@ -16,7 +16,7 @@ _QUIET_GLOBALS = names(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitCall:
     """A subcommand, its arguments, and the folder given with `-C`."""
 

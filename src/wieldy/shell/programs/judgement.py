@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.scene import Scene
 from wieldy.shell.words import Word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """A program's name and arguments, and where it stands."""
 
@@ -19,7 +19,7 @@ class Call:
     scene: Scene
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judgement:
     """The effects of one call. Unless `known`, there may be others; `why` says what is not understood.
 

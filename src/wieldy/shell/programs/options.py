@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
+from wieldy.core.record import record
 from wieldy.shell.words import Word
 
 
@@ -25,7 +26,7 @@ class Option(NamedTuple):
     meaning: str = "t"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """The accepted options of one program. `harmless`: none of its options, listed or not, writes or runs anything."""
 
@@ -103,7 +104,7 @@ def read(args: tuple[Word, ...], accepted: Table) -> Parsed:
                 parsed.operands.extend(rest)
         elif not word.stem:
             if not accepted.harmless:
-                parsed.problem = f"`{word.source}` could become an option"
+                parsed.problem = f"`{word.source or 'its input'}` could become an option"
             parsed.operands.append(word)
         elif word.stem.startswith("--"):
             _long(word, rest, accepted, parsed)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.programs.judgement import Call, Judgement, unknown
 from wieldy.shell.programs.options import Parsed, read, table
 from wieldy.shell.words import Word, plain
@@ -12,7 +12,7 @@ from wieldy.shell.words import Word, plain
 Operands: TypeAlias = Literal["files", "files or here", "text", "none", "pattern then files", "in then out", "written"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """A program judged by its table alone. `pattern_options` are those that take the place of the first operand."""
 

@@ -108,6 +108,13 @@ SYSTEM_TOOLS: Mapping[str, Row] = {
     "pgrep": Row(
         "-acflnovwxiL -d: -P: -g: -s: -t: -u: -U: -G: --full --list-name --list-full --newest --oldest --count", "text"
     ),
+    "lsof": Row("-PntalbNUV -i? -p: -u: -c: -d: -g? -F? -s?", "text"),
+    "netstat": Row(
+        "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces", "text"
+    ),
+    "ss": Row(
+        "-tulnpaxoemiswH46rn --tcp --udp --listening --numeric --processes --all --summary --unix --no-header", "text"
+    ),
     "pidof": Row("-cqsx -o: -S:", "text"),
     "printenv": Row("-0 --null --help --version", "text"),
     "cal": Row("-13jmnsSyYwV -A: -B: -n:", "text"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.shell.programs.judgement import Call, Judge, Judgement, unknown
 from wieldy.shell.programs.options import Parsed, read, table
 from wieldy.shell.programs.row import Row
@@ -28,7 +28,7 @@ _WGET = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Copier:
     """`cp`, `mv`, `ln` and `install`: the last operand is written, the others are read (or, when moved, written too)."""
 
@@ -50,7 +50,7 @@ class Copier:
         return Judgement(reads=tuple(sources), writes=tuple(targets), changes=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changer:
     """`chmod`, `chown` and `chgrp`: a first operand that is not a file, then files whose properties change."""
 
