@@ -131,9 +131,10 @@ class Outbox(Wire):
 class Inbox(Wire):
     """Messages from the client. A line that is none is answered as such, and the next one read."""
 
-    def __init__(self, source: int, outbox: Outbox) -> None:
+    def __init__(self, source: int, outbox: Outbox, *, longest: int = LONGEST_MESSAGE) -> None:
         self._source = source
         self._outbox = outbox
+        self._longest = longest
         self._loop = asyncio.get_running_loop()
         self._lines: deque[bytes | None] = deque()
         self._pieces: list[bytes] = []
@@ -182,13 +183,13 @@ class Inbox(Wire):
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size > LONGEST_MESSAGE:
+        if self._size > self._longest:
             self._pieces.clear()  # too long to be kept; its end is still waited for
         elif piece:
             self._pieces.append(piece)
 
     def _finish_line(self) -> None:
-        line = None if self._size > LONGEST_MESSAGE else b"".join(self._pieces)
+        line = None if self._size > self._longest else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
         if line is None or line.strip():
@@ -232,7 +233,7 @@ class Inbox(Wire):
         from pydantic import ValidationError
 
         if line is None:
-            await self._outbox.refuse(INVALID_REQUEST, f"a message may be {LONGEST_MESSAGE:,} bytes long, not more")
+            await self._outbox.refuse(INVALID_REQUEST, f"a message may be {self._longest:,} bytes long, not more")
             return None
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)

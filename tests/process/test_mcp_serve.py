@@ -1,0 +1,261 @@
+"""`wieldy mcp serve` as a child process, spoken to line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wieldy.shell.reap import HAS_PROC
+
+SERVE = [sys.executable, "-m", "wieldy", "mcp", "serve"]
+PATIENCE = 30.0
+
+Start = Callable[..., "Served"]
+
+
+class Served:
+    """A server and the client's ends of its streams."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        assert process.stdin and process.stdout
+        self.to, self.back = process.stdin, process.stdout
+        self._next = 0
+
+    def send(self, line: bytes) -> None:
+        self.to.write(line + b"\n")
+        self.to.flush()
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> int:
+        self._next += 1
+        self.send(json.dumps({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params or {}}).encode())
+        return self._next
+
+    def call(self, name: str, **arguments: Any) -> int:
+        return self.request("tools/call", {"name": name, "arguments": arguments})
+
+    def receive(self) -> dict[str, Any]:
+        line = self.back.readline()
+        assert line, "the server closed its stdout"
+        message: dict[str, Any] = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        return message
+
+    def answer(self, request: int | None) -> dict[str, Any]:
+        while (message := self.receive()).get("id") != request or "method" in message:
+            pass
+        return message
+
+    def text(self, request: int) -> str:
+        result = self.answer(request)["result"]
+        return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
+
+    def shake_hands(self) -> Served:
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "a test", "version": "1"},
+        }
+        assert self.answer(self.request("initialize", hello))["result"]["serverInfo"]["name"] == "wieldy"
+        self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+        return self
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def serve(project: Path, environment: dict[str, str]) -> Iterator[Start]:
+    started: list[Served] = []
+
+    def start(*options: str, greet: bool = True) -> Served:
+        process = subprocess.Popen(
+            [*SERVE, *options],
+            cwd=project,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        # Nobody reads stderr in most tests; it must not fill up.
+        assert process.stderr
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        served = Served(process)
+        started.append(served)
+        return served.shake_hands() if greet else served
+
+    yield start
+    for served in started:
+        served.process.kill()
+        served.process.wait()
+        served.to.close()
+        served.back.close()
+        if served.process.stderr:
+            served.process.stderr.close()
+
+
+def running(mark: str) -> list[int]:
+    """The processes whose command line holds a mark."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                words = Path("/proc", entry, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in words:
+                found.append(int(entry))
+    return found
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+MALFORMED: dict[bytes, int] = {
+    b"this is not JSON": -32700,
+    b'{"jsonrpc": "2.0", "id": 1, "method": ': -32700,
+    b"\xff\xfe\x00": -32700,
+    b"[" * 100_000: -32700,
+    b"[]": -32600,
+    b'"text"': -32600,
+    b'{"id": 77}': -32600,
+    b'{"jsonrpc": "1.0", "id": 77, "method": "ping"}': -32600,
+}
+
+
+def test_malformed_lines_are_answered_as_such_and_the_server_lives(serve: Start):
+    served = serve()
+    for line, code in MALFORMED.items():
+        served.send(line)
+        answer = served.receive()
+        assert (line[:40], answer["error"]["code"]) == (line[:40], code)
+        assert answer["id"] == (77 if b"77" in line else None)
+        served.send(b"")
+        assert served.text(served.call("Think", thought="on")) == "Noted."
+
+
+def test_a_malformed_line_before_the_first_request_is_survived(serve: Start):
+    served = serve(greet=False)
+    served.send(b"garbage")
+    assert served.receive()["error"]["code"] == -32700
+    served.shake_hands()
+
+
+def test_messages_of_more_than_32_mib_are_taken(serve: Start):
+    served = serve()
+    assert served.text(served.call("Think", thought="x" * (33 << 20))) == "Noted."
+
+
+def test_a_client_that_reads_late_gets_everything(serve: Start):
+    served = serve()
+    requests = [served.call("Think", thought="x") for _ in range(1_500)]
+    answers = {served.receive()["id"] for _ in requests}
+    assert answers == set(requests)
+
+
+def test_stdout_carries_the_protocol_alone_and_stdin_is_not_read_by_others(serve: Start):
+    served = serve("--mode", "bypassPermissions")
+    shown = served.text(served.call("Bash", command="echo to stdout; echo to stderr >&2; cat; echo end"))
+    assert "to stdout" in shown
+    assert "end" in shown
+    assert served.text(served.call("Think", thought="on")) == "Noted."
+
+
+def test_requests_that_are_piped_in_are_answered_before_the_end(serve: Start):
+    served = serve()
+    request = served.call("Bash", command="sleep 0.3; echo done")
+    served.to.close()
+    assert "done" in served.text(request)
+    assert served.ended() == 0
+
+
+def test_requests_may_come_from_a_file(project: Path, environment: dict[str, str], tmp_path: Path):
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "LS", "arguments": {"path": "."}}},
+    ]
+    script = tmp_path / "requests.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with script.open("rb") as stdin:
+        done = subprocess.run(SERVE, cwd=project, env=environment, stdin=stdin, capture_output=True, timeout=PATIENCE)
+    answers = {message["id"]: message for message in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 0
+    assert "b.txt" in answers[2]["result"]["content"][0]["text"]
+
+
+def test_a_cancelled_command_ends_and_is_not_answered(serve: Start):
+    served = serve("--mode", "bypassPermissions")
+    mark = f"30.{uuid.uuid4().int % 10**9}"
+    request = served.call("Bash", command=f"sleep {mark}")
+    assert wait_until(lambda: bool(running(mark)))
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}}
+    served.send(json.dumps(cancel).encode())
+    assert wait_until(lambda: not running(mark))
+    later = served.call("Think", thought="on")
+    assert served.receive()["id"] == later
+    served.to.close()
+    assert served.ended() == 0
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="ORPHANS ARE NOT TESTED HERE: it takes a process table in /proc")
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("eof", 0),
+        (signal.SIGTERM, 128 + signal.SIGTERM),
+        (signal.SIGINT, 128 + signal.SIGINT),
+        (signal.SIGHUP, 128 + signal.SIGHUP),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
+    ids=str,
+)
+def test_however_the_server_ends_nothing_it_started_outlives_it(serve: Start, how: str | signal.Signals, code: int):
+    served = serve("--mode", "bypassPermissions")
+    marks = [f"30.{uuid.uuid4().int % 10**9}" for _ in range(2)]
+    served.answer(served.call("Bash", command=f"sleep {marks[0]}", run_in_background=True))
+    served.call("Bash", command=f"trap '' TERM HUP; (setsid sleep {marks[1]} &) ; sleep {marks[1]}")
+    assert wait_until(lambda: all(map(running, marks)))
+    if isinstance(how, signal.Signals):
+        served.process.send_signal(how)
+    else:
+        served.to.close()
+    assert served.ended() == code
+    assert wait_until(lambda: not any(map(running, marks))), "a command outlived the server"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--http", "0.0.0.0:0"), "token"),
+        (("--http", "0.0.0.0:0", "--token", "short"), "16"),
+        (("--http", "nonsense"), "HOST:PORT"),
+        (("--http", "127.0.0.1:99999"), "HOST:PORT"),
+        (("--root", "no-such-folder"), "not a folder"),
+        (("--mode", "no-such-mode"), "no-such-mode"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_a_line(wieldy: Any, options: tuple[str, ...], said: str):
+    done = wieldy("mcp", "serve", *options)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

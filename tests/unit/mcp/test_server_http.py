@@ -1,0 +1,220 @@
+"""The server over HTTP on loopback: sessions, the guard at the door, and the official SDK's client in both revisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from wieldy import Toolbox, tool
+from wieldy.mcp.server_guard import Address, Guard, address
+from wieldy.mcp.server_http import serve_http
+from wieldy.mcp.server_rooms import ManyRooms
+
+TOKEN = "a-token-of-enough-length"
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "a test", "version": "1"},
+    },
+}
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+
+
+class Running:
+    """A server on a free port of this machine."""
+
+    def __init__(self, rooms: ManyRooms) -> None:
+        self.rooms = rooms
+        self.where: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+        self.told = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.where.result()}/mcp"
+
+
+@asynccontextmanager
+async def running(
+    root: Path, *, token: str | None = None, tools: tuple[Any, ...] = (), **rooms: Any
+) -> AsyncIterator[Running]:
+    def make(ask: Any) -> Toolbox:
+        return Toolbox(root, ask=ask, settings={}, tools=tools)
+
+    server = Running(ManyRooms(make, **rooms))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            serve_http(server.rooms, Address("127.0.0.1", 0), server.told, token=token, ready=server.where.set_result)
+        )
+        await server.where
+        try:
+            yield server
+        finally:
+            server.told.set()
+
+
+def text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+@both_eras
+@pytest.mark.asyncio
+async def test_a_client_lists_calls_is_told_and_is_asked_over_http(tmp_path: Path, era: str):
+    asked: list[str] = []
+    heard: list[str | None] = []
+
+    async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "Allow once"})
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with (
+        running(tmp_path) as server,
+        Client(server.url, mode=era, elicitation_callback=elicited) as client,
+    ):
+        assert "Read" in {one.name for one in (await client.list_tools()).tools}
+        written = await client.call_tool("Write", {"file_path": "a.txt", "content": "hi\n"})
+        assert not written.is_error, text(written)
+        shown = await client.call_tool("Bash", {"command": "sleep 1.3; cat a.txt"}, progress_callback=on_progress)
+    assert len(asked) == 1
+    assert "hi" in text(shown)
+    assert heard
+
+
+@both_eras
+@pytest.mark.asyncio
+async def test_a_cancelled_call_is_interrupted_over_http(tmp_path: Path, era: str):
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def endless() -> str:
+        """Never come back by itself."""
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+        return "never"
+
+    async with running(tmp_path, tools=(endless,)) as server, Client(server.url, mode=era) as client:
+        call = asyncio.ensure_future(client.call_tool("endless", {}))
+        await started.wait()
+        call.cancel()
+        await asyncio.wait_for(stopped.wait(), 10)
+        assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
+
+
+@pytest.mark.asyncio
+async def test_every_session_has_a_toolbox_of_its_own_and_loses_it_when_it_ends(tmp_path: Path):
+    (tmp_path / "below").mkdir()
+    async with running(tmp_path) as server:
+        async with Client(server.url, mode="legacy") as one, Client(server.url, mode="legacy") as other:
+            await one.call_tool("Bash", {"command": "cd below"})
+            assert text(await one.call_tool("Bash", {"command": "pwd"})).startswith(str(tmp_path / "below"))
+            assert text(await other.call_tool("Bash", {"command": "pwd"})).splitlines()[0] == str(tmp_path)
+            assert len(server.rooms) == 2
+        assert len(server.rooms) == 0
+
+
+@pytest.mark.asyncio
+async def test_idle_rooms_are_closed_and_busy_ones_kept(tmp_path: Path):
+    async with (
+        running(tmp_path, idle_seconds=0.2) as server,
+        Client(server.url, mode="2026-07-28") as client,
+    ):
+        await client.call_tool("Bash", {"command": "sleep 0.5"})
+        assert len(server.rooms) == 1
+        await asyncio.sleep(0.6)
+        assert len(server.rooms) == 0
+        assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
+
+
+@pytest.mark.asyncio
+async def test_there_are_only_so_many_sessions(tmp_path: Path):
+    async with running(tmp_path, most=2) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        codes = [(await web.post(server.url, json=HELLO)).status_code for _ in range(3)]
+    assert codes == [200, 200, 503]
+
+
+@pytest.mark.asyncio
+async def test_a_body_of_more_than_32_mib_is_taken(tmp_path: Path):
+    async with running(tmp_path) as server, Client(server.url) as client:
+        assert text(await client.call_tool("Think", {"thought": "x" * (33 << 20)})) == "Noted."
+
+
+@pytest.mark.asyncio
+async def test_the_token_is_asked_for_and_taken(tmp_path: Path):
+    async with running(tmp_path, token=TOKEN) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        for given in (None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xfc"):
+            headers = {"authorization": given.encode("latin-1")} if given else {}
+            answer = await web.post(server.url, json=HELLO, headers=headers)
+            assert answer.status_code == 401, given
+            assert answer.headers["www-authenticate"] == "Bearer"
+        answer = await web.post(server.url, json=HELLO, headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+        keyed = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
+        async with Client(streamable_http_client(server.url, http_client=keyed)) as client:
+            assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
+        await keyed.aclose()
+
+
+@pytest.mark.asyncio
+async def test_foreign_hosts_and_origins_are_turned_away(tmp_path: Path):
+    async with running(tmp_path) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+
+        async def status(**headers: str) -> int:
+            return (await web.post(server.url, json=HELLO, headers=headers)).status_code
+
+        port = server.where.result().port
+        assert await status(host="evil.example") == 403
+        assert await status(host=f"evil.example:{port}") == 403
+        assert await status(origin="http://evil.example") == 403
+        assert await status(origin="null") == 403
+        assert await status(origin=f"http://localhost.evil.example:{port}") == 403
+        assert await status(host=f"localhost:{port}", origin="http://localhost:3000") == 200
+
+
+def test_the_guard_knows_the_names_it_was_given():
+    async def nothing(*_: Any) -> None: ...
+
+    loopback = Guard(nothing, Address("127.0.0.1", 1), hosts=("Box.example",))
+    assert loopback.refusal({"host": "box.example:1", "origin": "https://box.example"}) is None
+    assert loopback.refusal({}) is not None
+    assert loopback.refusal({"host": "[::1]:1"}) is None
+    assert loopback.refusal({"host": "[::1"}) is not None
+    everywhere = Guard(nothing, Address("0.0.0.0", 1), token=TOKEN)
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert everywhere.refusal({"host": "any.example", **bearer}) is None
+    assert everywhere.refusal({"host": "any.example", "origin": "http://any.example", **bearer}) is not None
+    assert everywhere.refusal({"host": "any.example"}) is not None
+
+
+def test_an_address_without_a_host_is_this_machine_alone():
+    assert address("8931") == address(":8931") == Address("127.0.0.1", 8931)
+    assert address("[::1]:80") == Address("::1", 80)
+    assert str(address("[::1]:80")) == "[::1]:80"
+    assert address("localhost:80").is_loopback
+    assert not address("example.org:80").is_loopback
+    for wrong in ("", "host", "host:", "host:x", "host:65536", "host:-1", "host:" + "9" * 5000):
+        with pytest.raises(ValueError, match="HOST:PORT"):
+            address(wrong)
