@@ -108,7 +108,6 @@ SYSTEM_TOOLS: Mapping[str, Row] = {
     "pgrep": Row(
         "-acflnovwxiL -d: -P: -g: -s: -t: -u: -U: -G: --full --list-name --list-full --newest --oldest --count", "text"
     ),
-    "lsof": Row("-PntalbNUV -i? -p: -u: -c: -d: -g? -F? -s?", "text"),
     "netstat": Row(
         "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces", "text"
     ),
