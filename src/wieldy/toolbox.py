@@ -33,7 +33,7 @@ from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
 from wieldy.journal.home import journal_folder
 from wieldy.permissions.clean_tree import CleanTree
-from wieldy.pool.arrange import is_foreign
+from wieldy.pool.arrange import FOREIGN, is_foreign
 from wieldy.pool.called import Called
 from wieldy.pool.context import Context, survey
 from wieldy.pool.features import SIMPLE, gate_of, is_on
@@ -166,6 +166,8 @@ class Toolbox:
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
+        if name.startswith(FOREIGN) and name not in self.catalog:
+            await self._expected(name)
         return await handle(self._call((name, fields if input is None else input)), self._bench)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
@@ -264,8 +266,31 @@ class Toolbox:
         await self.events.aclose()
 
     async def __aenter__(self) -> Self:
+        self._start_servers()
         await self._put_right()
         return self
+
+    def _start_servers(self) -> None:
+        """Have MCP servers connect in the background, where any is configured or waits for consent."""
+        pending = [one.name.partition(".")[2] for one in self.settings.pending if one.name.startswith("mcpServers.")]
+        if pending or self.settings.get("mcpServers"):
+            from wieldy.mcp.servers import McpServers
+
+            self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
+
+    async def _expected(self, tool: str) -> None:
+        """Wait for the MCP server that a tool's name speaks of; this is a caller's word, not a model's, that it will come."""
+        if self.settings.get("mcpServers"):
+            from wieldy.mcp.servers import McpServers
+
+            await self.workspace.resident(McpServers).expected(tool)
+
+    async def connected(self, seconds: float | None = None) -> None:
+        """Wait until every MCP server is ready or has failed, but not longer than told."""
+        if self.settings.get("mcpServers"):
+            from wieldy.mcp.servers import McpServers
+
+            await self.workspace.resident(McpServers).settled(seconds)
 
     async def _put_right(self) -> None:
         """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""

@@ -208,5 +208,3 @@ class McpServers:
         for name, tool in tools.items():
             if self._catalog.find(name) is tool:
                 self._catalog.remove(name)
-
-

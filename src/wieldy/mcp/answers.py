@@ -1,0 +1,83 @@
+"""What servers may ask of us: the project's folders, words from the person, and words from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.decision import Approver, Decision, Question, Reason
+from wieldy.core.effect import NOTHING
+from wieldy.core.failure import Refusal
+from wieldy.core.tool import Tool
+from wieldy.core.workspace import Workspace
+
+Sampler: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+
+class Form(Tool):
+    """A form that a server wants filled in, as the person is shown it: its fields are the input to be given back."""
+
+    def __init__(self, server: str, message: str, schema: Mapping[str, Any]) -> None:
+        self.name = f"mcp__{server}__elicitation"
+        self.title = f"{server} asks"
+        self.description = message
+        self.input_schema = schema
+
+
+class Answers:
+    """The callbacks of one connection."""
+
+    def __init__(self, server: str, workspace: Workspace, approver: Approver | None) -> None:
+        self._server = server
+        self._workspace = workspace
+        self._approver = approver
+        self._asked = 0
+
+    async def roots(self, context: Any) -> Any:
+        """The folders work may happen in."""
+        from mcp_types import ListRootsResult, Root
+
+        return ListRootsResult(
+            roots=[Root.model_validate({"uri": Path(r).as_uri(), "name": Path(r).name}) for r in self._workspace.roots]
+        )
+
+    async def elicit(self, context: Any, params: Any) -> Any:
+        """Put a server's question to the person; where nobody is there, or not everything was filled in, decline."""
+        from mcp_types import ElicitResult
+
+        if self._approver is None:
+            return ElicitResult(action="decline")
+        url = getattr(params, "url", None)
+        schema: Mapping[str, Any] = {"type": "object"} if url else dict(params.requested_schema)
+        filled = {"url": url} if url else _defaults(schema)
+        try:
+            answer = await self._approver.ask(self._question(params.message, schema, filled))
+        except Refusal:
+            return ElicitResult(action="decline")
+        if not answer.allowed:
+            return ElicitResult(action="decline")
+        if url:
+            return ElicitResult(action="accept")
+        content = {**filled, **(answer.updated_input or {})}
+        from wieldy.schema.check import Checker
+
+        if not Checker(schema).fits(content):
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content=content)
+
+    def _question(self, message: str, schema: Mapping[str, Any], filled: dict[str, Any]) -> Question:
+        self._asked += 1
+        form = Form(self._server, message, schema)
+        call = ToolCall(f"elicitation_{self._server}_{self._asked}", form.name, filled)
+        plan = PlannedCall(call, form, filled, filled, NOTHING)
+        why = Reason("tool", "ask", f"the MCP server {self._server} asks: {message}")
+        return Question(plan, Decision("ask", (why,)))
+
+
+def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}

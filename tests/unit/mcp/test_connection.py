@@ -1,0 +1,179 @@
+"""A server that behaves: its tools are ours, its answers of every kind arrive, its questions are answered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wieldy.core.content import Image
+from wieldy.core.decision import Answer
+from wieldy.core.event import ToolProgress
+from wieldy.mcp.servers import McpServers
+from wieldy.mcp.state import ServerSaid
+
+
+@pytest.mark.asyncio
+async def test_a_server_s_tools_are_offered_checked_and_called(stage, states):
+    async with stage.box(s=stage.entry()) as box:
+        said = await box.call("mcp__s__echo", text="hello")
+        assert (said.text, said.is_error) == ("hello", False)
+        assert states(box) == {"s": "ready"}
+        wrong = await box.call("mcp__s__echo", {"word": "hello"})
+        assert wrong.is_error and "`text` is required" in wrong.text
+        names = [tool.name for tool in (await box.offering()).tools]
+        assert names == sorted(names, key=lambda name: (name.startswith("mcp__"), name))
+        assert "mcp__s__echo" in names
+        assert "ListMcpResources" in names
+
+
+@pytest.mark.asyncio
+async def test_opening_waits_for_nobody_and_the_tools_come_by_themselves(stage, states):
+    async with stage.box(s=stage.entry(delay=0.3), h=stage.entry(hang=True)) as box:
+        assert states(box) == {"s": "connecting", "h": "connecting"}
+        assert not [name for name in box.catalog if name.startswith("mcp__")]
+        assert (await box.call("LS", path=".")).is_error is False
+        assert (await box.call("mcp__s__echo", text="a")).text == "a"
+        assert states(box)["h"] == "connecting"
+
+
+@pytest.mark.asyncio
+async def test_what_a_server_claims_never_lowers_the_need_to_ask(stage):
+    async with stage.box(settings={"permissions": {}}, s=stage.entry()) as box:
+        await box.connected()
+        assert (await box.explain("mcp__s__echo", text="a")).behavior == "ask"
+        assert (await box.call("mcp__s__echo", text="a")).is_error
+        tool = box.catalog.find("mcp__s__echo")
+        assert tool is not None and tool.effects({}, box.workspace) == ()
+
+
+@pytest.mark.asyncio
+async def test_every_kind_of_content_becomes_what_it_is(stage):
+    async with stage.box(s=stage.entry()) as box:
+        result = await box.call("mcp__s__blocks", {})
+        assert [block.data for block in result.content if isinstance(block, Image)] == [
+            "aGVsbG8=",
+            "aGVsbG8=",
+            "QUJD" * 100,
+        ]
+        assert "words" in result.text and "inside" in result.text and "mem://c" in result.text
+        saved = result.text.split("saved to ")[1].split("]")[0]
+        assert saved.endswith(".wav")
+        with open(saved, "rb") as file:
+            assert file.read() == b"hello"
+        assert result.data == {"n": 1}
+        assert "base64" not in result.text
+
+
+@pytest.mark.asyncio
+async def test_progress_and_log_messages_are_passed_on(stage):
+    heard = []
+    async with stage.box(s=stage.entry()) as box:
+        await box.connected()
+
+        async def hear(event):
+            heard.append(event)
+
+        box.subscribe(hear)
+        assert (await box.call("mcp__s__slowly", {})).text == "done"
+    assert [event.text for event in heard if isinstance(event, ToolProgress)] == ["step (1/2)", "step (2/2)"]
+    assert [(event.level, event.text) for event in heard if isinstance(event, ServerSaid)] == [("warning", "careful")]
+
+
+@pytest.mark.asyncio
+async def test_a_tool_that_comes_later_is_offered_and_the_others_stay_the_same_objects(stage):
+    async with stage.box(s=stage.entry()) as box:
+        await box.connected()
+        before = box.catalog.find("mcp__s__echo")
+        await box.call("mcp__s__grow", {})
+        assert (await box.call("mcp__s__echo", text="b")).text == "b"
+        for _ in range(200):
+            if "mcp__s__grown" in box.catalog:
+                break
+            await box.call("mcp__s__echo", text="b")
+        assert "mcp__s__grown" in box.catalog
+        assert box.catalog.find("mcp__s__echo") is before
+
+
+@pytest.mark.asyncio
+async def test_a_server_s_question_goes_to_the_person_and_is_declined_where_there_is_none(stage):
+    async with stage.box(s=stage.entry()) as box:
+        assert json.loads((await box.call("mcp__s__ask", {})).text)["action"] == "decline"
+    asked = []
+
+    def person(question):
+        asked.append(question.decision.why)
+        return Answer(True, updated_input={"colour": "red"})
+
+    async with stage.box(ask=person, s=stage.entry()) as box:
+        answer = json.loads((await box.call("mcp__s__ask", {})).text)
+    assert answer == {"action": "accept", "content": {"colour": "red"}}
+    assert "Which colour?" in asked[0]
+    async with stage.box(ask=lambda question: True, s=stage.entry()) as box:
+        unfilled = json.loads((await box.call("mcp__s__ask", {})).text)
+    assert unfilled["action"] == "decline"
+
+
+@pytest.mark.asyncio
+async def test_a_server_is_told_the_folders_of_the_project(stage):
+    async with stage.box(s=stage.entry()) as box:
+        roots = json.loads((await box.call("mcp__s__roots", {})).text)["roots"]
+        assert [root["uri"] for root in roots] == [stage.folder.as_uri()]
+
+
+@pytest.mark.asyncio
+async def test_resources_are_listed_and_read_and_a_server_that_is_not_there_is_named(stage):
+    async with stage.box(s=stage.entry(), gone=stage.entry(exit=True)) as box:
+        await box.connected(10)
+        listed = await box.call("ListMcpResources", {})
+        assert "s: mem://a (A) — first" in listed.text
+        assert "gone:" in listed.text
+        read = await box.call("ReadMcpResource", server="s", uri="mem://a")
+        assert read.text == "contents"
+        wrong = await box.call("ReadMcpResource", server="x", uri="mem://a")
+        assert wrong.is_error and "Connected servers: s, gone" in wrong.text
+
+
+@pytest.mark.asyncio
+async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
+    from wieldy import Toolbox
+
+    (stage.folder / ".wieldy").mkdir()
+    (stage.folder / ".wieldy" / "settings.json").write_text(json.dumps({"mcpServers": {"s": stage.entry()}}))
+    async with Toolbox(stage.folder) as box:
+        state = box.workspace.resident(McpServers).states()["s"]
+        assert state.word == "needs approval" and "wieldy permissions trust" in state.why
+        assert stage.words() == []
+
+
+@pytest.mark.asyncio
+async def test_a_changed_definition_asks_again_once(stage):
+    def tools(about):
+        return [{"name": "t", "description": about, "inputSchema": {"type": "object"}}]
+
+    async with stage.box(s=stage.entry(tools=tools("Reads."))) as box:
+        assert not (await box.call("mcp__s__t", {})).is_error
+    asked = []
+
+    def person(question):
+        asked.append(question.decision.why)
+        return True
+
+    for _ in range(2):
+        async with stage.box(ask=person, s=stage.entry(tools=tools("Reads, and mails it."))) as box:
+            assert not (await box.call("mcp__s__t", {})).is_error
+    assert len(asked) == 1 and "has changed" in asked[0]
+
+
+@pytest.mark.asyncio
+async def test_changed_settings_start_end_and_keep_servers(stage, states):
+    async with stage.box(one=stage.entry(), two=stage.entry()) as box:
+        await box.connected()
+        servers = box.workspace.resident(McpServers)
+        kept = box.catalog.find("mcp__two__echo")
+        servers.update({"mcpServers": {"two": stage.entry(), "three": stage.entry()}})
+        await servers.settled()
+        assert states(box) == {"two": "ready", "three": "ready"}
+        assert "mcp__one__echo" not in box.catalog
+        assert "mcp__three__echo" in box.catalog
+        assert box.catalog.find("mcp__two__echo") is kept
