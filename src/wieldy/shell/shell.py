@@ -22,7 +22,7 @@ PULSE = 0.25
 HEARTBEAT = 5.0
 LONGEST_PATH = 16 << 10
 
-_MAY_DETACH = re.compile(rb"&|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
+_MAY_DETACH = re.compile(rb"(?<![&>])&(?![&>])|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
 
 
 @record
