@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.edit.document import Document, Span, unix
 from wieldy.edit.locate import Located, NotFound, Replacement, locate
 from wieldy.edit.splice import Splice, apply
@@ -17,7 +17,7 @@ class EditsConflict(ToolFailure):
     """Two edits of a batch get in each other's way."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Applied:
     """A splice of the original file, and the edit it belongs to."""
 
@@ -25,7 +25,7 @@ class Applied:
     edit: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Batch:
     """All edits as splices of the original file; `counts` says how many places each edit changed."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+from wieldy.core.record import record
 from wieldy.edit.document import Document
 from wieldy.edit.splice import Splice
 
@@ -21,7 +21,7 @@ MOST_SPLICES = 2_000
 SHOWN_WIDTH = 300
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hunk:
     """Lines around one change: each begins with a space, `-` or `+`; a last line without line end is followed by `\\`."""
 
@@ -46,7 +46,7 @@ class Hunk:
         return "\n".join((f"@@ -{old} +{new} @@", *(_cut(line) for line in self.lines)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Patch:
     """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use."""
 

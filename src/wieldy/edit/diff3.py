@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TypeAlias
+
+from wieldy.core.record import record
 
 Line: TypeAlias = bytes
 COMPARED_AT_MOST = 60_000_000
@@ -15,14 +16,14 @@ class TooLarge(Exception):
     """Comparing these would take too long."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """Lines that are clear."""
 
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conflict:
     """The same lines of the base, changed differently by both sides."""
 

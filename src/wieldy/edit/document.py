@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from wieldy.core.record import record
 from wieldy.edit.codec import Codec
 from wieldy.text.encoding import Encoding, detect
 
@@ -196,7 +197,7 @@ class Document:
         return len(self.data) if at < 0 else at + self.codec.unit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ruler:
     """Measures stretches of bytes in the units of a view: how long a stretch is there, and how many bytes a part takes."""
 

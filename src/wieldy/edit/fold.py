@@ -6,9 +6,10 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+from wieldy.core.record import record
 
 SINGLE_QUOTES = "‘’‚‛′´ʼ"
 DOUBLE_QUOTES = "“”„‟″"
@@ -39,7 +40,7 @@ class Segment(NamedTuple):
     source_length: int
 
 
-@dataclass(frozen=True)
+@record
 class Folded:
     """A folded text and where its pieces came from."""
 

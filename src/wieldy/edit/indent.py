@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from wieldy.core.record import record
 
 WIDTHS = (4, 2, 8, 3)
 
@@ -13,7 +14,7 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shift:
     """Turns an indentation as sent into the file's: tabs and spaces converted, then a part added or taken away."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span, unix
 from wieldy.edit.hint import closest
@@ -33,7 +33,7 @@ class WrongCount(ToolFailure):
     """The text is in the file, but not as often as was said."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replacement:
     """What the model asks for: `old` becomes `new`, so many times or everywhere."""
 
@@ -43,7 +43,7 @@ class Replacement:
     everywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Located:
     """The splices a replacement comes to, where the old text was, and the tier that found it."""
 

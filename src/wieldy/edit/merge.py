@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
+from wieldy.core.record import record
 from wieldy.edit.diff3 import Conflict, Line, TooLarge, merge_lines
 from wieldy.text.encoding import detect
 
@@ -19,7 +16,7 @@ CONTEXT = 3
 SHOWN_LINES = 120
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Merge:
     """Both changes in one content; where they conflict it holds git's markers."""
 
@@ -68,11 +65,16 @@ def merge(base: bytes, ours: bytes, theirs: bytes, *, git: bool = True) -> Merge
 
 @cache
 def _git() -> str | None:
+    import shutil
+
     return shutil.which("git")
 
 
 def _by_git(program: str, base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
     """None where git cannot: it takes a file with NUL bytes for binary."""
+    import subprocess
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="wieldy-merge-") as folder:
         names = []
         for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):

@@ -14,12 +14,11 @@ _WHAT = r"(?:code|file|contents?|functions?|methods?|class(?:es)?|implementation
 _SAME = r"(?:(?:is |are )?(?:unchanged|the same|omitted)|remains?|stays?|stay|(?:goes )?here|below|above|as (?:before|is|they))"
 _REST_OF = rf"(?:the )?(?:rest|remainder) of (?:(?:the|your|this) )?(?:\w+ )?{_WHAT}(?: {_SAME}\b.*)?"
 # A comment that says this much needs no dots to be a placeholder.
-_PLAIN = re.compile(_REST_OF, re.IGNORECASE)
-_DOTTED = re.compile(
+_PLAIN = _REST_OF
+_DOTTED = (
     rf"{_REST_OF}|(?:the )?rest(?: {_SAME}\b.*)?"
     rf"|(?:the )?(?:existing|remaining|previous|unchanged|original|other|same) (?:\w+ )?{_WHAT}(?: {_SAME}\b.*)?"
-    rf"|(?:{_WHAT} )?(?:unchanged|omitted|same as (?:before|above)|as before)(?: {_WHAT})?(?: for brevity)?",
-    re.IGNORECASE,
+    rf"|(?:{_WHAT} )?(?:unchanged|omitted|same as (?:before|above)|as before)(?: {_WHAT})?(?: for brevity)?"
 )
 LONGEST = 200
 # No line without one of these is a placeholder, which spares looking at most lines.
@@ -64,5 +63,5 @@ def _stands_for_text(line: str) -> bool:
     if not words:
         return False
     if _DOTS.search(inner):
-        return _DOTTED.fullmatch(words) is not None
-    return inner != stripped and _PLAIN.fullmatch(words) is not None
+        return re.fullmatch(_DOTTED, words, re.IGNORECASE) is not None
+    return inner != stripped and re.fullmatch(_PLAIN, words, re.IGNORECASE) is not None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.edit.tolerance import TIERS, Tier, tiers
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ OnChange: TypeAlias = Literal["merge", "error", "markers"]
 MAX_BYTES = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """`edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
 

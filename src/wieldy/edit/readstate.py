@@ -9,8 +9,9 @@ import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from wieldy.core.record import changed, record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -23,7 +24,7 @@ LARGEST_KEPT = 16 << 20
 STAMP_GRAIN_NS = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """One file as the model knows it. `digest` stands for the content once that is no longer held."""
 
@@ -73,15 +74,15 @@ class ReadState:
             key = self._key(path)
             known = self._readings.get(key)
             if known is not None and not known.ours and self._matches(key, known, data, stat):
-                new = replace(new, shown=known.shown, whole=known.whole)
+                new = changed(new, shown=known.shown, whole=known.whole)
             shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
-            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
+            self._keep(key, changed(new, shown=shown, whole=new.whole or complete), data)
 
     def wrote(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
         where parts of it were never seen."""
         with self._lock:
-            self._keep(self._key(path), replace(_reading(path, data, stat), ours=True, whole=whole), data)
+            self._keep(self._key(path), changed(_reading(path, data, stat), ours=True, whole=whole), data)
 
     def forget(self, path: str) -> None:
         """The file is gone, or what is known of it no longer holds."""
@@ -156,7 +157,7 @@ class ReadState:
             self._forget_content(next(iter(self._contents)))
 
     def _forget_content(self, key: str) -> None:
-        self._readings[key] = replace(self._readings[key], digest=digest_of(self._contents[key]))
+        self._readings[key] = changed(self._readings[key], digest=digest_of(self._contents[key]))
         self._drop(key)
 
     def _drop(self, key: str) -> None:

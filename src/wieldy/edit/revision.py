@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import changed, record
 from wieldy.edit.diff import patch
 from wieldy.edit.document import Document
 from wieldy.edit.failures import CannotWrite
@@ -29,7 +29,7 @@ WAYS_ON = """Nothing was written. Ways on:
 - re-read: Read the file and send an edit that fits what is there now"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Planned:
     """What an edit comes to on a certain content."""
 
@@ -38,7 +38,7 @@ class Planned:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Revision:
     """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, and
     `known_whole` false for one of which parts were never seen."""
@@ -105,7 +105,7 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: 
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
+    return changed(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
 def existing(path: str, policy: Policy, *, at_once: bool = False) -> Landing:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+from wieldy.core.record import record
 from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span
 from wieldy.edit.endings import with_endings
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Splice:
     """Bytes `start` to `end` become `new`."""
 

@@ -12,11 +12,11 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span
 from wieldy.edit.readstate import digest_of
@@ -35,7 +35,7 @@ SHOWN_HITS = 200
 TOLD_EVERY = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sweep:
     """What to look for and where. `replace` is a template with `\\1` and `\\g<name>`; None only looks."""
 
@@ -51,7 +51,7 @@ class Sweep:
     @property
     def command(self) -> list[str]:
         """The command line that runs this sweep."""
-        return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(asdict(self))]
+        return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(vars(self))]
 
     def compiled(self) -> re.Pattern[str]:
         """The pattern; raises `ToolFailure` where it, or the template, cannot be read."""
@@ -69,7 +69,7 @@ class Sweep:
         return pattern
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hit:
     """A line with a match, before and after; `after` is None where nothing is replaced."""
 
@@ -78,7 +78,7 @@ class Hit:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileHits:
     """The matches in one file. `digest` is the fingerprint of the content they are in."""
 

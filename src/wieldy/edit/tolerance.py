@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias, get_args
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.edit.document import Document, Span
 from wieldy.edit.fold import fold, plain
 from wieldy.edit.indent import Shift, shift_between
@@ -20,7 +20,7 @@ LARGEST = 4_000_000
 TOO_LARGE = "The file is over 4 MB, so only exact matches are looked for."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a text was recognised: its bytes, its form in the file, and how that differs from what was sent."""
 
