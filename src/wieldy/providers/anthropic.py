@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from wieldy.core.message import Message
+from wieldy.core.message import ContentBlock, Message
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
     BlockStarted,
     Delta,
+    Field,
     Metered,
     ProviderFailure,
     Request,
     Stopped,
+    StopReason,
     ToolOffer,
     Usage,
 )
-from wieldy.providers.http import Http, HttpFailure
-from wieldy.providers.refusal import failure
-from wieldy.providers.sse import Events
+from wieldy.providers.decoded import decoded
+from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
+from wieldy.providers.refusal import accepted, reported
+from wieldy.providers.sse import events_of
 from wieldy.schema.dialect import ANTHROPIC, adapted
 
 URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 WIRE = "anthropic"
 CACHED = {"cache_control": {"type": "ephemeral"}}
+MAX_TOKENS = 16_000
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 encode = msgspec.json.Encoder().encode
 
@@ -48,6 +55,15 @@ class Event(msgspec.Struct):
 
 decode = msgspec.json.Decoder(Event).decode
 
+FIELDS: Mapping[str, tuple[str, Field]] = {
+    "text_delta": ("text", "text"),
+    "input_json_delta": ("partial_json", "input"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "citations_delta": ("citation", "citation"),
+}
+_REASONS: Mapping[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
+
 
 class Anthropic:
     """One model behind the Messages API, or behind anything that speaks it."""
@@ -62,6 +78,7 @@ class Anthropic:
         base_url: str | None,
         env: Mapping[str, str],
         context_window: int = 200_000,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
         self.context_window = context_window
@@ -70,18 +87,17 @@ class Anthropic:
             headers["x-api-key"] = key
         elif token := env.get("ANTHROPIC_AUTH_TOKEN"):
             headers["authorization"] = f"Bearer {token}"
-        self._http = Http(base_url or URL, headers, env=env)
+        url = (base_url or URL).rstrip("/").removesuffix("/v1")
+        self._http = Http(url, headers, env=env, idle_seconds=idle_seconds)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
         try:
             async with self._http.post("/v1/messages", body(request, self.model)) as response:
-                if response.status != 200:
-                    raise failure(
-                        response.status, response.headers, await response.text(), self.model, self._http.place
-                    )
-                yield deltas(response.chunks())
+                await accepted(response, self.model, self._http.place)
+                async with aclosing(events_of(response)) as events:
+                    yield deltas(events, self.model, response)
         except HttpFailure as broken:
             raise ProviderFailure("connection", str(broken)) from None
 
@@ -92,37 +108,58 @@ class Anthropic:
 
 def body(request: Request, model: str) -> bytes:
     """The request as JSON. Histories are joined from messages that were encoded when they were new."""
-    head: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "stream": True}
+    head: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens or MAX_TOKENS, "stream": True}
     if request.system:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": part} for part in request.system]
-        blocks[0] |= CACHED
+        blocks[-1] |= CACHED
         head["system"] = blocks
     if request.thinking_budget:
         head["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_budget}
+        head["max_tokens"] += request.thinking_budget
     if request.stop_sequences:
         head["stop_sequences"] = list(request.stop_sequences)
     pieces = [encode(head)[:-1]]
     if request.tools or request.server_tools:
-        last = len(request.tools)
-        tools = [_tool(tool, number + 1 in request.breaks) for number, tool in enumerate(request.tools[:last])]
+        breaks = request.breaks[-1:]
+        tools = [_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
         tools += [encode(tool) for tool in request.server_tools]
         pieces += [b',"tools":[', b",".join(tools), b"]"]
-    messages = [message.encoded(WIRE, _message) for message in request.messages[:-1]]
-    messages += [_last(message) for message in request.messages[-1:]]
-    pieces += [b',"messages":[', b",".join(messages), b"]}"]
+    messages = request.messages
+    # The last two of the user's messages carry breakpoints: this request finds what the one before it left in the cache.
+    plain = messages[:-3] if len(messages) > 3 else ()
+    encoded = [message.encoded(WIRE, _message) for message in plain]
+    for message in messages[len(plain) :]:
+        cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
+        encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))
+    pieces += [b',"messages":[', b",".join(encoded), b"]}"]
     return b"".join(pieces)
 
 
 def _message(message: Message) -> bytes:
-    return encode({"role": message.role, "content": message.content})
+    return encode({"role": message.role, "content": _content(message)})
 
 
-def _last(message: Message) -> bytes:
-    """The last message carries the cache breakpoint, so that the next request finds everything before it."""
-    *rest, final = message.content
-    if final["type"] in ("thinking", "redacted_thinking"):
-        return message.encoded(WIRE, _message)
+def _cached(message: Message) -> bytes:
+    *rest, final = _content(message)
     return encode({"role": message.role, "content": [*rest, {**final, **CACHED}]})
+
+
+def _content(message: Message) -> list[ContentBlock]:
+    """The blocks in the words of this API: ids of other houses made legal, thoughts that nobody signed left out."""
+    return [_block(b) for b in message.content if b["type"] != "thinking" or "signature" in b]
+
+
+def _block(block: ContentBlock) -> ContentBlock:
+    match block["type"]:
+        case "tool_use" if _ODD.search(block["id"]):
+            return {**block, "id": _legal(block["id"])}
+        case "tool_result" if _ODD.search(block["tool_use_id"]):
+            return {**block, "tool_use_id": _legal(block["tool_use_id"])}
+    return block
+
+
+def _legal(id: str) -> str:
+    return _ODD.sub(lambda odd: f"_{ord(odd[0]):x}_", id)
 
 
 def _tool(tool: ToolOffer, ends_block: bool) -> bytes:
@@ -135,36 +172,36 @@ def _tool(tool: ToolOffer, ends_block: bool) -> bytes:
     return found
 
 
-async def deltas(chunks: AsyncIterator[bytes]) -> AsyncIterator[Delta]:
-    """The stream's bytes as deltas. Raises `ProviderFailure` when it ends before the message does."""
-    events, usage = Events(), Usage()
+async def deltas(
+    events: AsyncIterator[bytes], model: str = "", response: Response | None = None
+) -> AsyncIterator[Delta]:
+    """The stream's events as deltas. Raises `ProviderFailure` when it ends before the message does."""
+    usage = Usage()
     try:
-        async for chunk in chunks:
-            for data in events.feed(chunk):
-                try:
-                    event = decode(data)
-                except msgspec.DecodeError as error:
-                    raise ProviderFailure("protocol", f"the stream holds something that is no event: {error}") from None
-                if event.type == "content_block_delta":
-                    delta = _grown(event)
-                    if delta is not None:
-                        yield delta
-                elif event.type == "content_block_start":
-                    yield BlockStarted(event.index, event.content_block or {})
-                elif event.type == "content_block_stop":
-                    yield BlockEnded(event.index)
-                elif event.type == "message_start":
-                    usage = _usage((event.message or {}).get("usage"), usage)
-                    yield Metered(usage)
-                elif event.type == "message_delta":
-                    usage = _usage(event.usage, usage)
-                    yield Metered(usage)
-                    if reason := (event.delta or {}).get("stop_reason"):
-                        yield Stopped(reason)
-                elif event.type == "message_stop":
-                    return
-                elif event.type == "error":
-                    raise _reported(event.error or {})
+        async for data in events:
+            event = decoded(data, Event, decode)
+            if event.type == "content_block_delta":
+                delta = _grown(event)
+                if delta is not None:
+                    yield delta
+            elif event.type == "content_block_start":
+                yield BlockStarted(event.index, event.content_block or {})
+            elif event.type == "content_block_stop":
+                yield BlockEnded(event.index)
+            elif event.type == "message_start":
+                usage = _usage((event.message or {}).get("usage"), usage)
+                yield Metered(usage)
+            elif event.type == "message_delta":
+                usage = _usage(event.usage, usage)
+                yield Metered(usage)
+                if reason := (event.delta or {}).get("stop_reason"):
+                    yield Stopped(_REASONS.get(reason, reason))
+            elif event.type == "message_stop":
+                if response is not None:
+                    response.whole = True
+                return
+            elif event.type == "error":
+                raise reported(event.error or {}, model)
     except HttpFailure as broken:
         raise ProviderFailure("connection", str(broken)) from None
     raise ProviderFailure("connection", "the stream ended before the message did")
@@ -172,18 +209,14 @@ async def deltas(chunks: AsyncIterator[bytes]) -> AsyncIterator[Delta]:
 
 def _grown(event: Event) -> BlockGrew | None:
     delta = event.delta or {}
-    match delta.get("type"):
-        case "text_delta":
-            return BlockGrew(event.index, "text", delta["text"])
-        case "input_json_delta":
-            return BlockGrew(event.index, "input", delta["partial_json"])
-        case "thinking_delta":
-            return BlockGrew(event.index, "thinking", delta["thinking"])
-        case "signature_delta":
-            return BlockGrew(event.index, "signature", delta["signature"])
-        case "citations_delta":
-            return BlockGrew(event.index, "citation", delta["citation"])
-    return None
+    field = FIELDS.get(delta.get("type", ""))
+    if field is None:
+        return None
+    name, grows = field
+    piece = delta.get(name)
+    if piece is None:
+        raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
+    return BlockGrew(event.index, grows, piece)
 
 
 def _usage(told: Mapping[str, Any] | None, known: Usage) -> Usage:
@@ -195,10 +228,3 @@ def _usage(told: Mapping[str, Any] | None, known: Usage) -> Usage:
         cache_read_tokens=told.get("cache_read_input_tokens") or known.cache_read_tokens,
         cache_write_tokens=told.get("cache_creation_input_tokens") or known.cache_write_tokens,
     )
-
-
-def _reported(error: Mapping[str, Any]) -> ProviderFailure:
-    kind = {"overloaded_error": "overloaded", "rate_limit_error": "rate", "api_error": "overloaded"}.get(
-        str(error.get("type")), "bad_request"
-    )
-    return ProviderFailure(kind, f"the model broke off: {error.get('message', 'no reason given')}")  # type: ignore[arg-type]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from wieldy.core.provider import Usage
+from wieldy.core.record import record
 
 AS_OF = "2025-11"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """Dollars per million tokens; a cache is read and written at prices of its own."""
 

@@ -13,20 +13,27 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from wieldy.core.failure import WieldyError
+from wieldy.providers.proxy import Proxy, ProxyProblem, proxy_for
 
 if TYPE_CHECKING:
     import h11
 
 CONNECT_SECONDS = 30.0
+IDLE_SECONDS = 300.0
+FAREWELL_SECONDS = 0.02
 READ_BYTES = 1 << 16
 MOST_IDLE = 8
 
 
 class HttpFailure(WieldyError):
     """The server could not be reached, or broke off; one line says where and how."""
+
+
+class NoAnswer(HttpFailure):
+    """The connection ended before a single byte of an answer: on one that was kept alive, the server had left already."""
 
 
 @dataclass(slots=True)
@@ -45,19 +52,20 @@ class Connection:
 
 @dataclass(slots=True)
 class Response:
-    """The head of an answer; its body is still to come."""
+    """The head of an answer; its body is still to come. It is `whole` when its reader needs nothing more of it."""
 
     status: int
     headers: Mapping[str, str]
+    seconds: float
     _connection: Connection
-    _seconds: float
+    whole: bool = False
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, as it arrives. Raises `HttpFailure` when it breaks off or nothing comes for too long."""
         import h11
 
         while True:
-            event = await _next_event(self._connection, self._seconds)
+            event = await _next_event(self._connection, self.seconds)
             if isinstance(event, h11.Data):
                 yield bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
@@ -80,7 +88,7 @@ class Http:
     """A client of one server. `idle_seconds` bounds how long a server may stay silent."""
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float = 300.0
+        self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float = IDLE_SECONDS
     ) -> None:
         self.url = urlsplit(base_url if "://" in base_url else f"https://{base_url}")
         if self.url.scheme not in ("http", "https") or not self.url.hostname:
@@ -94,21 +102,20 @@ class Http:
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[Response]:
         """Send a JSON body and give the answer. Raises `HttpFailure`; a stale kept-alive connection is replaced once."""
-        connection = self._idle.pop() if self._idle else await self._connect()
+        connection = await self._kept() or await self._connect()
+        response: Response | None = None
         try:
             try:
                 response = await self._exchange(connection, path, body)
-            except (HttpFailure, OSError):
+            except NoAnswer:
                 if not connection.used:
                     raise
                 connection.close()
                 connection = await self._connect()
                 response = await self._exchange(connection, path, body)
             yield response
-        except OSError as error:
-            raise HttpFailure(f"{self.place}: {error.strerror or error}") from None
         finally:
-            self._give_back(connection)
+            self._give_back(connection, whole=response is not None and response.whole)
 
     @property
     def place(self) -> str:
@@ -124,50 +131,84 @@ class Http:
         import h11
 
         target = (self.url.path.rstrip("/") + path) or "/"
-        if self._proxy() is not None and self.url.scheme == "http":
-            target = f"http://{self.place}{target}"
         headers = {
             "host": self.place,
             "content-length": str(len(body)),
             "content-type": "application/json",
             **self.headers,
         }
+        if (proxy := self._proxy()) is not None and self.url.scheme == "http":
+            target = f"http://{self.place}{target}"
+            headers |= proxy.credentials()
         request = h11.Request(method="POST", target=target, headers=list(headers.items()))
         head = connection.state.send(request) or b""
         connection.state.send_with_data_passthrough(h11.Data(data=body))
         connection.state.send(h11.EndOfMessage())
+        # Nobody waits for the request to be gone: a server may refuse it before it has read it all.
         connection.writer.write(head)
         connection.writer.write(body)
-        await connection.writer.drain()
+        try:
+            async with asyncio.timeout(self.idle_seconds):
+                return await self._head(connection)
+        except TimeoutError:
+            raise HttpFailure(f"{self.place} did not answer within {self.idle_seconds:g} s") from None
+
+    async def _head(self, connection: Connection) -> Response:
+        import h11
+
         while True:
-            event = await _next_event(connection, self.idle_seconds)
+            event = await _next_event(connection, None)
             if isinstance(event, h11.Response):
                 named = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-                return Response(event.status_code, named, connection, self.idle_seconds)
+                return Response(event.status_code, named, self.idle_seconds, connection)
             if isinstance(event, h11.ConnectionClosed):
-                raise HttpFailure(f"{self.place} closed the connection without an answer")
+                raise NoAnswer(f"{self.place} closed the connection without an answer")
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection, *, whole: bool) -> None:
         import h11
 
         state = connection.state
-        if state.our_state is h11.DONE and state.their_state is h11.DONE and len(self._idle) < MOST_IDLE:
-            state.start_next_cycle()
+        ended = state.our_state is h11.DONE and (whole or state.their_state is h11.DONE)
+        if ended and state.their_state in (h11.DONE, h11.SEND_BODY) and len(self._idle) < MOST_IDLE:
             connection.used = True
             self._idle.append(connection)
         else:
             connection.close()
 
+    async def _kept(self) -> Connection | None:
+        """A connection kept alive, once the end of its last answer is in: it mostly is by now, and is not waited for long."""
+        import h11
+
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    while connection.state.their_state is h11.SEND_BODY:
+                        await _next_event(connection, None)
+                connection.state.start_next_cycle()
+            except (TimeoutError, HttpFailure, h11.LocalProtocolError):
+                connection.close()
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+        return None
+
     async def _connect(self) -> Connection:
         import h11
 
-        proxy = self._proxy()
-        near = proxy or self.url
+        try:
+            proxy = self._proxy()
+        except ProxyProblem as problem:
+            raise HttpFailure(str(problem)) from None
+        near = f"the proxy {proxy.host}" if proxy else self.place
         secure = self.url.scheme == "https"
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 tls: dict[str, Any] = {"ssl": self._context()} if secure and proxy is None else {}
-                reader, writer = await asyncio.open_connection(near.hostname, _port(near), limit=1 << 20, **tls)
+                host, port = (proxy.host, proxy.port) if proxy else (self.url.hostname, _port(self.url))
+                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, **tls)
                 if proxy is not None and secure:
                     await self._tunnel(reader, writer, proxy)
         except TimeoutError:
@@ -178,22 +219,23 @@ class Http:
                 "Set WIELDY_CA_FILE to your organisation's certificate authority."
             ) from None
         except OSError as error:
-            raise HttpFailure(f"{near.hostname} cannot be reached: {error.strerror or error}") from None
+            raise HttpFailure(f"{near} cannot be reached: {error.strerror or error}") from None
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise HttpFailure(f"{near} does not answer like a proxy") from None
         return Connection(reader, writer, h11.Connection(h11.CLIENT))
 
-    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: SplitResult) -> None:
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy) -> None:
         there = f"{self.url.hostname}:{_port(self.url)}"
-        lines = [f"CONNECT {there} HTTP/1.1", f"Host: {there}"]
-        if proxy.username:
-            import base64
-
-            secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
-        writer.write("\r\n".join([*lines, "", ""]).encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        if b" 200" not in head.split(b"\r\n", 1)[0]:
-            raise HttpFailure(f"the proxy {proxy.hostname} refused: {head.splitlines()[0].decode('latin-1')}")
-        await writer.start_tls(self._context(), server_hostname=self.url.hostname)
+        lines = [f"CONNECT {there} HTTP/1.1", f"host: {there}", *(f"{k}: {v}" for k, v in proxy.credentials().items())]
+        try:
+            writer.write("\r\n".join([*lines, "", ""]).encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
+            if head.split(" ", 2)[1:2] != ["200"]:
+                raise HttpFailure(f"the proxy {proxy.host} refused: {head}")
+            await writer.start_tls(self._context(), server_hostname=self.url.hostname)
+        except BaseException:
+            writer.transport.abort()
+            raise
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -206,26 +248,15 @@ class Http:
                     raise HttpFailure(f"the certificates in {extra} cannot be read: {error}") from None
         return self._tls
 
-    def _proxy(self) -> SplitResult | None:
-        if _goes_direct(self.url.hostname or "", self._env):
-            return None
-        names = (f"{self.url.scheme}_proxy", f"{self.url.scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
-        found = next((self._env[name] for name in names if self._env.get(name)), None)
-        return urlsplit(found if "://" in found else f"http://{found}") if found else None
-
-
-def _goes_direct(host: str, env: Mapping[str, str]) -> bool:
-    listed = (env.get("no_proxy") or env.get("NO_PROXY") or "").split(",")
-    if host in ("localhost", "127.0.0.1", "::1"):
-        return True
-    return any(name in ("*", host) or host.endswith("." + name.lstrip(".")) for name in map(str.strip, listed) if name)
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self.url, self._env)
 
 
 def _port(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
-async def _next_event(connection: Connection, seconds: float) -> Any:
+async def _next_event(connection: Connection, seconds: float | None) -> Any:
     import h11
 
     while True:
@@ -241,5 +272,5 @@ async def _next_event(connection: Connection, seconds: float) -> Any:
         except TimeoutError:
             raise HttpFailure(f"nothing came from the server for {seconds:g} s") from None
         except OSError as error:
-            raise HttpFailure(f"the connection broke: {error.strerror or error}") from None
+            raise NoAnswer(f"the connection broke: {error.strerror or error}") from None
         connection.state.receive_data(data)

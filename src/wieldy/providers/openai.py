@@ -1,83 +1,25 @@
-"""OpenAI-compatible Chat Completions: the conversation in its form, and deltas out of its stream.
-
-The wire has no end of a block: text ends when a call begins, a call ends when its JSON is complete, so that its tool can start.
-"""
+"""OpenAI-compatible Chat Completions: the conversation in the form of that API."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
 
 from wieldy.core.message import ContentBlock, Message
-from wieldy.core.provider import (
-    BlockEnded,
-    BlockGrew,
-    BlockStarted,
-    Delta,
-    Metered,
-    ProviderFailure,
-    Request,
-    Stopped,
-    StopReason,
-    ToolOffer,
-    Usage,
-)
-from wieldy.providers.extent import Extent
-from wieldy.providers.http import Http, HttpFailure
-from wieldy.providers.refusal import failure
-from wieldy.providers.sse import Events
+from wieldy.core.provider import Delta, ProviderFailure, Request, ToolOffer
+from wieldy.providers.completion import deltas
+from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure
+from wieldy.providers.refusal import accepted
+from wieldy.providers.sse import events_of
 from wieldy.schema.dialect import OPENAI, adapted
 
 URL = "https://api.openai.com/v1"
 WIRE = "openai"
 
 encode = msgspec.json.Encoder().encode
-
-
-class Piece(msgspec.Struct):
-    """What a chunk adds to a call."""
-
-    index: int = 0
-    id: str | None = None
-    function: dict[str, Any] | None = None
-
-
-class Grown(msgspec.Struct):
-    """What a chunk adds to the message."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[Piece] | None = None
-
-
-class Choice(msgspec.Struct):
-    """One answer of several; we ask for one."""
-
-    delta: Grown = msgspec.field(default_factory=Grown)
-    finish_reason: str | None = None
-
-
-class Chunk(msgspec.Struct):
-    """One event of the stream."""
-
-    choices: list[Choice] = msgspec.field(default_factory=list)
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-
-decode = msgspec.json.Decoder(Chunk).decode
-
-REASONS: Mapping[str, StopReason] = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "content_filter": "refusal",
-}
 
 
 class OpenAI:
@@ -93,24 +35,23 @@ class OpenAI:
         base_url: str | None,
         env: Mapping[str, str],
         context_window: int = 128_000,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
         self.context_window = context_window
         headers = {"accept": "text/event-stream", "user-agent": "wieldy"}
         if key:
             headers["authorization"] = f"Bearer {key}"
-        self._http = Http(base_url or URL, headers, env=env)
+        self._http = Http(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
         try:
             async with self._http.post("/chat/completions", body(request, self.model)) as response:
-                if response.status != 200:
-                    raise failure(
-                        response.status, response.headers, await response.text(), self.model, self._http.place
-                    )
-                yield deltas(response.chunks())
+                await accepted(response, self.model, self._http.place)
+                async with aclosing(events_of(response)) as events:
+                    yield deltas(events, self.model, response)
         except HttpFailure as broken:
             raise ProviderFailure("connection", str(broken)) from None
 
@@ -121,12 +62,10 @@ class OpenAI:
 
 def body(request: Request, model: str) -> bytes:
     """The request as JSON, joined from messages that were encoded when they were new."""
-    head: dict[str, Any] = {
-        "model": model,
-        "max_completion_tokens" if model.startswith(("o1", "o3", "o4", "gpt-5")) else "max_tokens": request.max_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+    if request.max_tokens is not None:
+        reasons = model.startswith(("o1", "o3", "o4", "gpt-5"))
+        head["max_completion_tokens" if reasons else "max_tokens"] = request.max_tokens
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
     pieces = [encode(head)[:-1]]
@@ -158,7 +97,9 @@ def _message(message: Message) -> bytes:
 
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:
     text = "".join(block["text"] for block in message.content if block["type"] == "text")
-    thoughts = "".join(block["thinking"] for block in message.content if block["type"] == "thinking")
+    # Thoughts that carry a signature are another house's; those without came over this wire, and some servers want them back.
+    unsigned = [b for b in message.content if b["type"] == "thinking" and "signature" not in b]
+    thoughts = "".join(block["thinking"] for block in unsigned)
     calls = [
         {
             "id": block["id"],
@@ -209,111 +150,3 @@ def _image(block: ContentBlock) -> dict[str, Any]:
     source = block["source"]
     url = source["url"] if source["type"] == "url" else f"data:{source['media_type']};base64,{source['data']}"
     return {"type": "image_url", "image_url": {"url": url}}
-
-
-async def deltas(chunks: AsyncIterator[bytes]) -> AsyncIterator[Delta]:
-    """The stream's bytes as deltas. Raises `ProviderFailure` when it ends before the answer does."""
-    events, answer = Events(), Blocks()
-    try:
-        async for chunk in chunks:
-            for data in events.feed(chunk):
-                if data == b"[DONE]":
-                    for delta in answer.end():
-                        yield delta
-                    return
-                for delta in answer.take(_chunk(data)):
-                    yield delta
-    except HttpFailure as broken:
-        raise ProviderFailure("connection", str(broken)) from None
-    if answer.reason is None:
-        raise ProviderFailure("connection", "the stream ended before the answer did")
-    for delta in answer.end():  # some servers never say [DONE]
-        yield delta
-
-
-def _chunk(data: bytes) -> Chunk:
-    try:
-        chunk = decode(data)
-    except msgspec.DecodeError as error:
-        raise ProviderFailure("protocol", f"the stream holds something that is no chunk: {error}") from None
-    if chunk.error:
-        said = chunk.error.get("message", chunk.error) if isinstance(chunk.error, Mapping) else chunk.error
-        raise ProviderFailure("overloaded", f"the model broke off: {said}")
-    return chunk
-
-
-class Blocks:
-    """Which blocks of an answer are open. Blocks are numbered as they begin."""
-
-    def __init__(self) -> None:
-        self.reason: StopReason | None = None
-        self._begun = 0
-        self._speaking: tuple[str, int] | None = None
-        self._calls: dict[int, tuple[int, Extent]] = {}
-        self._ended: set[int] = set()
-
-    def take(self, chunk: Chunk) -> Iterator[Delta]:
-        """The deltas of one chunk."""
-        if chunk.usage:
-            yield Metered(_usage(chunk.usage))
-        for choice in chunk.choices[:1]:
-            grown = choice.delta
-            if thought := grown.reasoning_content or grown.reasoning:
-                yield from self._say("thinking", thought)
-            if grown.content:
-                yield from self._say("text", grown.content)
-            for piece in grown.tool_calls or ():
-                yield from self._call(piece)
-            if choice.finish_reason:
-                self.reason = REASONS.get(choice.finish_reason, "end_turn")
-
-    def end(self) -> Iterator[Delta]:
-        """Close what is open; a call whose JSON is not complete stays open, and so is never run."""
-        yield from self._hush()
-        for index, (number, extent) in self._calls.items():
-            if index not in self._ended and extent.empty:
-                yield BlockEnded(number)
-        reason = self.reason or "end_turn"
-        yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
-
-    def _say(self, kind: str, text: str) -> Iterator[Delta]:
-        if self._speaking is None or self._speaking[0] != kind:
-            yield from self._hush()
-            self._speaking = (kind, self._begun)
-            yield BlockStarted(self._begun, {"type": kind, kind: ""})
-            self._begun += 1
-        yield BlockGrew(self._speaking[1], kind, text)  # type: ignore[arg-type]
-
-    def _hush(self) -> Iterator[Delta]:
-        if self._speaking is not None:
-            yield BlockEnded(self._speaking[1])
-            self._speaking = None
-
-    def _call(self, piece: Piece) -> Iterator[Delta]:
-        function = piece.function or {}
-        if piece.index not in self._calls:
-            yield from self._hush()
-            self._calls[piece.index] = (self._begun, Extent())
-            block = {
-                "type": "tool_use",
-                "id": piece.id or f"call_{self._begun}",
-                "name": function.get("name", ""),
-                "input": {},
-            }
-            yield BlockStarted(self._begun, block)
-            self._begun += 1
-        number, extent = self._calls[piece.index]
-        if (text := function.get("arguments")) and piece.index not in self._ended:
-            yield BlockGrew(number, "input", text)
-            if extent.feed(text):
-                self._ended.add(piece.index)
-                yield BlockEnded(number)
-
-
-def _usage(told: Mapping[str, Any]) -> Usage:
-    cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or told.get("prompt_cache_hit_tokens") or 0
-    return Usage(
-        input_tokens=max((told.get("prompt_tokens") or 0) - cached, 0),
-        output_tokens=told.get("completion_tokens") or 0,
-        cache_read_tokens=cached,
-    )

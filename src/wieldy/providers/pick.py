@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from wieldy.core.failure import SessionError
 from wieldy.core.provider import Provider
+from wieldy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class House:
     """A provider by name: the API it speaks, where it is, and the variable its key is kept in."""
 
@@ -55,10 +55,13 @@ def pick(model: str | None, *, base_url: str | None, env: Mapping[str, str]) -> 
                 f"`{name}` names no provider: write provider/name with one of {known}, or give --base-url"
             )
         house_name, rest = ("anthropic" if "claude" in name else "openai"), name
+    if not rest:
+        raise SessionError(f"`{name}` names no model: write {house_name}/name")
     house = HOUSES[house_name]
     key = env.get(house.key)
     url = base_url or env.get(f"{house_name.upper()}_BASE_URL") or house.url
-    if not key and url == house.url and not (url or "").startswith("http://localhost"):
+    token = env.get("ANTHROPIC_AUTH_TOKEN") if house_name == "anthropic" else None
+    if not key and not token and url == house.url and not (url or "").startswith("http://localhost"):
         raise SessionError(f"no key for {house_name}: set {house.key}")
     if house.api == "anthropic":
         from wieldy.providers.anthropic import Anthropic

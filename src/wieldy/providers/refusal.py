@@ -4,26 +4,68 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
 
 from wieldy.core.provider import FailureKind, ProviderFailure
+from wieldy.providers.http import Response
 
 _TOO_LONG = re.compile(
-    r"prompt is too long|context.{0,20}(length|window)|maximum context|too many tokens", re.IGNORECASE
+    r"prompt is too long|context.{0,20}(length|window|size)|maximum context|too many tokens",
+    re.IGNORECASE,
 )
+_NO_CREDIT = re.compile(r"insufficient_quota|insufficient balance|billing_hard_limit", re.IGNORECASE)
+_KINDS: Mapping[str, FailureKind] = {
+    "overloaded_error": "overloaded",
+    "api_error": "overloaded",
+    "timeout_error": "overloaded",
+    "rate_limit_error": "rate",
+    "rate_limit_exceeded": "rate",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "not_found_error": "model",
+    "request_too_large": "too_large",
+    "invalid_request_error": "bad_request",
+    "400": "bad_request",
+    "401": "auth",
+    "403": "auth",
+    "429": "rate",
+}
+
+
+async def accepted(response: Response, model: str, place: str) -> None:
+    """Raise the `ProviderFailure` that a response is, unless it is a stream."""
+    kind = response.headers.get("content-type", "text/event-stream")
+    if response.status == 200 and "html" not in kind and "json" not in kind:
+        return
+    raise failure(response.status, response.headers, await response.text(), model, place)
 
 
 def failure(status: int, headers: Mapping[str, str], body: str, model: str, place: str) -> ProviderFailure:
     """The failure that a response is."""
     said = _message(body)
+    if 300 <= status < 400:
+        said = f"moved to {headers.get('location', 'nowhere')}"
     kind, text = _meaning(status, said, model, place)
+    if kind == "rate" and _NO_CREDIT.search(body):
+        kind, text = "auth", f"{place} has no credit left for this key ({said})"
     return ProviderFailure(kind, text, status=status, retry_after=_retry_after(headers))
 
 
+def reported(error: Any, model: str) -> ProviderFailure:
+    """The failure that an error in mid-stream is."""
+    told: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": str(error)}
+    text = f"the model broke off: {told.get('message') or told}"
+    if _TOO_LONG.search(text):
+        return ProviderFailure("overflow", f"the conversation is too long for {model} ({told.get('message')})")
+    kind = _KINDS.get(str(told.get("type"))) or _KINDS.get(str(told.get("code")), "overloaded")
+    return ProviderFailure(kind, text)
+
+
 def _meaning(status: int, said: str, model: str, place: str) -> tuple[FailureKind, str]:
+    if status == 200:
+        return "protocol", f"{place} did not answer with a stream ({said}). Check --base-url."
     if status == 401:
         return "auth", f"{place} did not accept the key ({said}). Set the right one and try again."
     if status == 403:
@@ -58,17 +100,19 @@ def _message(body: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    if milliseconds := headers.get("retry-after-ms"):
-        return float(milliseconds) / 1000 if milliseconds.isdigit() else None
-    said = headers.get("retry-after")
-    if not said:
-        return None
-    if said.replace(".", "", 1).isdigit():
-        return float(said)
-    try:
-        when = parsedate_to_datetime(said)
-    except ValueError:
+    """Seconds, as the server asks for; it may say them, milliseconds, or a date."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        said = headers.get(name, "").strip()
+        if said and said.replace(".", "", 1).isdigit() and said.isascii():
+            return float(said) / unit
+    if not headers.get("retry-after"):
         return None
     import datetime
+    from email.utils import parsedate_to_datetime
 
-    return max(0.0, (when - datetime.datetime.now(when.tzinfo)).total_seconds())
+    try:
+        when = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, IndexError):
+        return None
+    now = datetime.datetime.now(when.tzinfo or datetime.UTC)
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or datetime.UTC) - now).total_seconds())

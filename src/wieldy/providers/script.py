@@ -18,7 +18,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,8 +33,10 @@ from wieldy.core.provider import (
     Stopped,
     Usage,
 )
+from wieldy.core.record import changed
 
 Step = Mapping[str, Any]
+KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pause"})
 
 
 class Script:
@@ -72,7 +73,7 @@ class Script:
         """A script from a file."""
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
-            turns = found["turns"]
+            turns = _checked(found["turns"])
             script = cls(
                 turns, chunk=int(found.get("chunk", 0)), delay=float(found.get("delay", 0)), model=f"script:{path}"
             )
@@ -118,7 +119,7 @@ class Script:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """The next turn of the script."""
         if self.remember:
-            self.requests.append(replace(request, messages=tuple(request.messages)))
+            self.requests.append(changed(request, messages=tuple(request.messages)))
         if self._next >= len(self.turns):
             raise ProviderFailure("bad_request", "the script has no more turns")
         turn = self.turns[self._next]
@@ -175,6 +176,17 @@ class Script:
             yield BlockGrew(index, "signature", step.get("signature", ""))
         if not step.get("open"):
             yield BlockEnded(index)
+
+
+def _checked(turns: Any) -> list[list[Step]]:
+    """The turns of a file. Raises `ValueError` for a step nobody could follow."""
+    if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
+        raise ValueError("`turns` must be a list of lists of steps")
+    for turn in turns:
+        for step in turn:
+            if not isinstance(step, dict) or not KINDS & step.keys():
+                raise ValueError(f"{json.dumps(step)[:100]} is no step; one has one of {', '.join(sorted(KINDS))}")
+    return turns
 
 
 def _failure(step: Step) -> ProviderFailure:

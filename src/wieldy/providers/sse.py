@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import AsyncGenerator
+
+from wieldy.providers.http import HttpFailure, Response
+
+MOST_WAITING = 64 * 1024 * 1024
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class Events:
-    """Feed it bytes as they come; it gives the data of every event that is complete."""
+    """Feed it bytes as they come; it gives the data of every event that is complete. `ended` counts all that were."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._searched = 0
+        self.ended = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data fields of the events that these bytes complete. Comments and other fields are passed over."""
@@ -23,10 +30,13 @@ class Events:
         for match in _END.finditer(self._waiting, max(self._searched - 3, 0)):
             found = _data(bytes(self._waiting[start : match.start()]))
             start = match.end()
+            self.ended += 1
             if found is not None:
                 events.append(found)
         del self._waiting[:start]
         self._searched = len(self._waiting)
+        if self._searched > MOST_WAITING:
+            raise HttpFailure("the server sends an event without end")
         return events
 
     def rest(self) -> bytes | None:
@@ -39,3 +49,18 @@ def _data(event: bytes) -> bytes | None:
         return event[5:].strip()
     lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None
+
+
+async def events_of(response: Response) -> AsyncGenerator[bytes, None]:
+    """The data of every event of a response. Raises `HttpFailure` when none is completed for too long: drops are not life."""
+    events = Events()
+    last, seen = time.monotonic(), 0
+    async for chunk in response.chunks():
+        for data in events.feed(chunk):
+            yield data
+        if events.ended > seen:
+            last, seen = time.monotonic(), events.ended
+        elif time.monotonic() - last > response.seconds:
+            raise HttpFailure(f"nothing whole came from the server for {response.seconds:g} s")
+    if (rest := events.rest()) is not None:
+        yield rest

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wieldy.core.failure import SessionError
 from wieldy.core.message import ContentBlock, History, Message
 from wieldy.core.provider import Provider, Request, Usage
+from wieldy.core.record import record
 from wieldy.session.assemble import Answer
 from wieldy.session.shorten import old_results, size, text_of_result
 
@@ -30,7 +30,7 @@ SUMMARISER = (
 BEGINS = "The conversation so far was long and has been summed up:\n\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Summary:
     """What the model made of a conversation, and what that took."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wieldy.core.failure import SessionError
 from wieldy.core.places import state_home
+from wieldy.core.record import record
 from wieldy.session.transcript import NAME, records
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LOOKED_AT = 50  # records read for a listing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kept:
     """A session as a list shows it."""
 
@@ -66,11 +66,11 @@ def look(folder: Path, changed: float) -> Kept | None:
     """A session by the beginning of its transcript."""
     header: Mapping[str, Any] = {}
     prompt = ""
-    for number, record in enumerate(records(folder)):
-        if record.get("type") == "session" and not header:
-            header = record
-        elif record.get("type") == "user" and not prompt:
-            prompt = _first_words(record.get("content"))
+    for number, told in enumerate(records(folder)):
+        if told.get("type") == "session" and not header:
+            header = told
+        elif told.get("type") == "user" and not prompt:
+            prompt = _first_words(told.get("content"))
         if (header and prompt) or number > LOOKED_AT:
             break
     if not header and not prompt:

@@ -1,0 +1,205 @@
+"""Every way a server can fail has a documented meaning: one line for the person, and whether asking again may help."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refused, sse, status, stream
+
+from wieldy.core.provider import ProviderFailure
+from wieldy.providers.pick import pick
+
+WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
+
+
+def error(message: str, kind: str = "invalid_request_error", **more: str) -> dict[str, object]:
+    return {"type": "error", "error": {"type": kind, "message": message, **more}}
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("code", "body", "kind", "transient", "says"),
+    [
+        (401, error("invalid x-api-key"), "auth", False, "did not accept the key"),
+        (403, error("no access"), "auth", False, "does not allow"),
+        (404, error("model: nope"), "model", False, "knows no model `some-model`"),
+        (400, error("prompt is too long: 210000 tokens > 200000 maximum"), "overflow", False, "too long"),
+        (400, error("This model's maximum context length is 8192 tokens"), "overflow", False, "too long"),
+        (400, error("messages.0: bad"), "bad_request", False, "messages.0: bad"),
+        (413, error("request exceeds 32 MB"), "too_large", False, "too large"),
+        (422, {"detail": "what"}, "bad_request", False, "422"),
+        (408, error("slow"), "overloaded", True, "408"),
+        (409, error("again"), "overloaded", True, "409"),
+        (429, error("slow down", "rate_limit_error"), "rate", True, "slow down"),
+        (429, error("You exceeded your quota", code="insufficient_quota"), "auth", False, "no credit"),
+        (500, error("oops"), "overloaded", True, "500"),
+        (
+            503,
+            "<html><head><title>Service Unavailable</title></head></html>",
+            "overloaded",
+            True,
+            "Service Unavailable",
+        ),
+        (529, error("Overloaded", "overloaded_error"), "overloaded", True, "overloaded"),
+        (307, "", "bad_request", False, "moved to"),
+        (502, "<html><body><h1>502 Bad Gateway</h1></body></html>", "overloaded", True, "502 Bad Gateway"),
+        (200, "<html><title>Sign in to the network</title></html>", "protocol", False, "Sign in to the network"),
+        (200, error("not a stream"), "protocol", False, "not a stream"),
+    ],
+)
+async def test_a_status_means(wire, code, body, kind, transient, says):
+    async with loopback(status(code, body)) as server:
+        failure = await refused(provider(wire, server.url))
+    assert (failure.kind, failure.transient) == (kind, transient)
+    assert says in str(failure)
+    assert "\n" not in str(failure)
+    assert len(str(failure)) < 500
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after_ms": "250"}, 0.25),
+        ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": "-3"}, None),
+        ({}, None),
+    ],
+)
+async def test_how_long_a_server_asks_to_wait(wire, headers, seconds):
+    async with loopback(status(429, error("slow down"), **headers)) as server:
+        assert (await refused(provider(wire, server.url))).retry_after == seconds
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (error("Overloaded", "overloaded_error"), "overloaded"),
+        (error("too fast", "rate_limit_error"), "rate"),
+        (error("prompt is too long"), "overflow"),
+        (error("bad"), "bad_request"),
+        (error("?", "something_new"), "overloaded"),
+    ],
+)
+async def test_errors_in_mid_stream(event, kind):
+    data = STREAMS["anthropic"]([("text", "hello")])
+    at = data.index(b"event: content_block_stop")
+    async with loopback(stream(data[:at] + sse(event))) as server:
+        assert (await refused(provider("anthropic", server.url))).kind == kind
+    data = STREAMS["openai"]([("text", "hello")])
+    at = data.index(b"data: [DONE]") // 2
+    at = data.index(b"data:", at)
+    async with loopback(stream(data[:at] + sse({"error": event["error"]}))) as server:
+        assert (await refused(provider("openai", server.url))).kind == kind
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "junk", [b"data: not json\n\n", b"data: [1]\n\n", b"data: {\n\n", b'data: {"type": 3, "choices": 3}\n\n']
+)
+async def test_junk_in_a_stream_is_a_failure_of_the_protocol(wire, junk):
+    async with loopback(stream(junk)) as server:
+        assert (await refused(provider(wire, server.url))).kind == "protocol"
+
+
+@WIRES
+@pytest.mark.asyncio
+async def test_a_server_that_is_not_there(wire):
+    async with loopback(status(200, {})) as server:
+        url = server.url
+    failure = await refused(provider(wire, url))
+    assert (failure.kind, failure.transient) == ("connection", True)
+    assert "cannot be reached" in str(failure)
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize("said", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-le"])
+async def test_a_server_that_closes_instead_of_answering(wire, said):
+    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async with loopback(reply) as server:
+        assert (await refused(provider(wire, server.url))).kind == "connection"
+
+
+async def _silence(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(30)
+
+
+async def _drops_of_a_head(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\n" + b"x-pad: y\r\n" * 1000:
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0.02)
+
+
+async def _drops_of_an_event(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ")
+    while not writer.is_closing():
+        writer.write(b"x")
+        await asyncio.sleep(0.02)
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize("reply", [_silence, _drops_of_a_head, _drops_of_an_event])
+async def test_a_server_that_stays_silent_or_sends_drops_is_given_up_on(wire, reply):
+    async with asyncio.timeout(20), loopback(reply) as server:
+        failure = await refused(provider(wire, server.url, idle_seconds=0.3))
+    assert failure.kind == "connection"
+    assert "0.3 s" in str(failure)
+
+
+@pytest.mark.asyncio
+async def test_an_address_that_is_none_is_said():
+    for url in ("ftp://x", "http://", "http:///v1"):
+        with pytest.raises(Exception, match="not an http address"):
+            provider("openai", url)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (None, "no model is set"),
+        ("gpt-5", "names no provider"),
+        ("nobody/x", "names no provider"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("openai/", "names no model"),
+        ("script:/nowhere.json", "cannot be read"),
+    ],
+)
+def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
+    with pytest.raises(Exception, match=says):
+        pick(model, base_url=None, env={})
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "env", "wire", "name"),
+    [
+        ("anthropic/claude-x", None, {"ANTHROPIC_API_KEY": "k"}, "anthropic", "claude-x"),
+        ("anthropic/claude-x", None, {"ANTHROPIC_AUTH_TOKEN": "k"}, "anthropic", "claude-x"),
+        ("openrouter/meta/llama", None, {"OPENROUTER_API_KEY": "k"}, "openai", "meta/llama"),
+        ("ollama/qwen", None, {}, "openai", "qwen"),
+        ("my-model", "http://127.0.0.1:1/v1", {}, "openai", "my-model"),
+        ("claude-x", "http://127.0.0.1:1", {}, "anthropic", "claude-x"),
+        ("org/my-model", "http://127.0.0.1:1/v1", {}, "openai", "org/my-model"),
+    ],
+)
+def test_which_house_speaks_for_a_model(model, base_url, env, wire, name):
+    picked = pick(model, base_url=base_url, env=env)
+    assert (picked.name, picked.model) == (wire, name)
+
+
+def test_failures_know_whether_they_pass():
+    assert ProviderFailure("rate", "x").transient
+    assert not ProviderFailure("auth", "x").transient

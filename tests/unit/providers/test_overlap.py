@@ -1,0 +1,48 @@
+"""Tools start while the model still speaks: shown by who waits for whom, on both wires."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, stream
+
+from wieldy import Session, tool
+from wieldy.core.event import RunEnded, ToolSucceeded
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+@pytest.mark.parametrize("rest", ["text", "call"])
+async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    ran, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def note(word: str) -> str:
+        """Note a word."""
+        ran.set()
+        return word
+
+    second = ("text", "and so on") if rest == "text" else ("call", "b", "note", '{"word": "second"}')
+    data = STREAMS[wire]([("call", "a", "note", '{"word": "first"}'), second])
+    closed = data.index(b"content_block_stop") if wire == "anthropic" else data.index(b'\\"}')
+    at = data.index(b"\n\n", closed) + 2
+
+    async def holding(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        """Sends the first call, and not another byte until its tool has ended."""
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        writer.write(f"content-length: {len(data)}\r\n\r\n".encode() + data[:at])
+        await ended.wait()
+        writer.write(data[at:])
+
+    async with asyncio.timeout(30), loopback(holding, stream(STREAMS[wire]([("text", "done")]))) as server:
+        model = provider(wire, server.url)
+        async with Session(tmp_path, model=model, tools=[note], builtins=False, settings={}) as session:
+            async for event in session.run("go"):
+                if isinstance(event, ToolSucceeded):
+                    ended.set()
+            assert isinstance(event, RunEnded)
+            assert (event.why, event.text) == ("done", "done")
+    assert ran.is_set()
+    assert len(server.asked) == 2

@@ -1,0 +1,157 @@
+"""What comes over either wire, from a real server on loopback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.providers.wire import STREAMS, heard, loopback, openai_stream, provider, request, sse, status, stream
+
+from wieldy.core.message import Message
+from wieldy.core.provider import ProviderFailure, Usage
+
+WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
+STEPS = [
+    ("think", "let me see 🤔"),
+    ("text", "I will look.\nAt both — ünïcode 😀."),
+    ("call", "call-a", "Read", '{"file_path": "a \\"quoted\\" {brace} \\\\", "n": [1, {"x": 2}]}'),
+    ("call", "call-b", "Read", '{"file_path":"b 😀"}'),
+]
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [0, 1, 7])
+async def test_text_thoughts_and_parallel_calls_arrive_whole_in_any_pieces(wire, size):
+    async with loopback(stream(STREAMS[wire](STEPS, size), size * 3)) as server:
+        model = provider(wire, server.url)
+        answer = await heard(model)
+        await model.aclose()
+    content = answer.content()
+    assert [block["type"] for block in content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert content[0]["thinking"] == STEPS[0][1]
+    assert content[1]["text"] == STEPS[1][1]
+    assert [(b["id"], b["input"]) for b in content[2:]] == [(s[1], json.loads(s[3])) for s in STEPS[2:]]
+    assert answer.stop_reason == "tool_use"
+    assert not answer.open
+
+
+@pytest.mark.asyncio
+async def test_usage_is_told_apart_by_what_was_cached():
+    async with loopback(stream(STREAMS["anthropic"](STEPS)), stream(STREAMS["openai"](STEPS))) as server:
+        first = await heard(provider("anthropic", server.url))
+        second = await heard(provider("openai", server.url))
+    assert first.usage == Usage(10, 42, 4, 2)
+    assert second.usage == Usage(12, 42, 4, 0)
+
+
+@pytest.mark.asyncio
+async def test_calls_whose_pieces_come_in_turns_are_told_apart():
+    steps = [("call", f"id{n}", "Read", json.dumps({"n": n, "pad": "x" * n})) for n in range(4)]
+    async with loopback(stream(openai_stream(steps, 3, interleave=True))) as server:
+        answer = await heard(provider("openai", server.url))
+    assert [(b["id"], b["input"]["n"]) for b in answer.content()] == [(f"id{n}", n) for n in range(4)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("wire", "stop"), [("openai", "length"), ("anthropic", "max_tokens")])
+async def test_a_call_cut_off_by_the_length_limit_is_left_open_or_unreadable(wire, stop):
+    data = STREAMS[wire]([("call", "a", "Write", '{"file_path": "x", "content": "half a fi')], 5, stop)
+    async with loopback(stream(data)) as server:
+        answer = await heard(provider(wire, server.url))
+    assert answer.stop_reason == "max_tokens"
+    left = answer.cut_off()
+    assert all(not call.complete for call in left)
+    assert answer.content()[0]["input"] == {}
+
+
+@pytest.mark.asyncio
+async def test_servers_that_give_every_call_the_same_index_are_understood():
+    def whole(id: str, word: str) -> bytes:
+        call = {"index": 0, "id": id, "function": {"name": "Read", "arguments": {"word": word}}}
+        return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": [call]}}]}).encode() + b"\r\n\r\n"
+
+    end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\r\n\r\n'
+    async with loopback(stream(whole("a", "x") + whole("b", "y") + end)) as server:
+        answer = await heard(provider("openai", server.url))
+    assert [(b["id"], b["input"]) for b in answer.content()] == [("a", {"word": "x"}), ("b", {"word": "y"})]
+    assert answer.stop_reason == "tool_use"
+
+
+@pytest.mark.asyncio
+async def test_half_characters_in_two_events_become_one():
+    halves = [
+        b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n',
+        b'data: {"choices":[{"delta":{"content":"\\ude00b"},"finish_reason":"stop"}]}\n\n',
+    ]
+    async with loopback(stream(b"".join(halves))) as server:
+        answer = await heard(provider("openai", server.url))
+    assert answer.content()[0]["text"] == "a😀b"
+
+
+@pytest.mark.asyncio
+async def test_comments_unknown_events_and_unknown_blocks_do_no_harm():
+    data = b": keep alive\n\n" + sse({"type": "brand_new", "index": 7}) + STREAMS["anthropic"]([("text", "hi")])
+    odd = sse({"type": "content_block_start", "index": 5, "content_block": {"type": "web_search_tool_result", "x": 1}})
+    odd += sse({"type": "content_block_delta", "index": 5, "delta": {"type": "new_delta"}})
+    odd += sse({"type": "content_block_stop", "index": 5})
+    at = data.index(b"event: message_delta")
+    async with loopback(stream(data[:at] + odd + data[at:])) as server:
+        answer = await heard(provider("anthropic", server.url))
+    assert [block["type"] for block in answer.content()] == ["text", "web_search_tool_result"]
+
+
+@WIRES
+@pytest.mark.asyncio
+async def test_a_stream_cut_at_any_byte_is_a_broken_connection_unless_it_had_ended(wire):
+    data = STREAMS[wire]([("text", "hi"), ("call", "a", "Read", "{}")])
+    broken = 0
+    for cut in range(0, len(data), 37):
+        async with loopback(stream(data, cut=cut)) as server:
+            try:
+                answer = await heard(provider(wire, server.url))
+            except ProviderFailure as failure:
+                assert failure.transient
+                broken += 1
+            else:
+                assert answer.stop_reason == "tool_use"
+    assert broken > len(data) // 37 // 2
+
+
+@WIRES
+@pytest.mark.asyncio
+async def test_one_connection_serves_many_requests_and_a_stale_one_is_replaced(wire):
+    data = STREAMS[wire]([("text", "hi")])
+    async with loopback(stream(data)) as server:
+        model = provider(wire, server.url)
+        for _ in range(3):
+            assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
+        assert server.connections == 1
+        for writer in server._writers:
+            writer.transport.abort()
+        assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
+        assert server.connections == 2
+        await model.aclose()
+
+
+@WIRES
+@pytest.mark.asyncio
+async def test_an_error_leaves_the_connection_usable(wire):
+    async with loopback(status(529, {"error": {"message": "busy"}}), stream(STREAMS[wire]([("text", "hi")]))) as server:
+        model = provider(wire, server.url)
+        with pytest.raises(ProviderFailure):
+            await heard(model, keep=True)
+        await heard(model)
+        assert server.connections == 1
+
+
+@WIRES
+@pytest.mark.asyncio
+async def test_leaving_a_stream_early_closes_its_connection(wire):
+    async with loopback(stream(STREAMS[wire]([("text", "hi" * 50)], 1))) as server:
+        model = provider(wire, server.url)
+        async with model.stream(request(Message.user("x"))) as deltas:
+            async for _ in deltas:
+                break
+        await heard(model)
+        assert server.connections == 2
