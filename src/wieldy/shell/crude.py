@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from wieldy.core.effect import Opaque
-from wieldy.shell.layers import Feed, program_of, unwrap
+from wieldy.shell.feed import Feed
+from wieldy.shell.layers import program_of, unwrap
 from wieldy.shell.parts import Part
 from wieldy.shell.words import plain
 

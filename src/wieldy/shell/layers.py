@@ -5,20 +5,13 @@ from __future__ import annotations
 import os
 
 from wieldy.core.record import record
+from wieldy.shell.feed import Feed
 from wieldy.shell.parts import bare_text_of, text_of
 from wieldy.shell.words import Word
 from wieldy.shell.wrappers import Peeled, peel
 
 MAX_LAYERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
-
-
-@record
-class Feed:
-    """What arrives at the standard input when it is a list of files: where they are and how each name begins."""
-
-    folders: tuple[str, ...] = ()
-    stem: str = ""
 
 
 @record

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from wieldy.core.effect import Reads, Writes
 from wieldy.core.record import changed, record
 from wieldy.shell.effects import Touched, touched
+from wieldy.shell.feed import Feed
 from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_only
-from wieldy.shell.layers import Feed, Layers, filled_by_find, program_of, unwrap
+from wieldy.shell.layers import Layers, filled_by_find, program_of, unwrap
 from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
 from wieldy.shell.programs import find
@@ -153,6 +154,7 @@ class SimpleCommands:
         """A command that `find` runs for what it finds: only a rule for the whole `find` covers it."""
         folders = tuple(effect.path for effect in touches.effects if isinstance(effect, Reads | Writes))
         starts = [word.text for word in part.argv[1:2] if word.static and not word.text.startswith("-")]
+        elsewhere = any(word.static and word.text in ("-execdir", "-okdir") for word in part.argv)
         words = filled_by_find(command, Feed(folders, starts[0] if starts else "./"))
         outer, self.context = (
             self.context,
@@ -164,7 +166,7 @@ class SimpleCommands:
         if layers.script is not None and not layers.problem:
             self._nested(frame, layers.script, scene.lost())
         else:
-            self._program(frame, scene)
+            self._program(frame, scene.lost() if elsewhere else scene)
         self.context = outer
 
     def _nested(self, frame: Frame, text: Word, scene: Scene) -> Scene:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wieldy.core.effect import Reads
 from wieldy.core.record import changed, record
 from wieldy.shell.assigned import assigned_names, moves
+from wieldy.shell.feed import Feed, fed_by
 from wieldy.shell.frame import change_in
-from wieldy.shell.layers import Feed
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.redirects import redirected
@@ -37,8 +36,6 @@ from wieldy.shell.words import Word, plain, resolve_all, within
 MAX_UNROLLED = 16
 MAX_REPEATED = 500
 MAX_PARTS = 20_000
-_LISTERS = frozenset({"find", "fd", "fdfind", "git", "rg", "grep", "egrep", "fgrep", "ls"})
-_FILTERS = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "tac", "rg"})
 
 
 @record
@@ -89,7 +86,7 @@ class Walk(SimpleCommands):
         for index, stage in enumerate(pipeline.stages):
             before = len(self.parts)
             self.command(stage, scene, feed)
-            feed = _fed_by(self.parts[before:], feed, scene, first=index == 0)
+            feed = fed_by(self.parts[before:], feed, scene.cwds, first=index == 0)
         return Ends(scene, scene)
 
     def command(self, command: Command, scene: Scene, feed: Feed) -> Ends:
@@ -234,18 +231,3 @@ def _either(one: Scene | None, other: Scene | None) -> Scene | None:
     if one is None or other is None:
         return one or other
     return one if one is other else one.either(other)
-
-
-def _fed_by(parts: list[Part], feed: Feed, scene: Scene, *, first: bool) -> Feed:
-    """What the next stage of a pipeline can expect to read: file names, if these parts list or filter them."""
-    if len(parts) != 1 or parts[0].program is None:
-        return Feed()
-    part = parts[0]
-    if first and part.program in _LISTERS and part.read_only:
-        folders = tuple(effect.path for effect in part.effects if isinstance(effect, Reads))
-        if part.program != "find":
-            return Feed(tuple(dict.fromkeys((*folders, *scene.cwds))))
-        starts = [word.text for word in part.argv[1:2] if word.static and not word.text.startswith("-")]
-        return Feed(folders, starts[0] if starts else "./")
-    names_files = any(isinstance(effect, Reads) for effect in part.effects)
-    return feed if part.program in _FILTERS and not names_files else Feed()

@@ -202,6 +202,9 @@ def test_no_number_of_commands_hides_a_denied_one(count: int) -> None:
         'cat "$PWD/secret"',
         "for f in a secret; do cat $f; done",
         "cat {a,secret}",
+        "git -C . show HEAD:secret",
+        "cd sub && git show HEAD:secret",
+        "git diff --no-index a secret",
     ],
 )
 def test_a_reader_of_a_denied_file_is_seen_to_read_it(command: str) -> None:
@@ -209,7 +212,16 @@ def test_a_reader_of_a_denied_file_is_seen_to_read_it(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [r"find . -exec grep -l k {} \;", "grep -r k .", "cat *", "find . | xargs cat", "rg k"]
+    "command",
+    [
+        r"find . -exec grep -l k {} \;",
+        "grep -r k .",
+        "cat *",
+        "find . | xargs cat",
+        "rg k",
+        "diff -r . x",
+        "git grep k",
+    ],
 )
 def test_a_reader_of_files_it_does_not_name_says_where_it_sweeps(command: str) -> None:
     assert ROOT in {folder for part in look(command).parts for folder in part.sweeps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from wieldy.core.record import record
@@ -65,9 +66,10 @@ def judge(call: Call) -> Judgement:
             reads=(here,), writes=(here,), changes=True, why=f"`git {found.command}` writes to the repository"
         )
     judged = _reading(found)
-    if judged.known:
-        return Judgement(reads=(here, *judged.reads), writes=judged.writes, changes=judged.changes, why=judged.why)
-    return judged
+    if not judged.known:
+        return judged
+    reads = [place for word in judged.reads for place in _places(word, found.folder, call.scene.root)]
+    return Judgement(reads=(here, *reads), sweeps=found.command == "grep")
 
 
 def _reading(found: GitCall) -> Judgement:
@@ -98,13 +100,16 @@ def _with_formats(command: str, parsed: Parsed) -> Judgement:
         return unknown("an argument that cannot be told")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
         return unknown("`git symbolic-ref` with two names writes")
-    return Judgement(reads=(*parsed.reads, *_paths(parsed.operands)))
+    return Judgement(reads=(*parsed.reads, *parsed.operands))
 
 
-def _paths(operands: list[Word]) -> list[Word]:
-    """Operands that may be files: git compares files outside a repository too, and `rev:path` shows one of another time."""
-    later = [plain(word.text.partition(":")[2]) for word in operands if word.static and ":" in word.text[:-1]]
-    return [*operands, *later]
+def _places(word: Word, folder: Word | None, root: str) -> list[Word]:
+    """What an operand may name: a file here or in the folder given, and for `rev:path` one of the repository's top, too."""
+    if not word.static:
+        return [word]
+    names = [word.text, *([word.text.partition(":")[2]] if ":" in word.text[:-1] else [])]
+    found = [plain(os.path.join(folder.text, name)) if folder else plain(name) for name in names]
+    return [*found, *(plain(os.path.join(root, name)) for name in names[1:])]
 
 
 def _listing(found: GitCall) -> Judgement:

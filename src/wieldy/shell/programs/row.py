@@ -22,6 +22,7 @@ class Row:
     exact: bool = False
     pattern_options: tuple[str, ...] = ()
     recursive_options: tuple[str, ...] = ()
+    sweeps: bool = False
 
     def __call__(self, call: Call) -> Judgement:
         """Judge one call of the program."""
@@ -32,7 +33,7 @@ class Row:
 
 
 def _files(row: Row, parsed: Parsed) -> Judgement:
-    return Judgement((*parsed.reads, *_named(parsed.operands)), tuple(parsed.writes))
+    return Judgement((*parsed.reads, *_named(parsed.operands)), tuple(parsed.writes), sweeps=row.sweeps)
 
 
 def _files_or_here(row: Row, parsed: Parsed) -> Judgement:

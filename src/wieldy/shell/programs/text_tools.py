@@ -139,6 +139,7 @@ TEXT_TOOLS: Mapping[str, Row] = {
         "--horizon-lines= --speed-large-files --color=? --palette= --help --version !--paginate !--ifdef "
         "!--GTYPE-group-format !--line-format",
         "files",
+        sweeps=True,
     ),
     "cmp": Row(
         "-bls -i: -n: --print-bytes --ignore-initial= --verbose --bytes= --quiet --silent --help --version",
