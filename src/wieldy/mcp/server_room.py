@@ -10,6 +10,7 @@ from wieldy.approval import Ask
 from wieldy.core.call import ToolCall
 from wieldy.core.decision import Answer, Question
 from wieldy.core.event import Event, ToolProgress
+from wieldy.core.outcome import Refused
 from wieldy.core.result import ToolResult
 from wieldy.mcp.server_door import PERMISSION, AskFirst, Counter, Door, Open, Revolving, Shut, Waiting, asks_users
 from wieldy.mcp.server_result import Wire, as_wire
@@ -58,13 +59,15 @@ class Room:
         arguments = params.arguments or {}
         returned = self._counter.take_back(params.request_state, params.name, arguments)
         brought = params.input_responses or {} if returned else {}
-        if self.roots.unknown and (needed := await self._learn_roots(ctx, brought, params.name, arguments)):
-            return needed
+        if returned and returned.question is None:
+            await self.roots.use(_addresses(brought.get(ROOTS)))
+        elif self.roots.unknown and _has_roots(ctx) and ctx.session.can_send_request:
+            await self._learn_roots(ctx)
         door = self._door(ctx, returned, brought.get(PERMISSION))
         result = await self._through(door, ctx, params.name, arguments)
-        if isinstance(result.data, AskFirst):
-            waiting = Waiting(params.name, arguments, result.data.question)
-            return self._send_back(waiting, {PERMISSION: result.data.request()})
+        if needed := self._needed(ctx, result):
+            question = result.data.question if PERMISSION in needed else None
+            return self._send_back(Waiting(params.name, arguments, question), needed)
         return as_wire(result, self.spilled.links(result.text))
 
     async def _through(self, door: Door, ctx: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -101,26 +104,25 @@ class Room:
             return Open(ctx)
         return Revolving(returned.question if returned else None, said)
 
-    async def _learn_roots(
-        self, ctx: Context, brought: Mapping[str, Any], name: str, arguments: Mapping[str, Any]
-    ) -> types.InputRequiredResult | None:
-        """Ask a client that has roots for them. One that does not answer in time is taken to have none."""
+    def _needed(self, ctx: Context, result: ToolResult) -> types.InputRequests:
+        """What a call that was not allowed lacks, where the client can only bring it by calling again."""
+        import mcp_types as types
+
+        if not isinstance(result.outcome, Refused) or result.outcome.stage != "permission":
+            return {}
+        if self.roots.unknown and _has_roots(ctx) and not ctx.session.can_send_request:
+            return {ROOTS: types.ListRootsRequest()}
+        return {PERMISSION: result.data.request()} if isinstance(result.data, AskFirst) else {}
+
+    async def _learn_roots(self, ctx: Context) -> None:
+        """Ask a client for its roots. One that does not answer in time is taken to have none."""
         import mcp_types as types
         from mcp.shared.exceptions import MCPError
         from mcp.shared.message import ServerMessageMetadata
 
-        capabilities = ctx.session.client_capabilities
-        if capabilities is None or capabilities.roots is None:
-            return None
-        if not ctx.session.can_send_request:
-            if ROOTS not in brought:
-                return self._send_back(Waiting(name, arguments), {ROOTS: types.ListRootsRequest()})
-            answer = brought[ROOTS]
-            await self.roots.use([str(root.uri) for root in getattr(answer, "roots", ())])
-            return None
         async with self._asking_roots:
             if not self.roots.unknown:
-                return None
+                return
             try:
                 listed = await ctx.session.send_request(
                     types.ListRootsRequest(),
@@ -129,9 +131,8 @@ class Room:
                     ServerMessageMetadata(related_request_id=ctx.request_id),
                 )
             except (MCPError, ValueError):
-                listed = types.ListRootsResult(roots=[])
-            await self.roots.use([str(root.uri) for root in listed.roots])
-        return None
+                listed = None
+            await self.roots.use(_addresses(listed))
 
     def _send_back(self, waiting: Waiting, requests: types.InputRequests) -> types.InputRequiredResult:
         import mcp_types as types
@@ -140,6 +141,15 @@ class Room:
 
 
 SHUT = Shut()
+
+
+def _has_roots(ctx: Context) -> bool:
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.roots is not None
+
+
+def _addresses(listed: Any) -> list[str]:
+    return [str(root.uri) for root in getattr(listed, "roots", ())]
 
 
 async def _tell(call_id: str, events: AsyncIterator[Event], ctx: Context) -> None:

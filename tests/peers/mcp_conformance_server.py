@@ -1,0 +1,102 @@
+"""The server of the conformance suite: a toolbox with the tools its scenarios call, served over HTTP as ours always is.
+
+Run as a program: prints its address on stdout and serves until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+import struct
+import sys
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, tool
+from wieldy.approval import Ask
+from wieldy.mcp.server_guard import Address
+from wieldy.mcp.server_http import PATH, serve_http
+from wieldy.mcp.server_rooms import ManyRooms
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+PIXEL = base64.b64encode(
+    b"\x89PNG\r\n\x1a\n"
+    + _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    + _chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+    + _chunk(b"IEND", b"")
+).decode()
+
+
+@tool(read_only=True)
+async def test_simple_text() -> str:
+    """Return text."""
+    return "This is a simple text response for testing."
+
+
+@tool(read_only=True)
+async def test_image_content() -> Image:
+    """Return a picture."""
+    return Image("image/png", PIXEL)
+
+
+@tool(read_only=True)
+async def test_error_handling() -> str:
+    """Fail."""
+    raise ToolFailure("This tool intentionally returns an error for testing")
+
+
+@tool(read_only=True)
+async def test_tool_with_progress() -> AsyncIterator[Any]:
+    """Say how far it is."""
+    for percent in (0, 50, 100):
+        yield Progress(f"{percent} %")
+        await asyncio.sleep(0.05)
+    yield Output((Text("done"),))
+
+
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+    "additionalProperties": False,
+}
+
+TOOLS = (
+    test_simple_text,
+    test_image_content,
+    test_error_handling,
+    test_tool_with_progress,
+    Tool.from_schema("json_schema_2020_12_tool", "Take an address.", SCHEMA, lambda input: "ok", read_only=True),
+)
+
+
+def make(ask: Ask) -> Toolbox:
+    return Toolbox(sys.argv[1], tools=TOOLS, ask=ask, settings={})
+
+
+async def main() -> None:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    await serve_http(
+        ManyRooms(make),
+        Address("127.0.0.1", 0),
+        told,
+        ready=lambda where: print(f"http://{where}{PATH}", flush=True),
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
