@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
 
 @pytest.mark.asyncio
 async def test_a_changed_definition_asks_again_once(stage):
-    def tools(about):
+    def tools(about: str) -> list[dict[str, Any]]:
         return [{"name": "t", "description": about, "inputSchema": {"type": "object"}}]
 
     async with stage.box(s=stage.entry(tools=tools("Reads."))) as box:

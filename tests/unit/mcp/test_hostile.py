@@ -1,0 +1,215 @@
+"""Servers that hang, lie, flood, die and leave children behind: bounded time, a clear word, and nothing left running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wieldy.mcp.servers import McpServers
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except FileNotFoundError:
+        return False
+
+
+def vanished(pids: list[int], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_never_answers_fails_in_time_and_says_why(stage, states):
+    async with stage.box(h=stage.entry(hang=True, startup=300, stderr=3)) as box:
+        result = await box.call("mcp__h__echo", text="a")
+        assert result.is_error
+        state = box.workspace.resident(McpServers).states()["h"]
+        assert state.word in ("failed", "connecting")
+        assert "no answer within 0.3 s (last words)" in state.why
+    assert vanished(stage.pids())
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_exits_at_once_is_failed_with_its_own_last_words(stage):
+    async with stage.box(e=stage.entry(exit=True)) as box:
+        await box.connected(10)
+        assert "no licence" in box.workspace.resident(McpServers).states()["e"].why
+
+
+@pytest.mark.asyncio
+async def test_a_late_server_is_used_as_soon_as_it_answers(stage):
+    async with stage.box(s=stage.entry(delay=0.6)) as box:
+        assert (await box.call("mcp__s__echo", text="late")).text == "late"
+
+
+@pytest.mark.asyncio
+async def test_a_death_in_mid_call_is_an_error_and_the_tools_come_back(stage):
+    async with stage.box(s=stage.entry(stderr=2)) as box:
+        died = await box.call("mcp__s__die", {})
+        assert died.is_error
+        assert "went away during the call" in died.text and "last words" in died.text
+        assert (await box.call("mcp__s__echo", text="again")).text == "again"
+        assert len(stage.pids()) == 2
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_only_reads_is_made_once_more(stage):
+    async with stage.box(s=stage.entry()) as box:
+        assert (await box.call("mcp__s__flaky", {})).text == "came back"
+
+
+@pytest.mark.asyncio
+async def test_a_killed_server_is_started_again_for_the_next_call(stage, states):
+    async with stage.box(s=stage.entry()) as box:
+        await box.connected()
+        before = box.catalog.find("mcp__s__echo")
+        os.kill(stage.pids()[0], signal.SIGKILL)
+        for _ in range(100):
+            if states(box)["s"] != "ready":
+                break
+            await asyncio.sleep(0.02)
+        assert (await box.call("mcp__s__echo", text="b")).text == "b"
+        assert box.catalog.find("mcp__s__echo") is before
+
+
+@pytest.mark.parametrize("tool", ["sleep", "nudge"])
+@pytest.mark.asyncio
+async def test_a_call_has_a_deadline_that_progress_does_not_move(stage, tool):
+    async with stage.box(s=stage.entry(timeout=700)) as box:
+        await box.connected()
+        late = await asyncio.wait_for(box.call(f"mcp__s__{tool}", {}), 8)
+        assert late.is_error and "did not answer within 0.7 s" in late.text
+
+
+@pytest.mark.asyncio
+async def test_an_interrupted_call_is_cancelled_at_the_server(stage):
+    async with stage.box(s=stage.entry()) as box:
+        await box.connected()
+        call = asyncio.create_task(box.call("mcp__s__sleep", {}))
+        while "sleeping" not in stage.words():
+            await asyncio.sleep(0.01)
+        box.abort()
+        assert (await call).is_error
+        assert (await box.call("mcp__s__echo", text="still here")).text == "still here"
+        assert "cancelled" in stage.words()
+
+
+@pytest.mark.asyncio
+async def test_banners_on_stdout_and_a_flood_on_stderr_do_no_harm(stage):
+    async with stage.box(s=stage.entry(banner=True, stderr=100_000)) as box:
+        assert (await box.call("mcp__s__echo", text="fine")).text == "fine"
+        connection = box.workspace.resident(McpServers).connections["s"]
+        assert len(connection.stderr.text) <= 16_384
+        assert "last words" in connection.stderr.text or "(on stdout)" in connection.stderr.text
+
+
+@pytest.mark.asyncio
+async def test_twenty_megabytes_arrive_and_are_spilled(stage):
+    async with stage.box(s=stage.entry()) as box:
+        big = await box.call("mcp__s__big", {})
+        assert not big.is_error
+        assert len(big.text) < 100_000
+        kept = max((stage.folder.parent / "home").rglob("*.txt"), key=lambda path: path.stat().st_size)
+        assert kept.stat().st_size >= 20_000_000
+
+
+@pytest.mark.asyncio
+async def test_thirty_three_mebibytes_are_one_message(stage):
+    async with stage.box(s=stage.entry(size=33 << 20)) as box:
+        assert not (await box.call("mcp__s__big", {})).is_error
+
+
+@pytest.mark.asyncio
+async def test_bad_definitions_cost_only_themselves(stage):
+    tools = [
+        {"name": "good", "description": "Good.", "inputSchema": {"type": "object"}},
+        {"name": "no_type", "inputSchema": {"properties": {"a": {"type": "string"}}, "required": ["a"]}},
+        {"name": "missing"},
+        {
+            "name": "union",
+            "inputSchema": {"anyOf": [{"properties": {"a": {}}, "required": ["a"]}, {"required": ["b"]}]},
+        },
+        {
+            "name": "ref",
+            "inputSchema": {"$ref": "#/$defs/T", "$defs": {"T": {"type": "object", "properties": {"a": {}}}}},
+        },
+        {"name": "a string", "inputSchema": {"type": "string"}},
+        {"name": "elsewhere", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://x.invalid/s"}}}},
+        {"name": "x" * 90, "inputSchema": {"type": "object"}},
+        {"name": "dot.ted", "description": 7, "annotations": "odd", "inputSchema": {"type": "object"}},
+        {"title": "nameless"},
+        "nonsense",
+    ]
+    async with stage.box(s=stage.entry(tools=tools)) as box:
+        await box.connected()
+        names = [name for name in box.catalog if name.startswith("mcp__")]
+        assert {"mcp__s__good", "mcp__s__no_type", "mcp__s__missing", "mcp__s__union", "mcp__s__ref"} <= set(names)
+        assert "mcp__s__dot_ted" in names
+        assert all(len(name) <= 64 for name in names)
+        assert len(names) == 7
+        entry = box.workspace.resident(McpServers).entries["s"]
+        assert set(entry.quarantined) == {"a string", "elsewhere"}
+        for name in names:
+            schema = box.catalog.find(name).schema
+            assert schema["type"] == "object" and isinstance(schema["properties"], dict)
+            assert not {"anyOf", "oneOf", "allOf", "$ref"} & set(schema)
+        assert (await box.call("mcp__s__no_type", {})).is_error
+        assert not (await box.call("mcp__s__union", {"b": 1})).is_error
+        assert (await box.call("mcp__s__union", {"c": 1})).is_error, "checked against what the server said"
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_left_running_after_closing_not_even_what_hid_in_a_session_of_its_own(stage):
+    async with stage.box(s=stage.entry(child=True), h=stage.entry(hang=True, child=True)) as box:
+        await box.call("mcp__s__echo", text="a")
+        while len(stage.pids()) < 4:
+            await asyncio.sleep(0.02)
+    assert vanished(stage.pids(), 1.0)
+
+
+def test_nothing_is_left_running_when_we_are_killed(stage, tmp_path: Path):
+    script = tmp_path / "main.py"
+    script.write_text(
+        f"import asyncio, json\nfrom wieldy import Toolbox\nentry = {stage.entry(child=True)!r}\n"
+        "async def main():\n"
+        f"    async with Toolbox({str(stage.folder)!r}, settings={{'mcpServers': {{'s': entry}}}}) as box:\n"
+        "        await box.connected()\n        print('ready', flush=True)\n        await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    owner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE)
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"ready\n"
+        pids = stage.pids()
+        assert len(pids) == 2 and all(map(alive, pids))
+    finally:
+        owner.kill()
+        owner.wait()
+        assert owner.stdout is not None
+        owner.stdout.close()
+    assert vanished(pids)
+
+
+def test_without_a_server_the_sdk_is_not_loaded(tmp_path: Path):
+    code = (
+        "import asyncio, sys\nfrom wieldy import Toolbox\n"
+        f"async def main():\n    async with Toolbox({str(tmp_path)!r}, settings={{}}) as box:\n"
+        "        await box.offer()\n        await box.call('LS', path='.')\nasyncio.run(main())\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('mcp', 'mcp_types', 'anyio', 'pydantic')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
