@@ -202,6 +202,8 @@ def test_no_number_of_commands_hides_a_denied_one(count: int) -> None:
         'cat "$PWD/secret"',
         "for f in a secret; do cat $f; done",
         "cat {a,secret}",
+        "echo $(<secret)",
+        "while read -r x; do echo $x; done < secret",
         "git -C . show HEAD:secret",
         "cd sub && git show HEAD:secret",
         "git diff --no-index a secret",
