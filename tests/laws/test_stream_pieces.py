@@ -1,0 +1,118 @@
+"""However a stream is cut into pieces, it says the same; wherever it ends too early, that is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.providers.wire import anthropic_stream, openai_stream
+
+from wieldy.core.provider import ProviderFailure
+from wieldy.providers import anthropic, completion
+from wieldy.providers.extent import Extent
+from wieldy.providers.sse import Events
+from wieldy.session.assemble import Answer
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECT = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(str.strip)
+STEP = st.one_of(
+    WORDS.map(lambda text: ("text", text)),
+    WORDS.map(lambda text: ("think", text)),
+    OBJECT.map(lambda value: ("call", "id", "Read", json.dumps(value, ensure_ascii=len(value) % 2 == 0))),
+)
+STEPS = st.lists(STEP, min_size=1, max_size=4)
+
+
+async def _given(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    events = Events()
+    for piece in pieces:
+        for data in events.feed(piece):
+            yield data
+    if (rest := events.rest()) is not None:
+        yield rest
+
+
+def said(wire: Any, pieces: list[bytes]) -> tuple[dict[str, Any], ...]:
+    async def listen() -> Answer:
+        answer = Answer()
+        async for delta in wire.deltas(_given(pieces)):
+            answer.take(delta)
+        answer.cut_off()
+        return answer
+
+    return asyncio.run(listen()).content()
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    at = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[a:b] for a, b in pairwise(at)]
+
+
+@given(STEPS, st.lists(st.integers(0, 100_000), max_size=12), st.integers(0, 5), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_pieces_make_no_difference(steps, places, size, crlf):
+    for make, wire in ((anthropic_stream, anthropic), (openai_stream, completion)):
+        data = make(steps, size)
+        if crlf:
+            data = data.replace(b"\n", b"\r\n")
+        whole = said(wire, [data])
+        assert said(wire, cut(data, places)) == whole
+        calls = [json.loads(step[3]) for step in steps if step[0] == "call"]
+        assert [block["input"] for block in whole if block["type"] == "tool_use"] == calls
+
+
+@given(STEPS, st.floats(0, 1, exclude_max=True))
+@settings(max_examples=80, deadline=None)
+def test_an_end_at_any_byte_is_either_the_whole_answer_or_a_failure(steps, share):
+    for make, wire in ((anthropic_stream, anthropic), (openai_stream, completion)):
+        data = make(steps, 3)
+        whole = said(wire, [data])
+        try:
+            heard = said(wire, [data[: int(share * len(data))]])
+        except ProviderFailure as failure:
+            assert failure.kind in ("connection", "protocol")
+        else:
+            assert heard == whole
+
+
+@given(OBJECT, st.lists(st.integers(0, 1000), max_size=8), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_an_object_is_known_to_be_complete_at_its_last_character_and_not_before(value, places, ascii):
+    text = json.dumps(value, ensure_ascii=ascii, indent=2 if ascii else None)
+    extent = Extent()
+    at = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    pieces = [text[a:b] for a, b in pairwise(at)]
+    done = [extent.feed(piece) for piece in pieces if piece]
+    assert done == [False] * (len(done) - 1) + [True]
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+def test_events_end_in_any_of_three_ways_wherever_a_read_ends(end):
+    data = (
+        b"event: x"
+        + end[: len(end) // 2]
+        + b"data: 1"
+        + end
+        + b": note"
+        + end
+        + b"data: a"
+        + end[: len(end) // 2]
+        + b"data: b"
+        + end
+    )
+    for size in range(1, len(data)):
+        events = Events()
+        found = [one for at in range(0, len(data), size) for one in events.feed(data[at : at + size])]
+        assert found == [b"1", b"a\nb"]
+        assert events.ended == 3

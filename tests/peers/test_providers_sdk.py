@@ -1,0 +1,198 @@
+"""The official SDKs as witnesses: what we send fits their request types, what their types serialise we understand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from tests.unit.providers.test_requests import IMAGE, OFFER, history
+from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
+
+from wieldy import Session, tool
+from wieldy.core.message import Message
+from wieldy.core.provider import Request, Usage
+from wieldy.providers import anthropic as anthropic_wire
+from wieldy.providers import openai as openai_wire
+
+pytestmark = pytest.mark.peer
+
+
+def lines(events: list[Any]) -> bytes:
+    return b"".join(b"data: " + event.model_dump_json().encode() + b"\n\n" for event in events)
+
+
+def messages_stream() -> bytes:
+    from anthropic import types
+
+    made = types.Message(
+        id="m",
+        content=[],
+        model="x",
+        role="assistant",
+        type="message",
+        stop_reason=None,
+        stop_sequence=None,
+        usage=types.Usage(input_tokens=9, output_tokens=1),
+    )
+    usage = types.MessageDeltaUsage(output_tokens=5)
+    end = types.raw_message_delta_event.Delta(stop_reason="tool_use", stop_sequence=None)
+    return lines(
+        [
+            types.RawMessageStartEvent(type="message_start", message=made),
+            types.RawContentBlockStartEvent(
+                type="content_block_start",
+                index=0,
+                content_block=types.ThinkingBlock(type="thinking", thinking="", signature=""),
+            ),
+            types.RawContentBlockDeltaEvent(
+                type="content_block_delta", index=0, delta=types.ThinkingDelta(type="thinking_delta", thinking="hm")
+            ),
+            types.RawContentBlockDeltaEvent(
+                type="content_block_delta", index=0, delta=types.SignatureDelta(type="signature_delta", signature="sig")
+            ),
+            types.RawContentBlockStopEvent(type="content_block_stop", index=0),
+            types.RawContentBlockStartEvent(
+                type="content_block_start", index=1, content_block=types.TextBlock(type="text", text="", citations=None)
+            ),
+            types.RawContentBlockDeltaEvent(
+                type="content_block_delta", index=1, delta=types.TextDelta(type="text_delta", text="hello")
+            ),
+            types.RawContentBlockStopEvent(type="content_block_stop", index=1),
+            types.RawContentBlockStartEvent(
+                type="content_block_start",
+                index=2,
+                content_block=types.ToolUseBlock(type="tool_use", id="t", name="Read", input={}),
+            ),
+            types.RawContentBlockDeltaEvent(
+                type="content_block_delta",
+                index=2,
+                delta=types.InputJSONDelta(type="input_json_delta", partial_json='{"a":1}'),
+            ),
+            types.RawContentBlockStopEvent(type="content_block_stop", index=2),
+            types.RawMessageDeltaEvent(type="message_delta", delta=end, usage=usage),
+            types.RawMessageStopEvent(type="message_stop"),
+        ]
+    )
+
+
+def completion_stream() -> bytes:
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletionChunk
+    from openai.types.chat.chat_completion_chunk import (
+        Choice,
+        ChoiceDelta,
+        ChoiceDeltaToolCall,
+        ChoiceDeltaToolCallFunction,
+    )
+
+    def chunk(delta: ChoiceDelta, reason: Any = None) -> ChatCompletionChunk:
+        choice = Choice(index=0, delta=delta, finish_reason=reason)
+        return ChatCompletionChunk(id="c", choices=[choice], created=1, model="x", object="chat.completion.chunk")
+
+    def call(arguments: str, **more: Any) -> ChoiceDelta:
+        name = more.pop("name", None)
+        function = ChoiceDeltaToolCallFunction(arguments=arguments, name=name)
+        return ChoiceDelta(tool_calls=[ChoiceDeltaToolCall(index=0, function=function, **more)])
+
+    usage = CompletionUsage(prompt_tokens=9, completion_tokens=5, total_tokens=14)
+    last = ChatCompletionChunk(id="c", choices=[], created=1, model="x", object="chat.completion.chunk", usage=usage)
+    chunks = [
+        chunk(ChoiceDelta(role="assistant", content="hello")),
+        chunk(call("", id="t", type="function", name="Read")),
+        chunk(call('{"a":')),
+        chunk(call("1}")),
+        chunk(ChoiceDelta(), "tool_calls"),
+        last,
+    ]
+    return lines(chunks) + b"data: [DONE]\n\n"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+async def test_a_stream_made_of_the_sdks_own_events_is_understood(wire):
+    data = messages_stream() if wire == "anthropic" else completion_stream()
+    async with loopback(stream(data)) as server:
+        answer = await heard(provider(wire, server.url))
+    content = answer.content()
+    assert content[-1]["input"] == {"a": 1}
+    assert content[-2]["text"] == "hello"
+    assert (answer.stop_reason, answer.usage) == ("tool_use", Usage(9, 5))
+    if wire == "anthropic":
+        assert {key: content[0][key] for key in ("type", "thinking", "signature")} == {
+            "type": "thinking", "thinking": "hm", "signature": "sig",
+        }  # fmt: skip
+
+
+def read_through(value: Any) -> None:
+    """The SDKs declare lists as iterables, which are checked only while they are read."""
+    if isinstance(value, dict):
+        for item in value.values():
+            read_through(item)
+    elif not isinstance(value, str | bytes) and hasattr(value, "__iter__"):
+        for item in value:
+            read_through(item)
+
+
+def check_messages_request(body: dict[str, Any]) -> None:
+    from anthropic.types import message_create_params
+
+    kept = {key: value for key, value in body.items() if key != "stream"}
+    adapter: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
+    read_through(adapter.validate_python(kept))
+    unknown = (
+        set(body)
+        - set(message_create_params.MessageCreateParamsStreaming.__annotations__)
+        - set(message_create_params.MessageCreateParamsBase.__annotations__)
+    )
+    assert not unknown
+
+
+def check_completion_request(body: dict[str, Any]) -> None:
+    from openai.types.chat import completion_create_params
+
+    adapter: TypeAdapter[Any] = TypeAdapter(completion_create_params.CompletionCreateParamsStreaming)
+    read_through(adapter.validate_python(body))
+
+
+@pytest.mark.parametrize("more", [{}, {"thinking_budget": 2000}, {"max_tokens": 5, "stop_sequences": ("X",)}])
+def test_our_requests_fit_the_sdks_types(more):
+    asked = Request(
+        ("stable", "here"),
+        (*history(), Message("assistant", ({"type": "text", "text": "ok"},)), Message.user("x")),
+        (OFFER,),
+        (1,),
+        **more,
+    )
+    check_messages_request(json.loads(anthropic_wire.body(asked, "claude-sonnet-4-5")))
+    check_completion_request(json.loads(openai_wire.body(asked, "gpt-4o")))
+
+
+def test_the_witness_can_say_no():
+    broken = json.loads(anthropic_wire.body(request(Message("user", ({"type": "text", "text": "x"}, IMAGE))), "m"))
+    broken["messages"][0]["content"][1]["source"].pop("data")
+    with pytest.raises(ValueError, match="data"):
+        check_messages_request(broken)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+async def test_every_request_of_a_whole_session_with_all_our_tools_fits(wire, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+
+    @tool(read_only=True)
+    async def Read2(a: int) -> str:
+        """Give a number back."""
+        return str(a)
+
+    data = (messages_stream() if wire == "anthropic" else completion_stream()).replace(b'"Read"', b'"Read2"')
+    async with (
+        loopback(stream(data), stream(STREAMS[wire]([("text", "done")]))) as server,
+        Session(tmp_path, model=provider(wire, server.url), settings={}, tools=[Read2]) as session,
+    ):
+        assert await session.ask("go") == "done"
+    assert len(server.asked) == 2
+    for asked in server.asked:
+        (check_messages_request if wire == "anthropic" else check_completion_request)(asked.body)
+    assert len(server.asked[0].body["tools"]) > 8
