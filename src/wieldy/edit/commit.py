@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
@@ -22,7 +22,7 @@ from wieldy.edit.metadata import PRIVATE, carry_over
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """One file after the write: where it really is, its stat (None when deleted) and what a reader should know."""
 

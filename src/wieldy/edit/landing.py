@@ -6,9 +6,9 @@ import errno
 import os
 import secrets
 import stat as bits
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import changed, record
 from wieldy.edit.disk import open_folder, read_all
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.metadata import keeps_owner
@@ -19,7 +19,7 @@ Identity: TypeAlias = tuple[int, int, int, int]
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One file of a commit. Every name that will exist even for a moment is fixed here: a crash hides nothing.
 
@@ -51,7 +51,7 @@ class Step:
         return os.path.basename(self.real_path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Landing:
     """Where a path really leads, and what is there."""
 
@@ -139,7 +139,7 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> S
 
 def in_place(step: Step, why: str) -> Step:
     """The same step without a replacement."""
-    return replace(step, manner="in_place", notes=(*step.notes, f"written in place, because {why}"))
+    return changed(step, manner="in_place", notes=(*step.notes, f"written in place, because {why}"))
 
 
 def identity(stat: os.stat_result) -> Identity:

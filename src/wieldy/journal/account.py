@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.edit.landing import Step
 from wieldy.journal.change import Change
 from wieldy.journal.frame import digest_of
@@ -13,7 +13,7 @@ from wieldy.journal.record import PathRecord
 from wieldy.journal.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Account:
     """What is recorded of some files, and every content that the records name, by digest."""
 

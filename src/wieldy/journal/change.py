@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from wieldy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """The bytes of a file before and after; None means that there is no such file.
 

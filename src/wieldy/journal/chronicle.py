@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.journal.record import Entry, Settled
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """One change that happened; `stands` is false once it has been taken back."""
 
@@ -23,13 +23,13 @@ class Chronicle:
         self._entries: dict[str, Entry] = {}
         self._stands: dict[str, bool] = {}
         begun: dict[str, Entry] = {}
-        for record in records:
-            if isinstance(record, Entry):
-                begun[record.id] = record
-                if record.kind == "snapshot":
-                    self._happened(record)
-            elif record.how == "done" and record.entry in begun:
-                self._happened(begun[record.entry])
+        for one in records:
+            if isinstance(one, Entry):
+                begun[one.id] = one
+                if one.kind == "snapshot":
+                    self._happened(one)
+            elif one.how == "done" and one.entry in begun:
+                self._happened(begun[one.entry])
 
     @property
     def events(self) -> tuple[Event, ...]:

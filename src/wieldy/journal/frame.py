@@ -6,9 +6,10 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import Literal, TypeAlias
+
+from wieldy.core.record import record
 
 Kind: TypeAlias = Literal["blob", "entry", "settled"]
 
@@ -20,7 +21,7 @@ CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "settled": 3}
 KINDS: dict[int, Kind] = {code: kind for kind, code in CODES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """One frame found in a file. The payload of a blob is not read; `start` says where it lies."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
+from wieldy.core.record import changed, record
 from wieldy.edit.landing import look
 from wieldy.journal.change import Change
 from wieldy.journal.chronicle import Chronicle, Event
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from wieldy.journal.journal import Journal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Last:
     """The latest change that stands; of one session, or of any."""
 
     session: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """All changes of one call, named by its id or by the id of its entry."""
 
     call_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Turn:
     """All changes of one turn: the latest, unless it is named."""
 
@@ -46,7 +46,7 @@ class Turn:
     session: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class All:
     """All changes of a session (the latest, unless it is named), or only those at or after a point in time."""
 
@@ -61,7 +61,7 @@ class CannotUndo(WieldyError):
     """Nothing was touched; the message says which files stand in the way, or that there is nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Restored:
     """One file of a plan: what it holds now and what it will hold. `problem` says why it cannot be."""
 
@@ -75,7 +75,7 @@ class Restored:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UndoPlan:
     """The changes that will be taken back or brought back, and each file touched. `entry` is set once it is done."""
 
@@ -135,7 +135,7 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
         reverses=plan.reverses,
     )
     receipt = journal.writer.apply(changes, origin, emptied)
-    return replace(plan, entry=receipt.entry)
+    return changed(plan, entry=receipt.entry)
 
 
 def history(journal: Journal, limit: int = 50) -> tuple[Event, ...]:

@@ -8,11 +8,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 from wieldy.core.failure import WieldyError
+from wieldy.core.record import changed, record
 from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
@@ -26,7 +26,7 @@ from wieldy.journal.segment import Unreadable
 from wieldy.journal.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """Who makes a change, and why."""
 
@@ -42,7 +42,7 @@ class Origin:
 Emptied: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Receipt:
     """What was written. `entry` is None when nothing had to be, or when no journal is kept."""
 
@@ -211,7 +211,7 @@ class Writer:
             raise explain(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
         if step.manner != "delete":
             return step
-        return replace(step, folders=emptied.get(landing.real_path, ()))
+        return changed(step, folders=emptied.get(landing.real_path, ()))
 
     def _seen(self, see: Callable[[str], Landing], change: Change) -> Landing:
         try:

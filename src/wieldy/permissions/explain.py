@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.record import record
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.examples import failing
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.visible import one_line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartSeen:
     """One simple command that was found in a call, what it touches, and why."""
 
@@ -27,7 +27,7 @@ class PartSeen:
     via: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """A decision with everything that led to it; nothing was run."""
 
@@ -148,7 +148,7 @@ def _place(row: dict[str, Any]) -> str:
     return f"{row['layer']}" if file is None else f"{row['layer']}  {file}:{row['line']}" if row["line"] else file
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tested:
     """How a rule did on its own examples."""
 
@@ -166,7 +166,7 @@ def try_examples(policy: Policy) -> list[Tested]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changed:
     """A past call that would now be decided otherwise."""
 

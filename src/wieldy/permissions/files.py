@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from wieldy.core.decision import Reason
 from wieldy.core.effect import Reads, Writes
+from wieldy.core.record import record
 from wieldy.permissions import suggest
 from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.paths import Paths, Seen, is_stream
@@ -18,7 +18,7 @@ from wieldy.permissions.ruleset import Shelf, Shelves
 Outside: TypeAlias = Literal["ask", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Touch:
     """One file effect. `part` is the command it comes from, `command` what was found about that command,
     `exact` that a rule spells it out.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
+from wieldy.core.record import record
 from wieldy.permissions.levels import Level
 from wieldy.permissions.mode import Mode
 from wieldy.permissions.rule import Rule
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One step of the trail; `remedy` is a rule that would turn its ask into an allow."""
 
@@ -24,7 +23,7 @@ class Finding:
         return self.reason.behavior
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
 

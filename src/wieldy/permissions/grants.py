@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wieldy.core.call import PlannedCall
+from wieldy.core.record import record
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.suggest import MOST_RULES, keepable
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grant:
     """Rules to keep, and a line about each that is not worth keeping."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.decision import Behavior
 from wieldy.core.effect import Effects
+from wieldy.core.record import record
 from wieldy.core.tool import Tool
 from wieldy.permissions.command import wildcard
 from wieldy.permissions.origin import Origin
@@ -42,7 +43,7 @@ def likely_tool(name: str) -> str | None:
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Care:
     """What the settings say about one tool."""
 

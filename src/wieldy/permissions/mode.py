@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
+
+from wieldy.core.record import record
 
 ModeName: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mode:
     """How what no rule settles is treated."""
 

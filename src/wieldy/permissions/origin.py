@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from wieldy.core.record import record
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """A place in the settings. `folder` is where a path rule that begins with `/` starts."""
 

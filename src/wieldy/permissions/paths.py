@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from wieldy.core.record import record
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
 _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seen:
     """One path under all its names. `views` are spellings to match rules against: as given, and with links followed."""
 

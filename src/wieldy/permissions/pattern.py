@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from wieldy.core.decision import Behavior
+from wieldy.core.record import record
 from wieldy.permissions.paths import key
 
 _MAGIC = re.compile(r"(?<!\\)[*?\[]")
 _SPECIAL = re.compile(r"([\\*?\[\]!#])")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathPattern:
     """Everything below `folder` whose path from there matches. With no `rest`, `folder` itself and all below it.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
+from wieldy.core.record import record
 from wieldy.permissions.paths import Seen, below, key
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Protection:
     """Why a path is protected. `liftable` ones may be allowed by a rule that names the very file, `soft` ones by any rule."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wieldy.core.effect import Effect, Writes
+from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from wieldy.shell.analysis import Analysis
     from wieldy.shell.parts import Part
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """What a part writes through redirections, and whether it would only read without them."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from wieldy.core.decision import Behavior
+from wieldy.core.record import record
 from wieldy.permissions.origin import IN_CODE, Origin
 
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]
@@ -46,7 +47,7 @@ class RuleProblem(ValueError):
         self.suggestion = suggestion
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Examples:
     """What a rule's author expects it to match and not to match."""
 
@@ -54,7 +55,7 @@ class Examples:
     not_match: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """A rule and where it is written. `subject` is the tool name its specifier is about."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from wieldy.core.decision import Behavior
+from wieldy.core.record import record
 from wieldy.permissions import domain
 from wieldy.permissions.command import CommandPattern, wildcard
 from wieldy.permissions.levels import as_text
@@ -22,7 +22,7 @@ from wieldy.permissions.rule import CHOICES, PATH_RULES_OF, Rule
 WHOLE_SERVER = re.compile(r"mcp__[^*]+__\*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSet:
     """Every rule in force, each with where it is written. `broken` says why nothing may be allowed unasked."""
 

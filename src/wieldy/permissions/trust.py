@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wieldy.core.places import config_home
+from wieldy.core.record import record
 from wieldy.permissions.shared_file import rewrite
 from wieldy.permissions.visible import one_line
 
@@ -17,7 +17,7 @@ FILE_NAME = "trust.json"
 SWITCH = "WIELDY_TRUST"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """One thing a project's files ask for: the setting's name, its value, and where it is written."""
 

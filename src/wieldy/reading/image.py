@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wieldy.core.content import Image
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.reading.imageheader import ImageHeader, ends_properly, read_header
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ QUALITIES = (85, 70, 50)
 ORIENTATION = 0x0112
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Picture:
     """An image ready to be sent, and what the file held."""
 

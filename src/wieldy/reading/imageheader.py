@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from wieldy.core.record import record
 
 # JPEG markers that start a frame and carry its size; C4, C8 and CC in that range mean other things.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImageHeader:
     """What an image says of itself."""
 

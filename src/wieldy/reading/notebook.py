@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 
-LARGEST_FILE = 64 << 20
+LARGEST_FILE = 256 << 20
 OUTPUT_CHARS = 10_000
+CELL_OUTPUT_CHARS = 20_000
+NAMED_AT_MOST = 20
+RASTERS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 # Traces and progress bars bring terminal colours; a model has no use for them.
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cell:
     """One cell. `id` is the notebook's own where it has one, else `cell-<index>`."""
 
@@ -26,15 +29,38 @@ class Cell:
     source: str
     outputs: tuple[str, ...] = ()
     executed: int | None = None
+    pictures: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The line above a cell."""
+        run = f" [{self.executed}]" if self.executed is not None else ""
+        return f"<cell {self.index} id={self.id} {self.kind}{run}>"
+
+    def as_data(self) -> dict[str, Any]:
+        """The cell for a caller; pictures are blocks of the content and only counted here."""
+        return {
+            "index": self.index,
+            "id": self.id,
+            "kind": self.kind,
+            "source": self.source,
+            "outputs": list(self.outputs),
+            "executed": self.executed,
+            "pictures": len(self.pictures),
+        }
 
     def __str__(self) -> str:
-        run = f" [{self.executed}]" if self.executed is not None else ""
-        parts = [f"<cell {self.index} id={self.id} {self.kind}{run}>", self.source]
-        parts += [f"<output>\n{output}\n</output>" for output in self.outputs]
+        parts, left = [self.heading, self.source], CELL_OUTPUT_CHARS
+        for shown, output in enumerate(self.outputs):
+            left -= len(output)
+            if left < 0 and shown:
+                parts.append(f"<output>… [{len(self.outputs) - shown} more outputs]</output>")
+                break
+            parts.append(f"<output>\n{output}\n</output>")
         return "\n".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Notebook:
     """The cells of a notebook and the language they are in."""
 
@@ -55,6 +81,31 @@ def read_notebook(data: bytes, name: str) -> Notebook:
     if cells is None:
         raise ToolFailure(f"{name} is no valid notebook: it holds no list of cells.")
     return Notebook(_language(notebook), tuple(_cell(index, cell) for index, cell in enumerate(cells)))
+
+
+def known_as(index: int, cell: Mapping[str, Any]) -> str:
+    """What a cell is called: by the id it has, else by its number."""
+    return str(cell.get("id") or f"cell-{index}")
+
+
+def place_of(wanted: str, names: Sequence[str]) -> int:
+    """The number of the cell that is meant by an id, or by a number such as `3` or `cell-3`."""
+    matches = [index for index, name in enumerate(names) if name == wanted]
+    if len(matches) > 1:
+        numbers = ", ".join(map(str, matches))
+        raise ToolFailure(
+            f"Several cells have the id `{wanted}`: cells {numbers}. Send the number of the one you mean."
+        )
+    if matches:
+        return matches[0]
+    number = wanted.strip().removeprefix("cell-")
+    if number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(names):
+        return int(number)
+    if not names:
+        raise ToolFailure(f"There is no cell `{wanted}`: the notebook has no cells.")
+    known = ", ".join(f"{index} (id={name})" for index, name in enumerate(names[:NAMED_AT_MOST]))
+    more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
+    raise ToolFailure(f"There is no cell `{wanted}`. The cells are {known}{more}; name one by its id or its number.")
 
 
 def _cells_of(notebook: Any) -> list[Any] | None:
@@ -81,12 +132,22 @@ def _cell(index: int, raw: Any) -> Cell:
     count = cell.get("execution_count")
     return Cell(
         index=index,
-        id=str(cell.get("id") or f"cell-{index}"),
+        id=known_as(index, cell),
         kind=str(cell.get("cell_type", "unknown")),
         source=_text(cell.get("source", cell.get("input"))),
         outputs=tuple(filter(None, map(_output, outputs))) if isinstance(outputs, list) else (),
         executed=count if isinstance(count, int) else None,
+        pictures=tuple(_pictures(outputs)) if isinstance(outputs, list) else (),
     )
+
+
+def _pictures(outputs: Sequence[Any]) -> Iterator[str]:
+    """The pictures among the outputs, in base64 as they are kept."""
+    for output in outputs:
+        shown = _mapping(_mapping(output).get("data"))
+        best = next((kind for kind in RASTERS if kind in shown), None)
+        if best is not None:
+            yield _text(shown[best])
 
 
 def _output(raw: Any) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.reading.opened import Opened, shown
 from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, counted
 from wieldy.text.encoding import UTF8, Encoding, detect
@@ -21,7 +21,7 @@ BLOCK = 256 * 1024
 COUNTED_ON = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Page:
     """Some lines of a file, plain and as a model reads them (`numbered`).
 

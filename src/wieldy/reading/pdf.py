@@ -6,11 +6,11 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 
 LARGEST_FILE = 128 << 20
 WHOLE_PAGES = 10
@@ -24,7 +24,7 @@ SHARPEST = 200 / POINTS_PER_INCH
 _alone = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PdfPages:
     """Some pages of a document: their numbers (from 1), and the text or the picture of each."""
 

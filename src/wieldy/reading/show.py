@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class Reader:
     def _image(self, file: Opened) -> Output:
         from wieldy.reading.image import LARGEST_FILE, picture
 
-        data = _loaded(file, LARGEST_FILE)
+        data = loaded(file, LARGEST_FILE)
         image = picture(data, shown(file.path))
         self._saw_whole(file, data)
         original = image.original
@@ -123,7 +123,7 @@ class Reader:
         from wieldy.reading.pdf import LARGEST_FILE, read_pdf
 
         name = shown(file.path)
-        data = _loaded(file, LARGEST_FILE)
+        data = loaded(file, LARGEST_FILE)
         found = read_pdf(data, name, pages=self.pages, as_images=self.as_images)
         self._saw_whole(file, data)
         about = {"filePath": name, "originalSize": len(data), "pages": list(found.numbers), "count": found.count}
@@ -133,14 +133,13 @@ class Reader:
         from wieldy.reading.notebook import LARGEST_FILE, read_notebook
 
         try:
-            data = _loaded(file, LARGEST_FILE)
+            data = loaded(file, LARGEST_FILE)
             notebook = read_notebook(data, shown(file.path))
         except ToolFailure:
             # Shown as the text it is, so that it can be mended.
             with Opened(file.path, file.real) as plain:
                 return self._text(plain)
-        self._saw_whole(file, data)
-        cells = [asdict(cell) for cell in notebook.cells]
+        cells = [vars(cell) for cell in notebook.cells]
         text = str(notebook) or "<system-reminder>The notebook has no cells.</system-reminder>"
         return Output(text, {"type": "notebook", "file": {"filePath": shown(file.path), "cells": cells}})
 
@@ -148,7 +147,8 @@ class Reader:
         self.seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=True)
 
 
-def _loaded(file: Opened, most: int) -> bytes:
+def loaded(file: Opened, most: int) -> bytes:
+    """All of a file that is no larger than `most`."""
     data = file.whole(most)
     if data is None:
         raise ToolFailure(f"{shown(file.path)} is too large to be shown (more than {size_of(most)}).")

@@ -10,9 +10,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
+from wieldy.core.record import record
 from wieldy.search.dialect import BadPattern, LineBreakInPattern, translate
 from wieldy.search.filetypes import file_types, name_test
 from wieldy.search.globs import compile_any
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         return 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What a command line asks for."""
 

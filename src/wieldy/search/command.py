@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from wieldy.core.record import record
 from wieldy.search.ignore import inside_repository
 from wieldy.search.ripgrep import find_ripgrep
 from wieldy.search.walk import VERSION_CONTROL
@@ -20,7 +21,7 @@ SECONDS = 30.0
 _ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Engine:
     """The program that searches, the environment it runs in, how long it may take, and whether it obeys ignore files."""
 

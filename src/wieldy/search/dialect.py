@@ -6,7 +6,8 @@ What Rust refuses is refused here too, so that an answer never depends on which 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from wieldy.core.record import changed, record
 
 _SPACE = " \\t\\n\\x0b\\f\\r\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
 _PERL = {"d": "\\d", "w": "\\w", "s": _SPACE}
@@ -37,7 +38,7 @@ class LineBreakInPattern(BadPattern):
     """A pattern that asks for a line break where lines are searched one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flags:
     """What is switched on at one place of a pattern."""
 
@@ -178,7 +179,7 @@ class _Translation:
             changes[_LETTERS[letter]] = letter in on
         if changes.get("lines") is False and not self.multiline:
             raise BadPattern(_unknown_here("(?-m) in a search line by line"))
-        return replace(self.flags, **changes)
+        return changed(self.flags, **changes)
 
     def escape(self) -> str:
         if edge := _EDGE.match(self.pattern, self.at):

@@ -6,9 +6,9 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from queue import SimpleQueue
 
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.search.command import Engine, listing, name_filter
 from wieldy.search.complaint import failed, notices_of
@@ -21,7 +21,7 @@ from wieldy.search.query import Omit
 MAX_FILES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoundFiles:
     """The newest files that match (absolute paths), how many there are in all, and what is missing from them."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.search.globs import BadGlob, translate
 
 # In order of precedence: what a kind says, at whatever depth, beats what a later kind says.
@@ -14,7 +14,7 @@ _KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
 _EXCLUDES_SETTING = re.compile(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One line of an ignore file."""
 
@@ -23,7 +23,7 @@ class Rule:
     only_folders: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleFile:
     """The rules of one ignore file, which speak of paths below `base`."""
 
@@ -42,7 +42,7 @@ class RuleFile:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rules:
     """All rules that hold in one folder: for each kind the files that speak, nearest first."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.search.shown import LEAD_CHARS, LINE_CHARS, cut_line
 
 # Number, then the column of a match (absent where the program does not know it), or the mark of a line that is context.
@@ -14,7 +14,7 @@ _HEAD_ROOM = 8_192
 _WINDOW = 4 * LINE_CHARS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """One printed line. `matched` is false for context."""
 

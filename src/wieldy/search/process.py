@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from wieldy.core.record import record
 
 CHUNK = 262_144
 KEPT_COMPLAINTS = 16_384
@@ -16,7 +17,7 @@ _UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
 Feed: TypeAlias = Callable[[bytes], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ending:
     """How a program ended. `code` is None when it was stopped, by the clock or because there was enough."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.search.lines import Line
 
 Mode: TypeAlias = Literal["files_with_matches", "content", "count"]
@@ -18,7 +18,7 @@ def omitted_by(judge: object) -> Omit | None:
     return hides if getattr(judge, "hides_anything", True) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Query:
     """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all."""
 
@@ -51,7 +51,7 @@ class Query:
         return not (self.around or self.counts_matches)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileMatches:
     """A file (absolute path) and how many matches it has; 0 where they were not counted."""
 
@@ -59,7 +59,7 @@ class FileMatches:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """One page of a search and the size of the whole. `notices` say what is missing from it and why."""
 

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.search.failure import SearchFailure
 
 VARIABLE = "WIELDY_RIPGREP"
@@ -19,7 +19,7 @@ BUILTIN = "builtin"
 Source: TypeAlias = Literal["environment", "bundled", "path"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ripgrep:
     """An `rg` that can be run, and how it was found."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.search.command import Engine, excluding, matching, name_filter
 from wieldy.search.complaint import failed, failure
@@ -20,7 +20,7 @@ _BINARY_PROBE = 65_536
 _COUNTED = re.compile(rb"([^\0]*)\0(\d+)\r?\n")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a search runs: in a folder, on one of its files or on all that is below."""
 
@@ -42,7 +42,7 @@ def place_of(root: str) -> Place:
     return Place(os.path.dirname(root), os.path.basename(root), b"\0" in beginning and not utf16)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Survey:
     """Every file that matches."""
 

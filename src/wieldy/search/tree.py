@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from wieldy.core.record import record
 from wieldy.search.globs import Matches, compile_any
 from wieldy.search.ignore import Rules, inside_repository, rules_above
 from wieldy.search.query import Omit
@@ -28,7 +29,7 @@ class Entry:
     unreadable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tree:
     """A folder with what is shown of it, and how much was left out on purpose."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from wieldy.core.record import record
 from wieldy.settings.document import Path
 from wieldy.settings.keys import KEYS, Key, tree
 
 _MISSING = object()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flaw:
     """Something that does not fit, and the path of the value."""
 

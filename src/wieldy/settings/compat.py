@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from wieldy.core.record import changed
 from wieldy.settings.check import checked, dotted
 from wieldy.settings.keys import OBJECTS, find
 from wieldy.settings.source import Place, Problem, Source, load
@@ -45,7 +45,7 @@ def translated(source: Source) -> tuple[Source, list[Problem]]:
     report += [
         Problem(flaw.text, source.file, source.document.line(flaw.path) if source.document else None) for flaw in flaws
     ]
-    return replace(source, values=fit), report
+    return changed(source, values=fit), report
 
 
 def _flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
@@ -75,4 +75,4 @@ def project_servers(place: Place) -> Source | None:
     if source is None or source.error is not None:
         return source
     servers = source.values.get("mcpServers")
-    return replace(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
+    return changed(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})

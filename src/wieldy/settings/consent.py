@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from wieldy.core.record import changed
 from wieldy.permissions.trust import Item, item
 from wieldy.settings.check import dotted, leaves
 from wieldy.settings.source import Source
@@ -29,7 +29,7 @@ def without(source: Source, pending: Collection[Item]) -> Source:
             for name in path[:-1]:
                 section = section.setdefault(name, {})
             section[path[-1]] = kept
-    return replace(source, values=values)
+    return changed(source, values=values)
 
 
 def _kept(source: Source, path: tuple[str, ...], value: Any, held: set[str]) -> Any:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
+
+from wieldy.core.record import record
 
 MAX_DEPTH = 64
 
@@ -29,7 +31,7 @@ class DocumentError(ValueError):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """A value, from its first character to behind its last; members of objects and lists are nodes themselves."""
 
@@ -40,7 +42,7 @@ class Node:
     items: tuple[Node, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Document:
     """A file's text, read."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
+
+from wieldy.core.record import record
 
 Kind: TypeAlias = Literal[
     "string", "boolean", "integer", "number", "strings", "rules", "string map", "patterns", "object", "any"
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Key:
     """One setting. `*` in the name stands for any name; `free` ones a project may set before it is trusted."""
 
@@ -89,6 +90,8 @@ KEYS: tuple[Key, ...] = (
     Key("bash.max_background", "integer", "How many commands may run in the background."),
     Key("search.seconds", "number", "Seconds a search may take.", free=True),
     Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
+    Key("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
+    Key("edit.diagnostics", "any", "Report new errors in a changed file with its edit.", free=True),
     Key("journal.enabled", "boolean", "Keep what is needed to undo."),
     Key("journal.max_age_days", "integer", "Days that undo is kept."),
     Key("journal.max_bytes", "integer", "Bytes that undo may take."),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.places import config_home
+from wieldy.core.record import record
 from wieldy.permissions.origin import Layer, Origin
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Rule
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from wieldy.permissions.decide import Policy
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """What is in force in a project: values, rules, where each is written, and what is wrong.
 

@@ -6,11 +6,11 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wieldy.core.places import config_home
+from wieldy.core.record import record
 from wieldy.permissions.origin import Layer, Origin
 from wieldy.permissions.visible import one_line
 from wieldy.settings.check import checked
@@ -24,7 +24,7 @@ FOREIGN_FOLDER = ".claude"
 MOST_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """Something a person should mend: one line, with its place."""
 
@@ -38,7 +38,7 @@ class Problem:
         return one_line(f"{place}: {self.text}" if place else self.text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """One layer's values, checked, and how to find where each is written."""
 
@@ -73,7 +73,7 @@ class Source:
             yield value, self.origin(path if at is None else (*path, at))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """A file that may hold settings."""
 
