@@ -19,10 +19,12 @@ from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.answers import Answers, Sampler
 from wieldy.mcp.config import ServerConfig
+from wieldy.mcp.definition import Definition
 from wieldy.mcp.fault import is_lost, reason_of
 from wieldy.mcp.state import ServerSaid, State
 from wieldy.mcp.stdio import Program, environment, running
 from wieldy.mcp.tail import Tail
+from wieldy.mcp.task import call_as_task
 from wieldy.mcp.transport import remote
 
 log = logging.getLogger("wieldy")
@@ -110,13 +112,16 @@ class Connection:
         """Wait until it is ready or has failed."""
         await self._settled.wait()
 
-    async def call(
-        self, tool: str, arguments: dict[str, Any], *, again: bool = False, progressed: Progressed | None = None
-    ) -> Any:
-        """The result of a tool. `again` says that a call broken off may be made once more. Raises `ToolFailure`."""
-        return await self.ask(
-            lambda client: client.call_tool(tool, arguments, progress_callback=progressed), again=again
-        )
+    async def call(self, tool: Definition, arguments: dict[str, Any], progressed: Progressed | None = None) -> Any:
+        """The result of a tool. One that only reads is called once more when the connection breaks. Raises `ToolFailure`."""
+
+        def request(client: Any) -> Awaitable[Any]:
+            if tool.as_task:
+                return call_as_task(client, tool.name, arguments, self.config.timeout)
+            call: Awaitable[Any] = client.call_tool(tool.name, arguments, progress_callback=progressed)
+            return call
+
+        return await self.ask(request, again=tool.read_only)
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]], *, again: bool = False) -> Any:
         """The answer to any request, before the deadline. Raises `ToolFailure`."""

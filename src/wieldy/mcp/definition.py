@@ -33,6 +33,7 @@ class Definition:
     always_load: bool
     max_result_chars: int | None
     digest: str
+    as_task: bool = False
 
 
 def definition_of(tool: Any) -> Definition:
@@ -52,6 +53,7 @@ def definition_of(tool: Any) -> Definition:
         meta.get("anthropic/alwaysLoad") is True,
         min(limit, MOST_RESULT_CHARS) if isinstance(limit, int) and limit > 0 else None,
         digest(tool.name, tool.description or "", schema, hints.model_dump(exclude_none=True) if hints else {}),
+        as_task=bool(tool.execution and tool.execution.task_support == "required"),
     )
 
 

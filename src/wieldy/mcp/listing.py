@@ -1,6 +1,7 @@
 """Lists of tools as servers send them, made such that the SDK takes them: one bad entry must not cost the whole list.
 
-What the SDK would refuse is set aside under a key of ours in the entry's `_meta`, from where it is judged tool by tool.
+What the SDK would refuse is set aside under a key of ours in the entry's `_meta`, from where it is judged tool by tool. A call
+that was made as a task is answered by the task instead of a result; that too is set aside.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ from typing import Any
 INPUT = "wieldy/inputSchema"
 OUTPUT = "wieldy/outputSchema"
 REFUSED = "wieldy/refused"
+TASK = "wieldy/task"
 
 _FIELDS: Mapping[str, type] = {"title": str, "description": str, "annotations": dict, "icons": list, "execution": dict}
 
 
 def mended(result: Any) -> None:
-    """Mend the result of a `tools/list` in place; any other result is left alone."""
-    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+    """Mend the result of a `tools/list`, or of a call made as a task, in place; any other result is left alone."""
+    if not isinstance(result, dict):
+        return
+    if "task" in result and "content" not in result:
+        result["_meta"] = {**_meta(result), TASK: result.pop("task")}
+        result["content"] = []
+    if not isinstance(result.get("tools"), list):
         return
     refused: list[str] = []
     result["tools"] = [entry for entry in result["tools"] if _mended(entry, refused)]

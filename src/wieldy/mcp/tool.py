@@ -73,9 +73,7 @@ class ServerTool(Tool):
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
             heard.put_nowait(Progress(f"{message} ({share})" if message else share, {"progress": done, "total": total}))
 
-        call = asyncio.get_running_loop().create_task(
-            self._connection.call(self.definition.name, args, again=self.read_only, progressed=progressed)
-        )
+        call = asyncio.get_running_loop().create_task(self._connection.call(self.definition, args, progressed))
         call.add_done_callback(lambda _: heard.put_nowait(None))
         try:
             while (progress := await heard.get()) is not None:
