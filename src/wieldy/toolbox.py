@@ -227,13 +227,22 @@ class Toolbox:
             if everything
             else Last(self.id)
         )
-        return await journal.undo(selector, merge=merge)
+        return self._reread(await journal.undo(selector, merge=merge))
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
         """Do again what the last undo took back."""
         from wieldy.journal.journal import Journal
 
-        return await self.workspace.resident(Journal).redo(merge=merge, session=self.id)
+        return self._reread(await self.workspace.resident(Journal).redo(merge=merge, session=self.id))
+
+    def _reread(self, plan: UndoPlan) -> UndoPlan:
+        """What was restored is not what the model has read: an edit of it needs a new look."""
+        from wieldy.edit.readstate import ReadState
+
+        state = self.workspace.resident(ReadState)
+        for file in plan.files:
+            state.forget(file.path)
+        return plan
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have a function called with every event; returns how to stop it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wieldy.core.abort import Abort
-from wieldy.core.call import ClearedCall, PlannedCall, ToolCall
+from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.content import Text, text_of
 from wieldy.core.event import ToolCancelled, ToolEnded, ToolFailed, ToolRequested, ToolSucceeded
 from wieldy.core.failure import Refusal, SessionError, ToolFailure
@@ -49,11 +49,9 @@ async def handle(
             limit = tool.max_result_chars
             if bench.abort.aborted:
                 raise Aborted(bench.abort.reason)
-            plan = normalise(bind(call, tool), bench.workspace)
-            await bench.queue.admit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
+            plan = await _admitted(bind(call, tool), place, bench)
             ctx = bench.context(call.id, message_id, siblings)
             cleared, context = await _judged(plan, place, ctx, bench)
-            ctx.real = cleared.plan.real
             await bench.queue.start(place, bench.abort)
             outcome = await _ran(cleared, ctx, bench, context)
             notes = cleared.plan.notes
@@ -69,18 +67,33 @@ async def handle(
     return result
 
 
+async def _admitted(bound: BoundCall, place: Place, bench: Bench) -> PlannedCall:
+    """The call planned for where it will run: once it may go, an earlier one may have changed the folder."""
+    tool, cwd = bound.tool, bench.workspace.cwd
+    plan = normalise(bound, bench.workspace)
+    await bench.queue.admit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
+    while bench.workspace.cwd != cwd:
+        cwd = bench.workspace.cwd
+        plan = normalise(bound, bench.workspace)
+        await bench.queue.readmit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
+    return plan
+
+
 async def _judged(
     plan: PlannedCall, place: Place, ctx: ToolContext, bench: Bench
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Every opinion heard, every rewrite checked, the person asked: the call as it may run, and what hooks add to it."""
+    ctx.real = plan.real
     opinions = await own_check(plan, ctx, bench)
     advice = await consult(plan, bench)
     if advice.updated_input is not None:
         plan = await _rewritten(plan, advice.updated_input, place, bench)
+        ctx.real = plan.real
         opinions = await own_check(plan, ctx, bench)
     cleared, answer = await authorise(plan, (*opinions, *advice.opinions), place, bench)
     if answer is not None and answer.updated_input is not None:
         plan = await _rewritten(plan, answer.updated_input, place, bench)
+        ctx.real = plan.real
         opinions = await own_check(plan, ctx, bench)
         cleared, _ = await authorise(plan, (*opinions, *advice.opinions), place, bench)
     return cleared, advice.context

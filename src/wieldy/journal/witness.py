@@ -31,7 +31,7 @@ class Witness:
         snapshots = workspace.resident(Snapshots)
         return cls(workspace, tops, await in_thread(lambda: snapshots.take(_files(tops, workspace))))
 
-    async def after(self, call_id: str, tool: str) -> None:
+    async def after(self, call_id: str, tool: str, turn: str | None = None) -> None:
         """Look again, and keep what changed. A second time does nothing."""
         seen, self._seen = self._seen, None
         if seen is None:
@@ -44,7 +44,7 @@ class Witness:
         covered = f"not covered: {missed}" if missed else "every file that no ignore rule hides"
         try:
             journal = self._workspace.resident(Journal)
-            await journal.record_snapshot(changes, call_id=call_id, tool=tool, covered=covered)
+            await journal.record_snapshot(changes, call_id=call_id, tool=tool, turn=turn, covered=covered)
         except (OSError, WieldyError) as problem:
             self.trouble = f"undo does not cover this command: {problem}"
 

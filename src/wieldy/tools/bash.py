@@ -117,7 +117,7 @@ class Bash(Tool):
             if not shell.exit.done() and not shell.in_background:
                 await _interruption(job, workspace)
             if witness:
-                await witness.after(ctx.call_id, "Bash")
+                await witness.after(ctx.call_id, "Bash", ctx.message_id)
 
 
 TOOL = Bash()
@@ -252,7 +252,7 @@ async def _witness(command: str, workspace: Workspace) -> Witness | None:
 async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContext) -> Output:
     if witness is None:
         return output
-    await witness.after(ctx.call_id, "Bash")
+    await witness.after(ctx.call_id, "Bash", ctx.message_id)
     content = f"{output.content}\n[{witness.trouble}]" if witness.trouble else output.content
     return Output(content, {**output.data, "changedFiles": list(witness.changed)}, output.is_error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,10 +168,10 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     _require_permission(ctx, sweep.root, files)
     state = ctx.workspace.resident(ReadState)
     try:
-        changes = await in_thread(_changes, files)
+        changes = await in_thread(_changes, files, ctx.led_to(sweep.root))
         known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
         receipt = await ctx.workspace.resident(Journal).apply(
-            [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch"
+            [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
         )
     except Moved as moved:
         raise ToolFailure(f"{moved} No file was changed; send the same again.") from moved
@@ -186,7 +187,8 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     return tuple(notes)
 
 
-def _changes(files: list[FileHits]) -> list[tuple[Change, Any]]:
+def _changes(files: list[FileHits], root: str) -> list[tuple[Change, Any]]:
+    """The changes, each to a file that really lies where the call was allowed to write."""
     from wieldy.edit.failures import Moved
     from wieldy.edit.landing import look
     from wieldy.edit.readstate import digest_of
@@ -196,6 +198,8 @@ def _changes(files: list[FileHits]) -> list[tuple[Change, Any]]:
     changes: list[tuple[Change, Any]] = []
     for file in files:
         landing = look(file.path)
+        if landing.real_path != root and not landing.real_path.startswith(root.rstrip(os.sep) + os.sep):
+            raise Moved(file.path, f"leads out of {root} now")
         if landing.content is None or digest_of(landing.content) != file.digest:
             raise Moved(file.path, "was changed by someone else meanwhile")
         after = apply(landing.content, file.splices)

@@ -42,8 +42,9 @@ async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The wh
     from wieldy.journal.journal import Journal
 
     async def write(revision: Revision) -> Written:
-        change = Change(file_path, revision.before, revision.after, revision.landing.real_path)
-        receipt = await ctx.workspace.resident(Journal).apply([change], call_id=ctx.call_id, tool="Write")
+        change = Change(file_path, revision.before, revision.after, ctx.led_to(file_path))
+        journal = ctx.workspace.resident(Journal)
+        receipt = await journal.apply([change], call_id=ctx.call_id, tool="Write", turn=ctx.message_id)
         return receipt.written[0]
 
     wish, prepare = _prepare(ctx.workspace, file_path, content)

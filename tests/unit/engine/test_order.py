@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wieldy import tool
+from wieldy import ToolContext, tool
 from wieldy.core.decision import Advice, Opinion
 from wieldy.core.event import EventsDropped
 
@@ -179,3 +179,23 @@ async def test_events_can_be_iterated_while_calls_run(make_box):
             if event.kind == "tool.succeeded":
                 break
     assert kinds == ["tool.requested", "permission.decided", "tool.started", "tool.succeeded"]
+
+
+async def test_a_call_is_planned_for_the_folder_that_earlier_calls_leave_it_in(make_box, tmp_path):
+    (tmp_path / "sub").mkdir()
+
+    @tool
+    async def enter(folder: str, ctx: ToolContext) -> str:
+        """Go there."""
+        await asyncio.sleep(0)
+        ctx.workspace.cwd = f"{ctx.workspace.root}/{folder}"
+        return "there"
+
+    @tool(reads="path")
+    async def look(path: str) -> str:
+        """Look."""
+        return path
+
+    async with make_box(enter, look) as box:
+        _, result = await box.call_many([("enter", {"folder": "sub"}), ("look", {"path": "f"})])
+    assert result.text == str(tmp_path / "sub/f")
