@@ -1,11 +1,11 @@
-"""What is the same for every request of a session: the tools offered, in blocks a provider can cache, and the prompt."""
+"""What is the same for every request of a session until a tool is activated: the tools offered, and the prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from wieldy.core.provider import ToolOffer
-from wieldy.core.tool import Tool
+from wieldy.core.provider import Provider, ToolOffer
+from wieldy.pool.activations import Activations
 from wieldy.session.prompt import instructions, surroundings, system_prompt
 from wieldy.toolbox import Toolbox
 
@@ -16,32 +16,37 @@ class Outset:
     def __init__(self, box: Toolbox, extra: str = "") -> None:
         self._box = box
         self._extra = extra
+        self._window: int | None = None
+        self._stale = False
+        self._activated: Callable[[list[str]], None] = lambda names: None
         self.offers: tuple[ToolOffer, ...] = ()
         self.breaks: tuple[int, ...] = ()
         self.prompt: tuple[str, ...] = ()
 
-    async def prepare(self, model: str, activated: Iterable[str] = ()) -> None:
-        """See which tools there are, and read what the project asks for."""
-        offered = [entry.tool for entry in await self._box.offer() if entry.offered]
-        known = [tool for tool in offered if not tool.deferred]
-        self.offers = tuple(map(_offer, known))
-        self.breaks = (len(known),) if known else ()
+    async def prepare(
+        self, provider: Provider, active: Iterable[str] = (), activated: Callable[[list[str]], None] | None = None
+    ) -> None:
+        """See which tools there are, and read what the project asks for; `activated` is told of tools that join later."""
+        self._window = provider.context_window
+        activations = self._box.workspace.resident(Activations)
+        activations.restore(active)
+        activations.on_change = self._joined
+        self._activated = activated or self._activated
+        offering = await self._box.offering(self._window)
+        self.offers, self.breaks = offering.offers, offering.breaks
         workspace, mode = self._box.workspace, self._box.policy.mode
-        stable = system_prompt(known, mode=mode, extra=self._extra)
-        here = surroundings(workspace.cwd, workspace.root, model=model)
-        self.prompt = tuple(part for part in (stable, instructions(workspace.root), here) if part)
-        self.activate(activated)
+        stable = system_prompt(offering.tools, mode=mode, extra=self._extra)
+        here = surroundings(workspace.cwd, workspace.root, model=provider.model)
+        parts = (stable, offering.listing, instructions(workspace.root), here)
+        self.prompt = tuple(part for part in parts if part)
 
-    def activate(self, names: Iterable[str]) -> list[str]:
-        """Offer deferred tools from now on; returns those that were not offered before."""
-        there = {offer.name for offer in self.offers}
-        found = [self._box.catalog.find(name) for name in dict.fromkeys(names) if name not in there]
-        new = [tool for tool in found if tool is not None and tool.deferred]
-        if new:
-            self.offers += tuple(map(_offer, new))
-            self.breaks = (*self.breaks[:1], len(self.offers))
-        return [tool.name for tool in new]
+    async def refresh(self) -> None:
+        """Offer what was activated since the last request."""
+        if self._stale:
+            self._stale = False
+            offering = await self._box.offering(self._window)
+            self.offers, self.breaks = offering.offers, offering.breaks
 
-
-def _offer(tool: Tool) -> ToolOffer:
-    return ToolOffer(tool.name, tool.description, tool.schema)
+    def _joined(self, names: tuple[str, ...]) -> None:
+        self._stale = True
+        self._activated(list(names))

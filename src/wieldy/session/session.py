@@ -106,6 +106,21 @@ class Session:
             self._provider = self._picked()
         return self._provider
 
+    @property
+    def model_name(self) -> str:
+        """What the model is called, as far as that is known."""
+        return self._provider.model if self._provider is not None else str(self._model or "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first request could go out: there is a model, and the tools are known."""
+        return self._started
+
+    @property
+    def offered(self) -> list[str]:
+        """The tools the model is offered, once the session is ready."""
+        return [offer.name for offer in self._outset.offers]
+
     async def run(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Say something and follow what comes of it, until the model has nothing more to call.
 
@@ -200,7 +215,6 @@ class Session:
             turns += 1
             exchange = await self._answer(turns, abort)
             text = _words(exchange) or text
-            self._activate(exchange)
             if ended := _ended(exchange, abort):
                 if ended[0] != "done" or (why := await self._moments.stopping(text)) is None:
                     return *ended, text
@@ -209,6 +223,7 @@ class Session:
     async def _answer(self, number: int, abort: Abort) -> Exchange:
         """One exchange; a conversation that is too much for the provider is made to fit."""
         room = self._room()
+        await self._outset.refresh()
         if room.due:
             await room.compact("auto", abort)
         if self._exchanger is None:
@@ -223,15 +238,6 @@ class Session:
                 room.aside = False
                 return exchange
 
-    def _activate(self, exchange: Exchange) -> None:
-        """A deferred tool that was called, or found by a search, is offered from now on."""
-        names = [result.name for result in exchange.results]
-        for result in exchange.results:
-            if isinstance(result.data, Mapping) and isinstance(found := result.data.get("activated"), list | tuple):
-                names += map(str, found)
-        if new := self._outset.activate(names):
-            self._record({"type": "activated", "tools": new})
-
     def _limit(self, turns: int) -> tuple[str, str] | None:
         if self.max_turns is not None and turns >= self.max_turns:
             return "max_turns", f"stopped after {turns} turns"
@@ -243,7 +249,7 @@ class Session:
         """Begin, once: the header, the tools offered, the prompt, the start hooks. Returns what the hooks add."""
         if self._started:
             return ()
-        await self._outset.prepare(self.provider.model, self.conversation.activated)
+        await self._outset.prepare(self.provider, self.conversation.activated, self._activated)
         model = self.conversation.header.get("model")
         if self._copied_from is not None:
             self._copy_history()
@@ -253,6 +259,9 @@ class Session:
             self._record(self._header())
         self._started = True
         return await self._moments.started("resume" if self.conversation.turns else "startup", self.provider.model)
+
+    def _activated(self, names: list[str]) -> None:
+        self._record({"type": "activated", "tools": names})
 
     def _copy_history(self) -> None:
         """A fork begins with the whole of the conversation it was made from."""
@@ -271,12 +280,12 @@ class Session:
         }
 
     def _request(self) -> Request:
-        offers = self._outset.offers
+        outset = self._outset
         return Request(
-            system=self._outset.prompt,
+            system=outset.prompt,
             messages=self.conversation.settled(),
-            tools=offers,
-            breaks=self._outset.breaks,
+            tools=outset.offers,
+            breaks=outset.breaks,
             thinking_budget=self._thinking_budget,
         )
 

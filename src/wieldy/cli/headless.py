@@ -1,0 +1,254 @@
+"""`wieldy -p`: a prompt from the command line or stdin, without anybody watching."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import select
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wieldy.core.failure import WieldyError
+
+if TYPE_CHECKING:
+    from wieldy.session.session import Prompt, Session
+
+MOST_STDIN = 10 * 1024 * 1024
+STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
+USAGE_ERROR, TERMINATED = 2, 143
+
+EXAMPLES = """examples:
+  wieldy -p "what does this project do?" --model anthropic/claude-sonnet-4-5
+  git diff | wieldy -p "review this" --allowed-tools "Read Grep Bash(git log:*)"
+  wieldy -p "fix the failing test" --permission-mode acceptEdits --output-format stream-json --max-turns 20
+
+exit codes: 0 done, 1 error, 2 usage, 3 something was denied, 4 a limit was reached, 130 interrupted, 143 terminated"""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy -p`."""
+    options = parser().parse_intermixed_args(argv)
+    try:
+        settings = settings_of(options)
+        prompt = " ".join(options.prompt)
+        if options.input_format == "text":
+            prompt = "\n\n".join(part for part in (prompt, stdin_text(bool(prompt.strip()))) if part.strip())
+            if not prompt:
+                raise Misuse("there is no prompt: give one after -p, or on stdin")
+        elif prompt:
+            raise Misuse("with --input-format stream-json prompts come on stdin only")
+    except Misuse as misuse:
+        print(f"wieldy: {misuse}", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        return asyncio.run(_converse(options, settings, prompt))
+    except Misuse as misuse:
+        print(f"wieldy: {misuse}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+class Misuse(WieldyError):
+    """The command line makes no sense; one line says why."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `wieldy -p` takes."""
+    made = argparse.ArgumentParser(
+        prog="wieldy -p",
+        description="Give a prompt and wait for what comes of it. Text on stdin is appended to the prompt.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("prompt", nargs="*", metavar="PROMPT", help="what to do")
+    add("-p", "--print", action="store_true", help=argparse.SUPPRESS)
+    add("--output-format", choices=("text", "json", "stream-json"), default="text", help="what stdout carries")
+    add("--input-format", choices=("text", "stream-json"), default="text", help="what stdin carries")
+    add("--include-partial-messages", action="store_true", help="with stream-json: text as it is being said")
+    add("--verbose", action="store_true", help=argparse.SUPPRESS)
+    add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
+    add("--base-url", metavar="URL", help="any server that speaks the API")
+    add("--max-turns", type=_count, metavar="N", help="stop after this many answers of the model")
+    add("--max-budget-usd", type=_amount, metavar="USD", help="stop when this much is spent")
+    add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="may run unasked")
+    add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="may never run")
+    add("--permission-mode", metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions")
+    add("--dangerously-skip-permissions", action="store_true", help="the mode bypassPermissions")
+    add("--append-system-prompt", default="", metavar="TEXT", help="to be told to the model from the start")
+    add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
+    add("--settings", metavar="FILE", help="a settings file, or its JSON, on top of the others")
+    add("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
+    add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder")
+    add("-r", "--resume", metavar="ID", help="go on with this session")
+    add("--fork-session", action="store_true", help="go on with a copy of it")
+    add("--no-session-persistence", action="store_true", help="keep no transcript")
+    return made
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that a command line stands for. Raises `Misuse`."""
+    settings = _named(options.settings) if options.settings else {}
+    permissions = dict(settings.get("permissions") or {})
+    for name, words in (
+        ("allow", rules(options.allowed_tools)),
+        ("deny", rules(options.disallowed_tools)),
+        ("additionalDirectories", options.add_dir),
+    ):
+        if words:
+            permissions[name] = [*permissions.get(name, ()), *words]
+    return {**settings, "permissions": permissions} if permissions else settings
+
+
+def rules(words: list[str]) -> list[str]:
+    """Rules as people write them in one word: separated by commas or blanks, but not inside parentheses."""
+    found, depth, current = [], 0, ""
+    for character in ",".join(words) + ",":
+        depth += (character == "(") - (character == ")")
+        if depth <= 0 and character in ", \n\t":
+            found.append(current)
+            current = ""
+        else:
+            current += character
+    return [rule for rule in [*found, current.rstrip(",")] if rule]
+
+
+def stdin_text(has_prompt: bool) -> str:
+    """What is on stdin, if anything can be. Raises `Misuse` when it is too much."""
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return ""  # closed
+    if os.isatty(0):
+        return ""
+    if has_prompt and not stat.S_ISREG(kind) and not select.select([0], [], [], STDIN_SECONDS)[0]:
+        print("wieldy: nothing came on stdin; going on without it (close it with </dev/null)", file=sys.stderr)
+        return ""
+    data = bytearray()
+    while chunk := os.read(0, 1 << 16):
+        data += chunk
+        if len(data) > MOST_STDIN:
+            raise Misuse(f"stdin holds more than {MOST_STDIN // 1024 // 1024} MB; put it into a file and name that")
+    return data.decode("utf-8", "replace")
+
+
+async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], prompt: str) -> int:
+    from wieldy.headless import converse
+    from wieldy.session.session import Session
+    from wieldy.session.store import last_session
+
+    try:
+        session = Session(
+            options.root,
+            model=options.model,
+            base_url=options.base_url,
+            mode="bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
+            settings=settings,
+            load_settings=True,
+            max_turns=options.max_turns,
+            max_cost=options.max_budget_usd,
+            system=options.append_system_prompt,
+            resume=options.resume or (last_session(options.root) if options.go_on else None),
+            fork=options.fork_session,
+            persist=not options.no_session_persistence,
+        )
+    except WieldyError as failure:
+        if options.output_format != "text":
+            told = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
+            print(json.dumps(told), flush=True)
+        raise
+    prompts = _lines() if options.input_format == "stream-json" else _one(prompt)
+    caught = Signals(session)
+    async with session:
+        for problem in (*session.box.settings.errors, *session.box.hook_problems):
+            print(f"wieldy: {problem}", file=sys.stderr)
+        with caught:
+            code = await converse(
+                session, prompts, options.output_format, _write, partial=options.include_partial_messages
+            )
+    return caught.code or code
+
+
+class Signals:
+    """Ctrl-C and SIGTERM interrupt the run and let it end in order; a second one ends the program at once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.code: int | None = None
+
+    def __enter__(self) -> Signals:
+        loop = asyncio.get_running_loop()
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, TERMINATED)):
+            loop.add_signal_handler(number, self._caught, code)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _caught(self, code: int) -> None:
+        if self.code is not None:
+            os._exit(code)
+        self.code = code
+        self._session.abort()
+
+
+async def _one(prompt: str) -> AsyncIterator[Prompt]:
+    yield prompt
+
+
+async def _lines() -> AsyncIterator[Prompt]:
+    """The prompts of a stream of JSON lines, each in the shape of a user message."""
+    from wieldy.core.threads import in_thread
+
+    while line := await in_thread(sys.stdin.buffer.readline):
+        if not line.strip():
+            continue
+        try:
+            told = json.loads(line)
+            if told["type"] != "user":
+                continue
+            content = told["message"]["content"]
+        except (ValueError, KeyError, TypeError):
+            raise Misuse(
+                f"stdin holds a line that is no user message: {line[:80].decode('utf-8', 'replace')!r}"
+            ) from None
+        yield content
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _named(named: str) -> dict[str, Any]:
+    try:
+        text = named if named.lstrip().startswith("{") else Path(named).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except OSError as error:
+        raise Misuse(f"the settings {named} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise Misuse(f"the settings are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Misuse("the settings are not a JSON object")
+    return found
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
