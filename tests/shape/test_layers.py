@@ -14,7 +14,7 @@ LAYERS = [
     {"schema"},
     {"core"},
     {"text"},
-    {"reading", "edit", "shell", "search", "pool"},
+    {"reading", "edit", "shell", "search", "pool", "notebook", "skills", "memory", "diagnostics", "web", "browser"},
     {"journal", "permissions", "hooks"},
     {"engine"},
     {"mcp"},
@@ -27,6 +27,13 @@ SIDEWAYS = {
     ("reading", "search"),
     ("reading", "edit"),
     ("edit", "search"),
+    ("web", "reading"),
+    ("browser", "web"),
+    ("browser", "shell"),
+    ("browser", "reading"),
+    ("notebook", "edit"),
+    ("notebook", "reading"),
+    ("diagnostics", "shell"),
     ("toolbox", "settings"),
     ("toolbox", "approval"),
     ("approval", "settings"),
@@ -86,7 +93,8 @@ def test_no_module_imports_upward(path: Path):
 
 
 def test_a_tool_imports_core_and_craft_only():
-    craft = {"core", "schema", "text", "reading", "edit", "shell", "search", "journal", "pool", "mcp"}
+    craft = {"core", "schema", "text", "reading", "edit", "shell", "search", "journal", "pool", "mcp", "web", "browser"}
+    craft |= {"notebook", "skills", "memory"}
     for path in (SOURCE / "tools").glob("*.py"):
         strangers = imported(ast.parse(path.read_text(encoding="utf-8"))) - craft - {"tools"}
         assert not strangers, f"{path.name} imports {strangers}"

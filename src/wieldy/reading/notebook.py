@@ -54,7 +54,8 @@ class Cell:
         for shown, output in enumerate(self.outputs):
             left -= len(output)
             if left < 0 and shown:
-                parts.append(f"<output>… [{len(self.outputs) - shown} more outputs]</output>")
+                more = len(self.outputs) - shown
+                parts.append(f"<output>… [{more} more output{'s' if more != 1 else ''}]</output>")
                 break
             parts.append(f"<output>\n{output}\n</output>")
         return "\n".join(parts)

@@ -131,6 +131,7 @@ class Reader:
 
     def _notebook(self, file: Opened) -> Output:
         from wieldy.reading.notebook import LARGEST_FILE, read_notebook
+        from wieldy.reading.notebook_view import show_notebook
 
         try:
             data = loaded(file, LARGEST_FILE)
@@ -139,9 +140,7 @@ class Reader:
             # Shown as the text it is, so that it can be mended.
             with Opened(file.path, file.real) as plain:
                 return self._text(plain)
-        cells = [vars(cell) for cell in notebook.cells]
-        text = str(notebook) or "<system-reminder>The notebook has no cells.</system-reminder>"
-        return Output(text, {"type": "notebook", "file": {"filePath": shown(file.path), "cells": cells}})
+        return show_notebook(file, data, notebook, self.seen)
 
     def _saw_whole(self, file: Opened, data: bytes) -> None:
         self.seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=True)

@@ -19,10 +19,14 @@ MODULES: Mapping[str, str] = {
     "LS": "ls",
     "ListMcpResources": "list_mcp_resources",
     "MultiEdit": "multi_edit",
+    "NotebookEdit": "notebook_edit",
+    "NotebookRead": "notebook_read",
     "Read": "read",
     "ReadMcpResource": "read_mcp_resource",
     "Think": "think",
     "ToolSearch": "tool_search",
+    "WebFetch": "web_fetch",
+    "WebSearch": "web_search",
     "Write": "write",
 }
 
