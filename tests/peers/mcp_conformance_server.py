@@ -70,16 +70,48 @@ SCHEMA = {
             "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
         }
     },
-    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
     "additionalProperties": False,
 }
+
+ROUTED = {
+    "type": "object",
+    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    "required": ["region"],
+}
+
+# What may not run without a person's word is asked about through the client: that is when our server elicits.
+ASKING = (
+    "test_elicitation",
+    "test_input_required_result_elicitation",
+    "test_input_required_result_list_roots",
+    "test_input_required_result_request_state",
+    "test_input_required_result_tampered_state",
+)
+
+
+def harmless(name: str, schema: dict[str, Any], **declared: Any) -> Tool:
+    return Tool.from_schema(name, "Do nothing.", schema, lambda input: "done", **declared)
+
 
 TOOLS = (
     test_simple_text,
     test_image_content,
     test_error_handling,
     test_tool_with_progress,
-    Tool.from_schema("json_schema_2020_12_tool", "Take an address.", SCHEMA, lambda input: "ok", read_only=True),
+    harmless("json_schema_2020_12_tool", SCHEMA, read_only=True),
+    harmless("test_x_mcp_header", ROUTED, read_only=True),
+    *(harmless(name, {"type": "object"}) for name in ASKING),
 )
 
 

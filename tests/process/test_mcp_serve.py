@@ -18,7 +18,7 @@ import pytest
 
 from wieldy.shell.reap import HAS_PROC
 
-SERVE = [sys.executable, "-m", "wieldy", "mcp", "serve"]
+SERVE = [sys.executable, "-c", "import sys; from wieldy.mcp.server_command import main; sys.exit(main(sys.argv[1:]))"]
 PATIENCE = 30.0
 
 Start = Callable[..., "Served"]
@@ -253,9 +253,13 @@ def test_however_the_server_ends_nothing_it_started_outlives_it(serve: Start, ho
         (("--mode", "no-such-mode"), "no-such-mode"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_a_line(wieldy: Any, options: tuple[str, ...], said: str):
-    done = wieldy("mcp", "serve", *options)
-    assert done.returncode in (1, 2)
-    assert said in done.stderr
+def test_what_cannot_be_served_is_said_in_a_line(
+    project: Path, environment: dict[str, str], options: tuple[str, ...], said: str
+):
+    done = subprocess.run(
+        [*SERVE, *options], cwd=project, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

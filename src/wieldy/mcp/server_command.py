@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.approval import Ask
 from wieldy.mcp.server_guard import SHORTEST_TOKEN, Address, address
+from wieldy.permissions.mode import mode_named
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
-    parser.add_argument("--mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions")
+    parser.add_argument("--mode", type=_mode, help="default, acceptEdits, plan, dontAsk or bypassPermissions")
     parser.add_argument(
         "--http", type=_address, metavar="HOST:PORT", help="serve over HTTP; without a host, this machine alone"
     )
@@ -80,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
 def _address(text: str) -> Address:
     try:
         return address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _mode(text: str) -> str:
+    try:
+        return mode_named(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

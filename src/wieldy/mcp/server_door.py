@@ -123,9 +123,9 @@ class Counter:
             self._waiting.popitem(last=False)
         return token
 
-    def take_back(self, token: str | None, name: str, arguments: Mapping[str, Any]) -> Waiting | None:
+    def take_back(self, token: str, name: str, arguments: Mapping[str, Any]) -> Waiting | None:
         """The call a token stands for; None where it is not known, or was handed out for another call."""
-        waiting = self._waiting.pop(token, None) if token else None
+        waiting = self._waiting.pop(token, None)
         if waiting is None or waiting.name != name or waiting.arguments != arguments:
             return None
         return waiting

@@ -57,7 +57,7 @@ class Room:
     async def call(self, ctx: Context, params: types.CallToolRequestParams) -> Wire | types.InputRequiredResult:
         """One call through the whole pipeline, or what the client must bring before it can go on."""
         arguments = params.arguments or {}
-        returned = self._counter.take_back(params.request_state, params.name, arguments)
+        returned = self._returned(params.request_state, params.name, arguments)
         brought = params.input_responses or {} if returned else {}
         if returned and returned.question is None:
             await self.roots.use(_addresses(brought.get(ROOTS)))
@@ -69,6 +69,17 @@ class Room:
             question = result.data.question if PERMISSION in needed else None
             return self._send_back(Waiting(params.name, arguments, question), needed)
         return as_wire(result, self.spilled.links(result.text))
+
+    def _returned(self, token: str | None, name: str, arguments: Mapping[str, Any]) -> Waiting | None:
+        if token is None:
+            return None
+        if (waiting := self._counter.take_back(token, name, arguments)) is not None:
+            return waiting
+        import mcp_types as types
+        from mcp.shared.exceptions import MCPError
+
+        why = "this requestState was not handed out for this very call, or it was used already"
+        raise MCPError(types.INVALID_PARAMS, f"{why}: call again without it")
 
     async def _through(self, door: Door, ctx: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         self._calls += 1

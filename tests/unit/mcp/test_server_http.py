@@ -166,7 +166,7 @@ async def test_a_body_of_more_than_32_mib_is_taken(tmp_path: Path):
 async def test_the_token_is_asked_for_and_taken(tmp_path: Path):
     async with running(tmp_path, token=TOKEN) as server, httpx2.AsyncClient(headers=HEADERS) as web:
         for given in (None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xfc"):
-            headers = {"authorization": given.encode("latin-1")} if given else {}
+            headers = [(b"authorization", given.encode("latin-1"))] if given else []
             answer = await web.post(server.url, json=HELLO, headers=headers)
             assert answer.status_code == 401, given
             assert answer.headers["www-authenticate"] == "Bearer"

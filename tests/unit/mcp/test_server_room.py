@@ -408,14 +408,16 @@ async def test_an_answer_is_good_for_the_question_it_answers_and_once(root: Path
 
         asked = await call("harmless")
         assert isinstance(asked, types.InputRequiredResult)
-        changed = await call("harmful", asked.request_state, yes=True)
-        assert isinstance(changed, types.InputRequiredResult)
+        with pytest.raises(MCPError, match="not handed out for this very call"):
+            await call("harmful", asked.request_state, yes=True)
+        with pytest.raises(MCPError, match="used already"):
+            await call("harmless", asked.request_state, yes=True)
         without_token = await call("harmful", None, yes=True)
         assert isinstance(without_token, types.InputRequiredResult)
         asked = await call("harmless")
         done = await call("harmless", asked.request_state, yes=True)
         assert isinstance(done, types.CallToolResult) and not done.is_error
         (root / "a.txt").unlink()
-        again = await call("harmless", asked.request_state, yes=True)
-        assert isinstance(again, types.InputRequiredResult)
+        with pytest.raises(MCPError, match="used already"):
+            await call("harmless", asked.request_state, yes=True)
     assert not (root / "a.txt").exists()
