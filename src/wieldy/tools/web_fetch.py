@@ -1,0 +1,100 @@
+"""WebFetch: a web page as a model can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from wieldy.core.content import Content, Image, Text
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Fetches
+from wieldy.core.failure import Refusal
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.web.fetch import Moved
+    from wieldy.web.page import Page
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+def _canonical(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+    """Rules are to see the host that will be talked to, however the model spelled it."""
+    from wieldy.web.address import BadAddress, parse_address
+
+    try:
+        return {**input, "url": parse_address(input["url"]).url}
+    except BadAddress as problem:
+        raise Refusal("normalise", str(problem)) from None
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    return (Fetches(input["url"]),)
+
+
+@tool(
+    name="WebFetch",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    read_only=True,
+    needs_permission=True,
+    normalize=_canonical,
+    effects=_effects,
+    timeout=120.0,
+)
+async def TOOL(
+    ctx: ToolContext,
+    url: Annotated[str, "https:// or http://"],
+    prompt: Annotated[str, "What you want to know from the page"] = "",
+) -> Output:
+    """Fetch a page."""
+    from wieldy.web.address import parse_address
+    from wieldy.web.cache import PageCache
+    from wieldy.web.fetch import Fetcher, Moved
+    from wieldy.web.page import read_page
+    from wieldy.web.summary import Summaries
+
+    cache = ctx.workspace.resident(PageCache)
+    page = cache.find(url)
+    if page is None:
+        answer = await ctx.workspace.resident(Fetcher).get(parse_address(url))
+        if isinstance(answer, Moved):
+            return _moved(answer)
+        page = await read_page(answer, ctx.workspace.session_dir / "web")
+        cache.keep(url, page)
+    ask = ctx.workspace.resident(Summaries).ask
+    if ask is not None and prompt and page.text.strip():
+        answered = await ask(prompt, page.text)
+        return Output(f"{_heading(page)}\n\n{answered}", _data(page, answered))
+    return Output(_shown(page), _data(page, page.text))
+
+
+def _moved(answer: Moved) -> Output:
+    text = (
+        f"{answer.address} redirects ({answer.status}) to another place, which was not followed: {answer.to}\n"
+        "To read that page, call WebFetch with this address."
+    )
+    return Output(text, {"url": answer.address.url, "code": answer.status, "redirect": answer.to.url})
+
+
+def _shown(page: Page) -> Content:
+    said = "".join(f"\n\n[{remark}]" for remark in page.remarks)
+    if any(isinstance(block, Image) for block in page.content):
+        return (Text(f"{_heading(page)}{said}"), *page.content)
+    return (Text(f"{_heading(page)}\n\n{page.text}{said}"),)
+
+
+def _heading(page: Page) -> str:
+    return f"{page.title}\n<{page.url}>" if page.title else f"<{page.url}>"
+
+
+def _data(page: Page, result: str) -> dict[str, Any]:
+    return {
+        "url": page.url,
+        "code": 200,
+        "title": page.title,
+        "contentType": page.media_type,
+        "bytes": page.bytes,
+        "result": result,
+    }

@@ -1,0 +1,52 @@
+"""WebSearch: what the web has on a question."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import NOTHING
+from wieldy.core.failure import ToolFailure
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+def _enabled(workspace: Workspace) -> bool | str:
+    from wieldy.web.search import NONE_SET_UP, Searches
+
+    return True if workspace.resident(Searches).service() is not None else NONE_SET_UP
+
+
+@tool(
+    name="WebSearch",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    read_only=True,
+    needs_permission=True,
+    effects=lambda input, workspace: NOTHING,
+    enabled=_enabled,
+    timeout=90.0,
+)
+async def TOOL(
+    ctx: ToolContext,
+    query: Annotated[str, Param(min_length=2)],
+    allowed_domains: list[str] | None = None,
+    blocked_domains: list[str] | None = None,
+) -> Output:
+    """Search the web."""
+    from wieldy.web.search import NONE_SET_UP, Searches, kept, narrowed
+
+    service = ctx.workspace.resident(Searches).service()
+    if service is None:
+        raise ToolFailure(f"The web cannot be searched: {NONE_SET_UP}.")
+    allowed, blocked = allowed_domains or [], blocked_domains or []
+    hits = kept(await service.search(narrowed(query, allowed)), allowed, blocked)
+    data = {"query": query, "service": service.name, "results": [{"title": h.title, "url": h.url} for h in hits]}
+    if not hits:
+        where = " on these domains" if allowed or blocked else ""
+        return Output(f"Nothing was found{where}. Try other words.", data)
+    lines = [f"{n}. {hit.title}\n   {hit.url}\n   {hit.excerpt}".rstrip() for n, hit in enumerate(hits, 1)]
+    return Output("\n".join(lines), data)

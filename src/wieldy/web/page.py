@@ -1,0 +1,138 @@
+"""An answer as something to read: HTML as Markdown, text as it is, PDF and pictures as they are shown from files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from wieldy.core.content import Content, Text, text_of
+from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
+from wieldy.core.threads import in_thread
+from wieldy.reading.imageheader import media_type_of
+from wieldy.text.kind import HEAD, is_binary
+from wieldy.web.charset import decode_page
+from wieldy.web.fetch import Fetched
+from wieldy.web.markdown import LARGEST, title_of, to_markdown
+
+MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
+PDF_PAGES = 20
+EXCERPT = 500
+
+
+@record
+class Page:
+    """What a page says. `remarks` tell what is left out."""
+
+    url: str
+    title: str
+    media_type: str
+    content: Content
+    bytes: int
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of it."""
+        return text_of(self.content)
+
+    @property
+    def weight(self) -> int:
+        """Roughly how much memory it takes."""
+        return sum(len(block.text if isinstance(block, Text) else block.data) for block in self.content) + 500
+
+
+async def read_page(answer: Fetched, folder: Path) -> Page:
+    """Turn an answer into a page; `folder` is where a document too long to be shown is kept. Raises `ToolFailure`."""
+    media_type, charset = _declared(answer.headers.get("content-type", ""))
+    if answer.status >= 400:
+        raise ToolFailure(await _complaint(answer, media_type, charset))
+    head = answer.body[:HEAD]
+    if (image := media_type_of(head)) is not None:
+        return await _image(answer, image)
+    if head.startswith(b"%PDF-"):
+        return await _pdf(answer, folder)
+    if kind := is_binary(head):
+        raise ToolFailure(
+            f"{answer.address} is not text: {kind}, {_size(len(answer.body))}. Only web pages, text, PDF and images can "
+            "be read; fetch other files with Bash if you need them."
+        )
+    return await _text(answer, media_type, charset)
+
+
+async def _text(answer: Fetched, media_type: str, charset: str | None) -> Page:
+    markup = media_type in MARKUP or (media_type in UNTOLD and _looks_like_markup(answer.body))
+    text = await in_thread(decode_page, answer.body, charset, markup=markup or media_type.endswith("xml"))
+    remarks = [f"the page is longer than {_size(len(answer.body))}; the rest was not fetched"] if answer.cut else []
+    title = ""
+    if markup:
+        if len(text) > LARGEST and not answer.cut:
+            remarks.append(f"only the first {_size(LARGEST)} of the page are shown")
+        title = title_of(text)
+        text = await to_markdown(text, answer.address.url)
+    if not text.strip():
+        empty = "The page holds no text; it may be built by scripts. " if markup else "The answer is empty. "
+        remarks.append(empty + "The browser tools show pages as a person sees them." if markup else empty.strip())
+    shown = media_type or ("text/html" if markup else "text/plain")
+    return Page(answer.address.url, title, shown, (Text(text),), len(answer.body), tuple(remarks))
+
+
+async def _image(answer: Fetched, media_type: str) -> Page:
+    from wieldy.reading.image import picture
+
+    _whole(answer)
+    made = await in_thread(picture, answer.body, answer.address.url)
+    size = f"{made.original.width}×{made.original.height} pixels"
+    return Page(answer.address.url, "", media_type, (made.block,), len(answer.body), (size,))
+
+
+async def _pdf(answer: Fetched, folder: Path) -> Page:
+    from wieldy.reading.pdf import read_pdf
+
+    _whole(answer)
+    found = await in_thread(read_pdf, answer.body, answer.address.url, pages=f"1-{PDF_PAGES}")
+    remarks: tuple[str, ...] = ()
+    if found.count > PDF_PAGES or not any(found.texts):
+        path = await in_thread(_kept, folder, answer.body)
+        remarks = (f"{found.count} pages; all of them are in {path}: Read it with `pages` or `as_images`",)
+    return Page(answer.address.url, "", "application/pdf", found.content, len(answer.body), remarks)
+
+
+def _kept(folder: Path, body: bytes) -> str:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256(body).hexdigest()[:16]}.pdf"
+    path.write_bytes(body)
+    return str(path)
+
+
+def _whole(answer: Fetched) -> None:
+    if answer.cut:
+        raise ToolFailure(f"{answer.address} is larger than {_size(len(answer.body))} and was not fetched whole.")
+
+
+async def _complaint(answer: Fetched, media_type: str, charset: str | None) -> str:
+    """What an error page says, in short."""
+    said = f"{answer.address} answered {answer.status} {answer.reason}".rstrip() + "."
+    if media_type in MARKUP or not media_type.startswith("text/") or is_binary(answer.body[:HEAD]):
+        return said
+    text = decode_page(answer.body[: EXCERPT * 4], charset)[:EXCERPT].strip()
+    return f"{said} It said: {text}" if text else said
+
+
+def _declared(content_type: str) -> tuple[str, str | None]:
+    media_type, *parameters = content_type.split(";")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip():
+            return media_type.strip().lower(), value.strip().strip("\"'")
+    return media_type.strip().lower(), None
+
+
+def _looks_like_markup(body: bytes) -> bool:
+    head = body[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<meta"))
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MB" if count >= 1 << 20 else f"{max(count // 1024, 1)} KB"

@@ -1,0 +1,82 @@
+"""Encrypted connections to a server on loopback, with an authority made for the occasion."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.unit.web.loopback import Names, response, serving, workspace
+
+from wieldy.core.failure import ToolFailure
+from wieldy.web.address import parse_address
+from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for `site.test` that vouches for itself; key and certificate in one file."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site.test"),
+            *("-addext", "subjectAltName=DNS:site.test", "-keyout", "key.pem", "-out", "cert.pem"),
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def server_side(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    return context
+
+
+@pytest.mark.asyncio
+async def test_the_certificate_is_checked_against_the_name_though_the_address_is_pinned(
+    tmp_path: Path, certificate: Path
+) -> None:
+    names = Names(site_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]])
+    trusting = workspace(
+        tmp_path, {"WIELDY_CA_FILE": str(certificate / "cert.pem")}, allowPrivateHosts=["site.test", "other.test"]
+    )
+    fetch = Fetcher(trusting, resolve=names)
+    async with serving({"/": response(b"secret")}, server_side(certificate)) as site:
+        answer = await fetch.get(parse_address(f"https://site.test:{site.port}/"))
+        assert isinstance(answer, Fetched)
+        assert answer.body == b"secret"
+        with pytest.raises(FetchFailure, match=r"certificate of other\.test was not accepted"):
+            await fetch.get(parse_address(f"https://other.test:{site.port}/"))
+
+
+@pytest.mark.asyncio
+async def test_an_unknown_authority_is_not_accepted(tmp_path: Path, certificate: Path) -> None:
+    fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["site.test"]), resolve=Names(site_test=[["127.0.0.1"]]))
+    async with serving({"/": response(b"secret")}, server_side(certificate)) as site:
+        with pytest.raises(FetchFailure, match="certificate"):
+            await fetch.get(parse_address(f"https://site.test:{site.port}/"))
+        assert site.asked == []
+
+
+@pytest.mark.asyncio
+async def test_a_redirect_out_of_encryption_is_reported(tmp_path: Path, certificate: Path) -> None:
+    trusting = workspace(tmp_path, {"SSL_CERT_FILE": str(certificate / "cert.pem")}, allowPrivateHosts=["site.test"])
+    async with serving({}, server_side(certificate)) as site:
+        site.says["/"] = response(status="302 x", location=f"http://site.test:{site.port}/plain")
+        fetch = Fetcher(trusting, resolve=Names(site_test=[["127.0.0.1"]]))
+        answer = await fetch.get(parse_address(f"https://site.test:{site.port}/"))
+        assert isinstance(answer, Moved)
+        assert answer.to.scheme == "http"
+
+
+@pytest.mark.asyncio
+async def test_a_missing_authority_file_is_named(tmp_path: Path) -> None:
+    fetch = Fetcher(
+        workspace(tmp_path, {"WIELDY_CA_FILE": str(tmp_path / "gone.pem")}, allowPrivateHosts=["127.0.0.1"])
+    )
+    with pytest.raises(ToolFailure, match=r"gone\.pem"):
+        await fetch.get(parse_address("https://127.0.0.1:9/"))

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.web.loopback import Names
+
+from wieldy.web.address import parse_address
+from wieldy.web.reach import OutOfReach, Reach, system_addresses
+
+
+async def reached(url: str, *private: str, names: Names | None = None) -> tuple[str, ...]:
+    return await Reach(private, names or Names()).addresses(parse_address(url))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://169.254.169.254/", "http://[::ffff:127.0.0.1]/", "http://[0:0:0:0:0:0:0:1]/", "http://[::]/"),
+        *("http://127.0.0.1/", "http://0/", "http://2130706433/", "http://0x7f000001/", "http://10.1.2.3/"),
+        *("http://metadata.google.internal/", "http://metadata/", "http://localhost/", "http://a.localhost/"),
+        *(
+            "http://printer.local/",
+            "http://[64:ff9b::a9fe:a9fe]/",
+            "http://[fd00:ec2::254]/",
+            "http://0251.0376.0251.0376/",
+        ),
+    ],
+)
+async def test_inside_addresses_are_refused_without_asking_the_resolver(url: str) -> None:
+    names = Names()
+    with pytest.raises(OutOfReach, match="allowPrivateHosts"):
+        await reached(url, names=names)
+    assert names.asked == []
+
+
+@pytest.mark.asyncio
+async def test_a_public_name_is_resolved_once_and_all_its_addresses_are_given() -> None:
+    names = Names(e_org=[["93.184.216.34", "2606:4700::1"]])
+    assert await reached("https://e.org/", names=names) == ("93.184.216.34", "2606:4700::1")
+    assert names.asked == ["e.org"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"])
+async def test_one_inside_answer_spoils_all(inside: str) -> None:
+    with pytest.raises(OutOfReach, match="leads to"):
+        await reached("https://e.org/", names=Names(e_org=[["93.184.216.34", inside]]))
+
+
+@pytest.mark.asyncio
+async def test_the_settings_may_name_private_hosts() -> None:
+    names = Names(intra_corp=[["10.0.0.7"]], a_intra_corp=[["10.0.0.8"]])
+    assert await reached("http://intra.corp/", "Intra.Corp", names=names) == ("10.0.0.7",)
+    assert await reached("http://a.intra.corp/", "*.intra.corp", names=names) == ("10.0.0.8",)
+    assert await reached("http://127.0.0.1:8000/", "127.0.0.1:8000") == ("127.0.0.1",)
+    assert await reached("http://[::1]:8000/", "[::1]:8000") == ("::1",)
+    assert await reached("http://[::1]/", "::1") == ("::1",)
+    for url, named in [
+        ("http://127.0.0.1:9000/", "127.0.0.1:8000"),
+        ("http://a.intra.corp/", "intra.corp"),
+        ("http://intra.corp/", "*.intra.corp"),
+        ("http://b.intra.corp.evil.local/", "*.intra.corp"),
+    ]:
+        with pytest.raises(OutOfReach):
+            await reached(url, named, names=names)
+
+
+@pytest.mark.asyncio
+async def test_a_named_host_still_does_not_lead_to_the_metadata_service() -> None:
+    names = Names(intra_corp=[["169.254.169.254"]])
+    with pytest.raises(OutOfReach, match="link-local"):
+        await reached("http://intra.corp/", "intra.corp", names=names)
+    assert await reached("http://169.254.169.254/", "169.254.169.254") == ("169.254.169.254",)
+
+
+@pytest.mark.asyncio
+async def test_a_name_nobody_knows_is_said_to_be_unknown() -> None:
+    with pytest.raises(OutOfReach, match=r"nowhere\.example cannot be found"):
+        await reached("http://nowhere.example/")
+    with pytest.raises(OutOfReach, match="no address"):
+        await reached("http://e.org/", names=Names(e_org=[[]]))
+
+
+@pytest.mark.asyncio
+async def test_the_system_knows_this_machine() -> None:
+    assert set(await system_addresses("localhost", 80)) <= {"127.0.0.1", "::1"}
