@@ -15,6 +15,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "redo": ("undo", "do again what was undone"),
     "history": ("undo", "what tools changed"),
     "demo": ("demo", "a short tour of the tools on a sample project"),
+    "mcp": ("mcp", "MCP servers: add, remove, list, get, reconnect; and serve our own tools"),
+    "sessions": ("sessions", "what was said and done: list, show, export, resume"),
     "doctor": ("doctor", "what is found on this machine and what is not, with the fix"),
 }
 
@@ -58,6 +60,10 @@ def _dispatch(argv: list[str]) -> int:
 
         print(f"wieldy {__version__}")
         return 0
+    if name not in COMMANDS and ("-p" in argv or "--print" in argv):
+        from wieldy.cli.headless import main
+
+        return main("-p", argv)
     if name not in COMMANDS:
         from wieldy.engine.lookup import nearest
 
@@ -79,6 +85,7 @@ The hands of an AI coding agent: every tool call checked, allowed, run, and undo
 
 {rows}
 
+  wieldy -p "what does this project do?"     a model works on it, without anybody watching
   wieldy call Grep pattern=TODO glob='*.py'
   wieldy COMMAND --help     what a command takes, with an example
   wieldy --version

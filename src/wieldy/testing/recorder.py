@@ -1,0 +1,51 @@
+"""A session that happened → a script that makes it happen again: what the model said, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wieldy.core.failure import SessionError
+from wieldy.session.transcript import NAME, records
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """The script of a session's folder: a recorded model that says the same again. Raises `SessionError` where there is none."""
+    if not (folder / NAME).exists():
+        raise SessionError(f"there is no transcript in {folder}")
+    header: Mapping[str, Any] = {}
+    turns: list[list[dict[str, Any]]] = []
+    blocks: dict[int, Mapping[str, Any]] = {}
+    for told in records(folder):
+        match told.get("type"):
+            case "session":
+                header = told
+            case "block" if isinstance(told.get("block"), Mapping):
+                blocks[int(told.get("index", len(blocks)))] = told["block"]
+            case "dropped":
+                blocks = {}
+            case "answered":
+                if blocks:
+                    turns.append([*_steps(blocks), *_ending(told)])
+                blocks = {}
+    return {"recorded_from": header.get("model", ""), "turns": turns}
+
+
+def _steps(blocks: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for _, block in sorted(blocks.items()):
+        match block.get("type"):
+            case "text":
+                yield {"text": block["text"]}
+            case "thinking":
+                yield {"think": block["thinking"], "signature": block.get("signature", "")}
+            case "tool_use":
+                yield {"call": block["name"], "id": block["id"], "input": block["input"]}
+
+
+def _ending(answered: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    usage = answered.get("usage")
+    if isinstance(usage, Mapping) and any(usage.values()):
+        yield {"usage": dict(usage)}
+    if answered.get("stop_reason") in ("max_tokens", "refusal", "pause_turn", "stop_sequence"):
+        yield {"stop": answered["stop_reason"]}
