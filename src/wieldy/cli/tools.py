@@ -16,6 +16,8 @@ EXAMPLES = """examples:
   wieldy tools --all          every tool, and why one is not offered
   wieldy tools Grep --json    the schema of one tool"""
 
+PATIENCE = 30.0
+
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy tools`."""
@@ -42,12 +44,14 @@ def main(command: str, argv: list[str]) -> int:
     elif options.name is not None:
         print(_in_full(rows[0]))
     else:
-        print("\n".join(_line(row) for row in rows))
+        width = max((len(row["name"]) for row in rows), default=0)
+        print("\n".join(_line(row, width) for row in rows))
     return 0
 
 
 async def _rows(root: str) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
+        await _servers(box)
         return [
             {
                 "name": entry.tool.name,
@@ -62,10 +66,24 @@ async def _rows(root: str) -> list[dict[str, Any]]:
         ]
 
 
-def _line(row: dict[str, Any]) -> str:
+async def _servers(box: Toolbox) -> None:
+    """Wait for the MCP servers, and say which did not come: their tools are missing below."""
+    if not box.settings.get("mcpServers"):
+        return
+    from wieldy.mcp.servers import McpServers
+
+    await box.connected(PATIENCE)
+    for name, state in box.workspace.resident(McpServers).states().items():
+        if state.word != "ready":
+            print(f"wieldy: the MCP server {name} has no tools to offer; {state}", file=sys.stderr)
+
+
+def _line(row: dict[str, Any], width: int) -> str:
     first = row["description"].split(". ")[0].rstrip(".")
-    shown = f"{row['name']:<14} {first if len(first) < 100 else first[:97] + '…'}"
-    return shown if row["offered"] else f"{shown}\n{'':<14} not offered: {row['reason']}"
+    shown = f"{row['name']:<{width}} {first if len(first) < 100 else first[:97] + '…'}"
+    if row["offered"]:
+        return f"{shown} ({row['reason']})" if row["reason"].startswith("deferred") else shown
+    return f"{shown}\n{'':<{width}} not offered: {row['reason']}"
 
 
 def _in_full(row: dict[str, Any]) -> str:

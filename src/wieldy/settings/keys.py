@@ -68,7 +68,7 @@ KEYS: tuple[Key, ...] = (
     Key("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", free=True),
     Key("sandbox.keepEnv", "strings", "Environment variables that are kept although they look like secrets."),
     Key("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
-    Key("compat.claude", "boolean", "Read .claude/settings*.json and .mcp.json too."),
+    Key("compat.claude", "boolean", "Read .claude/settings*.json too."),
     Key("model", "string", "The model a session talks to, as provider/name."),
     Key("baseUrl", "string", "The server of the model."),
     Key("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),

@@ -97,6 +97,8 @@ def load_settings(
     spoken = [given(explicit, here, layer)] if explicit is not None else []
     spoken += [required(Path(named).absolute())] if named is not None else []
     sources = _ranked(own, spoken)
+    if files and (servers := compat.project_servers(Place("project", Path(here, compat.MCP_FILE), here))) is not None:
+        sources = _in_order([*sources, servers])
     report: list[Problem] = []
     consents = trust or Trust(env=env)
     if files and _wants_foreign(_trusted(sources, here, consents)[0]):
@@ -126,10 +128,12 @@ def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], repo
             source, changes = compat.translated(source)
             report += changes
             found.append(source)
-    servers = compat.project_servers(Place("project", Path(root, compat.MCP_FILE), root))
-    found += [servers] if servers else []
+    return _in_order([*sources, *found])
+
+
+def _in_order(sources: Sequence[Source]) -> list[Source]:
     order: list[Layer] = ["managed", "command line", "code", "local", "project", "user"]
-    return sorted([*sources, *found], key=lambda source: order.index(source.layer))
+    return sorted(sources, key=lambda source: order.index(source.layer))
 
 
 def _trusted(sources: Sequence[Source], root: str, trust: Trust) -> tuple[list[Source], tuple[Item, ...]]:

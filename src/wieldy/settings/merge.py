@@ -9,6 +9,9 @@ from typing import Any
 from wieldy.permissions.origin import Origin
 from wieldy.settings.source import Source
 
+# Members of these are taken whole: half of one server and half of another would be a third that nobody meant.
+WHOLE = {("mcpServers",)}
+
 
 def merged(sources: Sequence[Source]) -> tuple[dict[str, Any], dict[str, Origin]]:
     """Values and their origins by dotted name, from sources given strongest first."""
@@ -28,7 +31,7 @@ def _add(
         if name not in into:
             into[name] = _copied(value)
             _record(value, here, source, origins)
-        elif isinstance(held, dict) and isinstance(value, Mapping):
+        elif isinstance(held, dict) and isinstance(value, Mapping) and path not in WHOLE:
             _add(held, value, here, source, origins)
         elif isinstance(held, list) and isinstance(value, list):
             seen = {_fingerprint(item) for item in held}

@@ -1,0 +1,86 @@
+"""Servers as settings describe them, and where the settings come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wieldy.mcp.config import Unusable, configured, server_of
+from wieldy.permissions.trust import Trust
+from wieldy.settings.load import load_settings
+
+
+def test_variables_are_filled_in_everywhere_and_what_is_not_set_stays_and_is_said():
+    entry = {
+        "command": "${HOME}/bin/x",
+        "args": ["--key=${KEY}", "${PORT:-80}", "${EMPTY:-full}", "$HOME", "${no"],
+        "env": {"A": "${MISSING}"},
+    }
+    found = configured({"mcpServers": {"s": entry}}, {"HOME": "/home/ann", "KEY": "k", "EMPTY": ""})
+    server = found.servers[0]
+    assert server.command == "/home/ann/bin/x"
+    assert server.args == ("--key=k", "80", "full", "$HOME", "${no")
+    assert server.env == {"A": "${MISSING}"}
+    assert found.problems == ("MCP server `s`: ${MISSING} is not set",)
+
+
+def test_each_kind_is_read_with_its_limits_in_milliseconds():
+    http = server_of("h", {"url": "https://x.org/mcp", "headers": {"A": "b"}, "timeout": 2500, "alwaysLoad": True})
+    assert (http.kind, http.timeout, http.always_load, dict(http.headers)) == ("http", 2.5, True, {"A": "b"})
+    assert server_of("s", {"type": "sse", "url": "http://x.org/sse"}).kind == "sse"
+    assert server_of("t", {"type": "streamable-http", "url": "http://x.org"}).kind == "http"
+    assert server_of("c", {"command": "x", "args": ["y z"]}).where == "x y z"
+
+
+@pytest.mark.parametrize(
+    ("entry", "word"),
+    [
+        ("x", "not an object"),
+        ({}, "neither `command` nor `url`"),
+        ({"type": "ws", "url": "ws://x"}, "use stdio, http or sse"),
+        ({"url": "ftp://x"}, "http:// or https://"),
+        ({"command": 3}, "`command` must be a string"),
+        ({"command": "x", "args": "y"}, "`args` must be a list"),
+        ({"command": "x", "env": {"A": 1}}, "`env` must be an object of strings"),
+        ({"command": "x", "timeout": -1}, "milliseconds"),
+        ({"command": "a\0b"}, "`command` must be a string"),
+    ],
+)
+def test_an_entry_that_describes_no_server_is_said_and_the_others_are_used(entry, word):
+    found = configured({"mcpServers": {"bad": entry, "good": {"command": "x"}}}, {})
+    assert [server.name for server in found.servers] == ["good"]
+    assert word in found.problems[0]
+    with pytest.raises(Unusable):
+        server_of("bad", entry)
+
+
+def test_disabled_servers_are_not_started():
+    servers = {"a": {"command": "x"}, "b": {"command": "x", "disabled": True}, "c": {"command": "x"}}
+    found = configured({"mcpServers": servers, "disabledMcpjsonServers": ["c"]}, {})
+    assert [server.name for server in found.servers] == ["a"]
+
+
+def test_a_project_s_mcp_json_counts_once_the_user_has_agreed(tmp_path: Path):
+    entry = {"command": "x"}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}, "other": 1}))
+    trust = Trust(tmp_path / "trust.json", env={})
+    before = load_settings(tmp_path, env={"WIELDY_HOME": str(tmp_path / "home")}, trust=trust)
+    assert before.get("mcpServers") is None
+    assert [one.name for one in before.pending] == ["mcpServers.s"]
+    trust.accept(str(tmp_path), before.pending)
+    after = load_settings(tmp_path, env={"WIELDY_HOME": str(tmp_path / "home")}, trust=trust)
+    assert after.get("mcpServers") == {"s": entry}
+
+
+def test_a_server_is_taken_whole_from_the_strongest_layer(tmp_path: Path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.json").write_text(
+        json.dumps({"mcpServers": {"s": {"command": "x", "args": ["secret"]}, "u": {"command": "y"}}})
+    )
+    found = load_settings(
+        tmp_path, explicit={"mcpServers": {"s": {"url": "http://x.org"}}}, env={"WIELDY_HOME": str(home)}
+    )
+    assert found.get("mcpServers") == {"s": {"url": "http://x.org"}, "u": {"command": "y"}}
