@@ -35,7 +35,7 @@ class Relief:
     conversation: Conversation
     record: Record
     moments: Moments
-    aside: bool = False
+    tried: int = 0  # since the last answer: 1 results were put aside, 2 all was summed up
 
     @property
     def due(self) -> bool:
@@ -46,9 +46,9 @@ class Relief:
         """Do something about a failure; false when there is nothing to be done about it."""
         if failure.kind in ("bad_request", "too_large") and self._withhold(failure):
             return True
-        if failure.kind not in ("overflow", "too_large") or len(self.conversation.messages) < 2:
+        if failure.kind not in ("overflow", "too_large") or len(self.conversation.messages) < 2 or self.tried > 1:
             return False
-        await self.compact("auto", abort, whole=self.aside)
+        await self.compact("auto", abort, whole=self.tried > 0)
         return True
 
     async def compact(self, trigger: str, abort: Abort, wish: str = "", *, whole: bool = False) -> None:
@@ -62,10 +62,10 @@ class Relief:
         if stand_ins:
             self.record({"type": "shortened", "trigger": trigger, "results": stand_ins})
         after = before * self._chars() // max(before_chars, 1)
-        self.aside = True
+        self.tried = 1
         if whole or trigger == "manual" or not stand_ins or after > ROOMY * self.provider.context_window:
             await self._summed_up(trigger, abort, wish)
-            self.aside = False
+            self.tried = 2
             after = before * self._chars() // max(before_chars, 1)
         self.box.events.emit(Compacted(trigger=trigger, tokens_before=before, tokens_after=after))
 

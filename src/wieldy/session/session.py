@@ -235,7 +235,7 @@ class Session:
                 if not await room.after(failure, abort):
                     raise
             else:
-                room.aside = False
+                room.tried = 0
                 return exchange
 
     def _limit(self, turns: int) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wieldy import Session, Tool, tool
-from wieldy.core.event import Event
+from wieldy.core.event import Event, RunEnded
 
 
 class Ledger:
@@ -72,3 +72,9 @@ def make_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 async def events_of(session: Session, prompt: Any = "go") -> list[Event]:
     """Every event of one run."""
     return [event async for event in session.run(prompt)]
+
+
+def ended(events: list[Event]) -> RunEnded:
+    """The last event of a run: how it ended."""
+    assert isinstance(events[-1], RunEnded)
+    return events[-1]

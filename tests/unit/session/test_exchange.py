@@ -5,19 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.session.conftest import events_of
+from tests.unit.session.conftest import ended, events_of
 from tests.unit.session.oracle import check_history
 
 from wieldy import Script
-from wieldy.core.event import ModelAnswered, ModelRequested, Retried, RunEnded, ToolStarted, ToolSucceeded
+from wieldy.core.event import ModelAnswered, ModelRequested, Retried, ToolStarted, ToolSucceeded
 from wieldy.core.provider import ProviderFailure
 from wieldy.session.retry import LONGEST_BACKOFF, LONGEST_WAIT, pause
-
-
-def ended(events) -> RunEnded:
-    assert isinstance(events[-1], RunEnded)
-    return events[-1]
-
 
 FAIL = {"fail": "overloaded", "status": 529, "retry_after": 0}
 NOTE = {"call": "note", "input": {"word": "once"}}

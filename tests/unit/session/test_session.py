@@ -7,22 +7,17 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.session.conftest import events_of
+from tests.unit.session.conftest import ended, events_of
 from tests.unit.session.oracle import check_history, check_request
 
 from wieldy import Script, Session
-from wieldy.core.event import ModelAnswered, RunEnded, ToolStarted
+from wieldy.core.event import ModelAnswered, ToolStarted
 from wieldy.core.failure import SessionError
 from wieldy.session.store import kept_sessions, last_session
 from wieldy.session.transcript import records
 
 NOTE = {"call": "note", "input": {"word": "once"}}
 SLOW = {"call": "slow", "input": {"word": "slow"}}
-
-
-def ended(events) -> RunEnded:
-    assert isinstance(events[-1], RunEnded)
-    return events[-1]
 
 
 @pytest.mark.asyncio
