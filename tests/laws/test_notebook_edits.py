@@ -47,8 +47,9 @@ def cells(draw: st.DrawFn, ids: bool, lists: bool) -> dict[str, Any]:
 
 
 @st.composite
-def notebooks(draw: st.DrawFn) -> tuple[bytes, Mapping[str, Any], Mapping[str, Any]]:
-    hand, ids = draw(WRITERS), draw(st.booleans())
+def notebooks(draw: st.DrawFn) -> tuple[bytes, Mapping[str, Any], dict[str, Any]]:
+    hand: dict[str, Any] = draw(WRITERS)
+    ids = draw(st.booleans())
     body = {
         "cells": draw(st.lists(cells(ids, hand["lists"]), max_size=4, unique_by=lambda cell: cell.get("id", id(cell)))),
         "metadata": {},
@@ -58,7 +59,7 @@ def notebooks(draw: st.DrawFn) -> tuple[bytes, Mapping[str, Any], Mapping[str, A
     return written(body, hand), body, hand
 
 
-def written(body: Mapping[str, Any], hand: Mapping[str, Any]) -> bytes:
+def written(body: Mapping[str, Any], hand: dict[str, Any]) -> bytes:
     tight = (",", ":") if hand["tight"] and hand["indent"] is None else None
     text = json.dumps(
         body,
@@ -67,7 +68,7 @@ def written(body: Mapping[str, Any], hand: Mapping[str, Any]) -> bytes:
         sort_keys=hand["sort_keys"],
         separators=tight,
     )
-    text = (text + hand["end"]).replace("\n", "\r\n" if hand["crlf"] else "\n")
+    text = f"{text}{hand['end']}".replace("\n", "\r\n" if hand["crlf"] else "\n")
     return (b"\xef\xbb\xbf" if hand["bom"] else b"") + text.encode()
 
 
@@ -83,7 +84,7 @@ def raw_cells(data: bytes) -> list[str]:
 @given(notebooks(), st.data(), SOURCES, st.sampled_from([None, "code", "markdown", "raw"]))
 @settings(max_examples=150, deadline=None)
 def test_a_replacement_changes_one_cell_and_only_its_source_and_type(
-    made: tuple[bytes, Mapping[str, Any], Mapping[str, Any]], draw: st.DataObject, source: str, kind: Any
+    made: tuple[bytes, Mapping[str, Any], dict[str, Any]], draw: st.DataObject, source: str, kind: Any
 ) -> None:
     data, body, _ = made
     if not body["cells"]:
@@ -109,7 +110,7 @@ def test_a_replacement_changes_one_cell_and_only_its_source_and_type(
 @given(notebooks(), st.data(), SOURCES, st.sampled_from([None, "code", "markdown", "raw"]))
 @settings(max_examples=150, deadline=None)
 def test_what_is_inserted_and_deleted_again_leaves_every_byte_as_it_was(
-    made: tuple[bytes, Mapping[str, Any], Mapping[str, Any]], draw: st.DataObject, source: str, kind: Any
+    made: tuple[bytes, Mapping[str, Any], dict[str, Any]], draw: st.DataObject, source: str, kind: Any
 ) -> None:
     data, body, _ = made
     count = len(body["cells"])
@@ -132,7 +133,7 @@ def test_what_is_inserted_and_deleted_again_leaves_every_byte_as_it_was(
 @given(notebooks(), st.data(), st.text(st.sampled_from('ab \n\t"\\'), max_size=20))
 @settings(max_examples=200, deadline=None)
 def test_what_is_written_is_what_the_files_own_writer_would_have_written(
-    made: tuple[bytes, Mapping[str, Any], Mapping[str, Any]], draw: st.DataObject, source: str
+    made: tuple[bytes, Mapping[str, Any], dict[str, Any]], draw: st.DataObject, source: str
 ) -> None:
     data, body, hand = made
     if not body["cells"]:
@@ -145,7 +146,7 @@ def test_what_is_written_is_what_the_files_own_writer_would_have_written(
         assert after(data, CellEdit("replace", str(index), source)) == written({**body, "cells": cells}, hand)
     new = after(data, CellEdit("insert", str(index), source, old["cell_type"]))
     id = {"id": json.loads(new.decode("utf-8-sig"))["cells"][index + 1]["id"]} if "id" in old else {}
-    blank = {"execution_count": None, "outputs": []} if old["cell_type"] == "code" else {}
+    blank: dict[str, Any] = {"execution_count": None, "outputs": []} if old["cell_type"] == "code" else {}
     fresh = {**old, "metadata": {}, "source": lines, **blank, **id}
     cells = [*body["cells"][: index + 1], fresh, *body["cells"][index + 1 :]]
     assert new == written({**body, "cells": cells}, hand)

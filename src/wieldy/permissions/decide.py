@@ -47,6 +47,7 @@ class Policy:
         analyse: Callable[[str], Analysis] | None = None,
     ) -> None:
         self._mode = mode_named(mode)
+        self.mode_before_plan: ModeName = "default"
         self._paths = paths
         self._levels = levels or Levels()
         self._outside: Outside = outside
@@ -88,7 +89,10 @@ class Policy:
 
     @mode.setter
     def mode(self, name: str) -> None:
-        self._mode = mode_named(name)
+        mode = mode_named(name)
+        if mode.reads_only and not self._mode.reads_only:
+            self.mode_before_plan = self._mode.name
+        self._mode = mode
 
     @property
     def root(self) -> str:

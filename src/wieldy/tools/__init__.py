@@ -9,9 +9,11 @@ from importlib import import_module
 from wieldy.core.tool import Tool
 
 MODULES: Mapping[str, str] = {
+    "AskUser": "ask_user",
     "Bash": "bash",
     "BashOutput": "bash_output",
     "Edit": "edit",
+    "ExitPlan": "exit_plan",
     "FileSearch": "file_search",
     "Glob": "glob",
     "Grep": "grep",
@@ -24,6 +26,7 @@ MODULES: Mapping[str, str] = {
     "Read": "read",
     "ReadMcpResource": "read_mcp_resource",
     "Think": "think",
+    "TodoWrite": "todo_write",
     "ToolSearch": "tool_search",
     "WebFetch": "web_fetch",
     "WebSearch": "web_search",

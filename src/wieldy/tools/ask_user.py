@@ -1,0 +1,61 @@
+"""AskUser: questions to the person that only the person can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from wieldy.core.declare import FunctionTool, words
+from wieldy.core.inquiry import Inquiry, Person
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+
+DESCRIPTION, PROMPT = words(__file__)
+A_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question as the model writes it."""
+
+    question: Annotated[str, Param(min_length=1)]
+    options: Annotated[list[str], "Short answers to choose from"] = field(default_factory=list)
+    multi_select: Annotated[bool, "More than one may be chosen"] = False
+
+
+class AskUser(FunctionTool):
+    """Shows a person the questions whole."""
+
+    def show_use(self, input: Mapping[str, Any]) -> str:
+        """The questions, one a line."""
+        return "\n".join(str(asked.get("question", "")) for asked in input.get("questions", ()))
+
+
+def _somebody(workspace: Workspace) -> bool | str:
+    return workspace.resident(Person).asker is not None or "nobody is there to answer"
+
+
+async def _ask(ctx: ToolContext, questions: Annotated[list[Asked], Param(min_length=1, max_length=8)]) -> Output:
+    """Ask."""
+    inquiries = [Inquiry(asked.question, tuple(asked.options), asked.multi_select) for asked in questions]
+    replies = await ctx.workspace.resident(Person).answer(inquiries)
+    answers = {asked.question: str(reply) for asked, reply in zip(questions, replies, strict=True)}
+    told = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
+    return Output(f"The user answered:\n{told}", {"answers": answers})
+
+
+TOOL = AskUser(
+    _ask,
+    {
+        "name": "AskUser",
+        "description": DESCRIPTION,
+        "prompt": PROMPT,
+        "read_only": True,
+        "needs_permission": False,
+        "concurrency_safe": False,
+        "enabled": _somebody,
+        "timeout": A_DAY,
+    },
+)

@@ -1,0 +1,64 @@
+"""ExitPlan: the plan is shown to the person; when they approve, the mode is again what it was before plan mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from wieldy.core.declare import FunctionTool, words
+from wieldy.core.failure import Refusal
+from wieldy.core.tool import Output, ToolContext
+from wieldy.schema.annotate import Param
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@runtime_checkable
+class Moded(Protocol):
+    """A judge whose mode can be changed, and that remembers the one before plan mode."""
+
+    mode: str
+    mode_before_plan: str
+
+
+class ExitPlan(FunctionTool):
+    """Shows a person the plan whole: it is what they are asked about."""
+
+    def show_use(self, input: Mapping[str, Any]) -> str:
+        """The plan."""
+        return f"Leave plan mode and start on this plan?\n\n{input.get('plan', '')}"
+
+    def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
+        """One line: the plan was on the screen already."""
+        return f"The plan was not approved: {why}"
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    if not isinstance(ctx.judge, Moded) or ctx.judge.mode != "plan":
+        raise Refusal("check", "This is not plan mode, so there is nothing to leave. Go on with the work.")
+    if not str(input["plan"]).strip():
+        raise Refusal("check", "The plan is empty. Send the whole plan: the user sees nothing else of it.")
+
+
+async def _leave(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
+    """Leave plan mode."""
+    judge = ctx.judge
+    assert isinstance(judge, Moded)
+    judge.mode = judge.mode_before_plan
+    return Output(
+        f"The user approved the plan. The mode is `{judge.mode}` now: start on it.", {"plan": plan, "mode": judge.mode}
+    )
+
+
+TOOL = ExitPlan(
+    _leave,
+    {
+        "name": "ExitPlan",
+        "description": DESCRIPTION,
+        "prompt": PROMPT,
+        "read_only": True,
+        "needs_permission": True,
+        "concurrency_safe": False,
+        "check": _check,
+    },
+)

@@ -1,0 +1,76 @@
+"""TodoWrite: the list of tasks that a person watches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from wieldy.core.declare import FunctionTool, words
+from wieldy.core.event import Notice
+from wieldy.core.result import ToolResult
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+
+DESCRIPTION, PROMPT = words(__file__)
+MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One task; `activeForm` is what is shown while it is under way."""
+
+    content: Annotated[str, Param(min_length=1)]
+    status: Literal["pending", "in_progress", "completed"]
+    activeForm: Annotated[str, "As in: Running tests"] = ""
+
+    def __str__(self) -> str:
+        under_way = self.status == "in_progress" and self.activeForm
+        return f"{MARKS[self.status]} {self.activeForm if under_way else self.content}"
+
+
+class TodoList:
+    """The tasks of one workspace, as they were last written: `workspace.resident(TodoList).todos`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.todos: tuple[Todo, ...] = ()
+
+
+class TodoWrite(FunctionTool):
+    """Shows a person the list, not the acknowledgement."""
+
+    def show_result(self, result: ToolResult) -> str:
+        """One task a line."""
+        todos = result.data.get("todos", ()) if isinstance(result.data, dict) else ()
+        return "\n".join(str(Todo(**todo)) for todo in todos) or result.text
+
+
+async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
+    """Keep the list."""
+    ctx.workspace.resident(TodoList).todos = tuple(todos)
+    data = {"todos": [asdict(todo) for todo in todos]}
+    ctx.emit(Notice(text=_headline(todos), data=data))
+    under_way = sum(todo.status == "in_progress" for todo in todos)
+    advice = " Only one task at a time can be in progress: correct the list." if under_way > 1 else ""
+    return Output(f"Noted. {_headline(todos)}.{advice}", data)
+
+
+def _headline(todos: list[Todo]) -> str:
+    if not todos:
+        return "There are no tasks"
+    done = sum(todo.status == "completed" for todo in todos)
+    now = next((todo.activeForm or todo.content for todo in todos if todo.status == "in_progress"), "")
+    return f"{done} of {len(todos)} tasks done" + (f"; now: {now}" if now else "")
+
+
+TOOL = TodoWrite(
+    _write,
+    {
+        "name": "TodoWrite",
+        "description": DESCRIPTION,
+        "prompt": PROMPT,
+        "read_only": True,
+        "needs_permission": False,
+        "concurrency_safe": False,
+    },
+)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from wieldy import Toolbox
+from wieldy.core.inquiry import Inquiry, Person, Reply
+from wieldy.core.outcome import Refused
+from wieldy.tools.ask_user import TOOL
+
+pytestmark = pytest.mark.asyncio
+
+QUESTIONS = [
+    {"question": "Which database?", "options": ["Postgres (recommended)", "SQLite"]},
+    {"question": "Which targets?", "options": ["linux", "mac", "windows"], "multi_select": True},
+    {"question": "Which name?"},
+]
+
+
+class Sitting:
+    """A person with their answers ready."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = replies
+        self.heard: list[Inquiry] = []
+
+    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+        self.heard += inquiries
+        return self.replies or None
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+
+
+async def test_the_answers_come_back_options_and_own_words(tmp_path: Path) -> None:
+    person = Sitting(Reply(("SQLite",)), Reply(("linux", "mac"), "no windows yet"), Reply(words="wieldy"))
+    async with Toolbox(tmp_path, settings={}) as box:
+        box.workspace.resident(Person).asker = person
+        result = await box.call("AskUser", questions=QUESTIONS)
+    assert result.text == (
+        "The user answered:\nWhich database?\n→ SQLite\nWhich targets?\n→ linux; mac; no windows yet\nWhich name?\n→ wieldy"
+    )
+    assert result.data["answers"]["Which name?"] == "wieldy"
+    assert person.heard[0] == Inquiry("Which database?", ("Postgres (recommended)", "SQLite"))
+    assert person.heard[1].several
+
+
+async def test_where_nobody_sits_it_is_neither_offered_nor_answered_but_says_how_to_go_on(tmp_path: Path) -> None:
+    async with Toolbox(tmp_path, settings={}, mode="bypassPermissions") as box:
+        result = await box.call("AskUser", questions=QUESTIONS)
+        assert isinstance(result.outcome, Refused)
+        assert "Nobody is there to answer. Choose what is safest" in result.text
+        (row,) = [row for row in await box.offer() if row.tool.name == "AskUser"]
+        assert (row.offered, row.reason) == (False, "nobody is there to answer")
+        box.workspace.resident(Person).asker = Sitting()
+        assert next(row.offered for row in await box.offer() if row.tool.name == "AskUser")
+
+
+async def test_a_person_may_decline(tmp_path: Path) -> None:
+    async with Toolbox(tmp_path, settings={}) as box:
+        box.workspace.resident(Person).asker = Sitting()
+        result = await box.call("AskUser", questions=QUESTIONS)
+    assert result.is_error
+    assert "does not want to answer" in result.text
+
+
+async def test_a_yes_to_everything_is_no_answer(tmp_path: Path) -> None:
+    async with Toolbox(tmp_path, settings={}, ask=lambda question: True) as box:
+        assert "Nobody is there to answer" in (await box.call("AskUser", questions=QUESTIONS)).text
+
+
+async def test_the_questions_are_shown_whole() -> None:
+    assert TOOL.show_use({"questions": QUESTIONS}) == "Which database?\nWhich targets?\nWhich name?"
