@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,7 @@ from wieldy.core.provider import (
     BlockGrew,
     BlockStarted,
     Delta,
+    Field,
     Metered,
     ProviderFailure,
     Request,
@@ -147,19 +148,19 @@ class Script:
                 reason = step["stop"]
             else:
                 called = called or "call" in step
-                async for delta in self._block(index, step):
+                delay = float(step.get("delay", self.delay))
+                for delta in self._block(index, step):
+                    if delay and isinstance(delta, BlockGrew):
+                        await asyncio.sleep(delay)
                     yield delta
         yield Stopped(reason or ("tool_use" if called else "end_turn"))
 
-    async def _block(self, index: int, step: Step) -> AsyncIterator[Delta]:
+    def _block(self, index: int, step: Step) -> Iterator[Delta]:
+        field: Field
         if "call" in step:
             self._calls += 1
-            start = {
-                "type": "tool_use",
-                "id": step.get("id", f"toolu_{self._calls:04}"),
-                "name": step["call"],
-                "input": {},
-            }
+            id = step.get("id") or f"toolu_{self._calls:04}"
+            start = {"type": "tool_use", "id": id, "name": step["call"], "input": {}}
             text = step["raw"] if "raw" in step else json.dumps(step.get("input", {}), ensure_ascii=False)
             field = "input"
         elif "think" in step:
@@ -167,13 +168,11 @@ class Script:
         else:
             start, text, field = {"type": "text", "text": ""}, step["text"], "text"
         yield BlockStarted(index, start)
-        chunk, delay = int(step.get("chunk", self.chunk)), float(step.get("delay", self.delay))
-        for at in range(0, len(text), chunk or max(len(text), 1)):
-            if delay:
-                await asyncio.sleep(delay)
-            yield BlockGrew(index, field, text[at : at + chunk] if chunk else text)  # type: ignore[arg-type]
-        if "think" in step:
-            yield BlockGrew(index, "signature", step.get("signature", ""))
+        chunk = int(step.get("chunk", self.chunk)) or len(text)
+        for at in range(0, len(text), chunk or 1):
+            yield BlockGrew(index, field, text[at : at + chunk])
+        if signature := step.get("signature"):
+            yield BlockGrew(index, "signature", signature)
         if not step.get("open"):
             yield BlockEnded(index)
 

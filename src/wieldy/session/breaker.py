@@ -19,6 +19,8 @@ class Breaker:
 
     def refusal(self, name: str, input: Any) -> str | None:
         """Words for a call that has failed too often to be run once more."""
+        if not self._failures:
+            return None
         count = self._failures.get(_key(name, input), 0)
         if name in POLLING or count < REFUSE_AT - 1:
             return None
@@ -29,6 +31,8 @@ class Breaker:
 
     def note(self, name: str, input: Any, *, failed: bool) -> bool:
         """Take the result of a call into account; true when the turn must end."""
+        if not failed and not self._failures:
+            return False
         key = _key(name, input)
         if not failed:
             self._failures.pop(key, None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import dataclass
+from typing import Any
 
 from wieldy.core.abort import Abort
 from wieldy.core.event import ModelAnswered, ModelRequested, Retried
@@ -76,7 +77,7 @@ class Exchanger:
         async with self.box.turn() as turn:
             attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
             try:
-                await self.box.leash.hold(attempt.listen(self.provider, request), abort)
+                await _until(abort, attempt.listen(self.provider, request))
                 attempt.finish()
             except Aborted:
                 interrupted = True
@@ -127,6 +128,27 @@ class Exchanger:
 def _unless(abort: Abort) -> None:
     if abort.aborted:
         raise Aborted(abort.reason)
+
+
+async def _until(abort: Abort, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work here, in this very task, unless the person interrupts. Raises `Aborted`.
+
+    A task of its own for every request would cost more than all the rest of listening.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    key = abort.listen(task.cancel)  # type: ignore[arg-type]
+    try:
+        await work
+        if abort.aborted:
+            await asyncio.sleep(0)  # the interrupt came with the last word: take it here, not at a later await
+            task.uncancel()
+    except asyncio.CancelledError:
+        if not abort.aborted or task.uncancel() > 0:
+            raise
+        raise Aborted(abort.reason) from None
+    finally:
+        abort.forget(key)
 
 
 async def _slept(sleep: Callable[[float], Awaitable[None]], seconds: float) -> None:

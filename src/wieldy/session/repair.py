@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from wieldy.core.message import ContentBlock, History, Message, Role
@@ -55,11 +56,16 @@ def repair(history: History, seen: set[str] | None = None, *, whole: bool = True
 def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
     clean_ones = []
     for message in history:
-        content = tuple(
-            block for block in (_clean_block(block, message.role) for block in message.content) if block is not None
-        )
-        if any(block["type"] not in THOUGHTS for block in content):
-            clean_ones.append(message if _same(content, message.content) else Message(message.role, content))
+        content: list[ContentBlock] = []
+        same, spoken = True, False
+        for block in message.content:
+            made = _clean_block(block, message.role)
+            same = same and made is block
+            if made is not None:
+                content.append(made)
+                spoken = spoken or made["type"] not in THOUGHTS
+        if spoken:
+            clean_ones.append(message if same else Message(message.role, tuple(content)))
     return clean_ones
 
 
@@ -197,4 +203,4 @@ def _without_results(message: Message) -> Message:
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+    return len(some) == len(others) and all(map(is_, some, others))

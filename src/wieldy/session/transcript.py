@@ -1,7 +1,7 @@
 """The log of a session: one JSON record a line, appended and fsynced, never rewritten. Everything else is a fold over it.
 
-A record is written before `append` returns, so that nothing is done of which a crash would leave no trace; the disk is
-waited for in a thread, and by whoever asks to.
+A record is written before `append` returns, so that nothing is done of which a crash would leave no trace. The disk is waited
+for in a thread, and by whoever asks to: what a power cut could take is never older than `PAUSE`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from wieldy.session.payload import Payloads, has_long_strings
 
 VERSION = 1
 NAME = "transcript.jsonl"
+PAUSE = (
+    0.1  # seconds between two waits for the disk, unless somebody asks: a file is not written while it is being synced
+)
 
 _encode = msgspec.json.Encoder().encode
+_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Transcript:
@@ -126,11 +130,12 @@ class Syncer:
             with self._wake:
                 while self._on_disk >= self._written and not self._waiters and not self._stopped:
                     self._wake.wait()
+                self._wake.wait_for(lambda: self._waiters or self._stopped, PAUSE)
                 if self._stopped:
                     return
                 upto = self._written
             try:
-                os.fsync(self._file)
+                _sync(self._file)
             except OSError as error:
                 self._error = error
             with self._wake:

@@ -1,0 +1,123 @@
+"""A session's own cost: a turn with the recorded model beside a bare loop of the same work, early and late in a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from bench.claim import Claim
+
+from wieldy import Script, Session, tool
+from wieldy.session.conversation import fold
+from wieldy.session.transcript import Transcript, records
+
+TURNS = 3_100
+AROUND = 100
+
+
+def bare_turns(count: int) -> list[float]:
+    """The least a loop can do: read the arguments, call the function, write both messages down, encode the new ones."""
+
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async def loop() -> list[float]:
+        history: list[bytes] = []
+        stamps = []
+        for number in range(count):
+            arguments = json.loads('{"a": 1, "b": 2}')
+            result = await add(**arguments)
+            call = {"type": "tool_use", "id": f"toolu_{number}", "name": "add", "input": arguments}
+            history.append(json.dumps({"role": "assistant", "content": [call]}).encode())
+            answer = {"type": "tool_result", "tool_use_id": call["id"], "content": str(result)}
+            history.append(json.dumps({"role": "user", "content": [answer]}).encode())
+            stamps.append(time.perf_counter())
+        return stamps
+
+    return asyncio.run(loop())
+
+
+def session_turns(count: int, *, persist: bool) -> list[float]:
+    stamps: list[float] = []
+
+    @tool(read_only=True)
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        stamps.append(time.perf_counter())
+        return a + b
+
+    async def converse(root: str) -> None:
+        call: dict[str, Any] = {"call": "add", "input": {"a": 1, "b": 2}}
+        model = Script([[call]] * count + [[{"text": "done"}]], remember=False)
+        async with Session(root, model=model, tools=[add], settings={}, persist=persist) as session:
+            async for _ in session.run("go"):
+                pass
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WIELDY_HOME"] = f"{folder}/home"
+        asyncio.run(converse(folder))
+    return stamps
+
+
+def turn_at(stamps: list[float], where: int) -> float:
+    """The usual time of a turn around one place."""
+    around = stamps[max(where - AROUND // 2, 1) : where + AROUND // 2]
+    return statistics.median(b - a for a, b in pairwise(around))
+
+
+def claims() -> Iterator[Claim]:
+    bare, early, late, kept = [], [], [], []
+    for _ in range(3):
+        stamps = bare_turns(TURNS)
+        bare.append(turn_at(stamps, 100))
+        stamps = session_turns(TURNS, persist=False)
+        early.append(turn_at(stamps, 100))
+        late.append(turn_at(stamps, 3_000))
+        kept.append(turn_at(session_turns(400, persist=True), 200))
+    detail = f"{min(early) * 1e6:.0f} µs beside {min(bare) * 1e6:.1f} µs"
+    yield Claim("a turn beside a bare loop", min(early) / min(bare), 14, detail=detail)
+    yield Claim("turn 3 000 beside turn 100", min(late) / min(early), 1.2)
+    yield Claim(
+        "a turn with its transcript beside one without", min(kept) / min(early), 2, detail=f"{min(kept) * 1e6:.0f} µs"
+    )
+    yield from resuming()
+
+
+def resuming() -> Iterator[Claim]:
+    """A transcript of 100 000 records beside reading its lines as JSON."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        asyncio.run(_written(folder, 25_000))
+        best_plain = best_fold = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            with (folder / "transcript.jsonl").open("rb") as file:
+                for line in file:
+                    json.loads(line)
+            best_plain = min(best_plain, time.perf_counter() - start)
+            start = time.perf_counter()
+            fold(records(folder))
+            best_fold = min(best_fold, time.perf_counter() - start)
+    yield Claim(
+        "resuming 100 000 records beside json.loads of each", best_fold / best_plain, 2, detail=f"{best_fold:.2f} s"
+    )
+
+
+async def _written(folder: Path, turns: int) -> None:
+    log = Transcript(folder)
+    log.append({"type": "user", "content": [{"type": "text", "text": "go"}]})
+    for number in range(turns):
+        block = {"type": "tool_use", "id": f"t{number}", "name": "add", "input": {"a": 1}}
+        log.append({"type": "block", "index": 0, "block": block})
+        log.append({"type": "answered", "stop_reason": "tool_use", "usage": {"input_tokens": 1}})
+        log.append({"type": "result", "block": {"type": "tool_result", "tool_use_id": f"t{number}", "content": "1"}})
+        log.append({"type": "asked", "id": f"t{number}"})
+    await log.aclose()
