@@ -17,6 +17,17 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
     return _home(env, "XDG_STATE_HOME", ".local/state")
 
 
+def skill_homes(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """The folders of the user's skills: ours, then those that other programs share."""
+    home = Path(env.get("HOME") or Path.home())
+    return (config_home(env) / "skills", home / ".claude" / "skills", home / ".agents" / "skills")
+
+
+def shared_folders(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """The user's own folders that may be read from any project: what an agent remembers, and skills."""
+    return (config_home(env) / "memory", *skill_homes(env))
+
+
 def _home(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     if moved := env.get("WIELDY_HOME"):
         return Path(moved).expanduser().absolute()

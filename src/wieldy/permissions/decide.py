@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.places import shared_folders
 from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.commands import Commands
@@ -71,7 +72,8 @@ class Policy:
     ) -> Policy:
         """The judge of a workspace; `tools` is the settings section of that name, `configured_by` the user's settings folders."""
         home = workspace.env.get("HOME") or os.path.expanduser("~")
-        paths = Paths(workspace.roots, home=home, readable=(os.path.realpath(workspace.session_dir),))
+        readable = (workspace.session_dir, *shared_folders(workspace.env))
+        paths = Paths(workspace.roots, home=home, readable=tuple(map(os.path.realpath, readable)))
         return cls(
             rules,
             paths=paths,

@@ -25,6 +25,7 @@ _AGENT = Protection("it configures what the agent may do", liftable=False)
 _KEYS = Protection("it holds keys or passwords")
 _START = Protection("a shell runs it by itself")
 _ENV = Protection("it holds secrets of the environment")
+_MEMORY = Protection("it is what the agent remembers from one session to the next", soft=True)
 _VENDORED = Protection("installed packages are not edited by hand", soft=True)
 
 FOLDERS = {
@@ -76,12 +77,14 @@ class Protected:
         return strictest([p for view in seen.views if (p := self._of(view, seen.fold)) is not None])
 
     def _of(self, path: str, fold: bool) -> Protection | None:
-        if any(below(path, folder, fold) for folder in self._folders):
-            return _AGENT
+        for folder in self._folders:
+            if below(path, folder, fold):
+                return _MEMORY if below(path, os.path.join(folder, "memory"), fold) else _AGENT
         # A workspace may itself lie in a folder of such a name; what counts is below it.
         root = next((root for root in self._roots if below(path, root, fold)), None)
         names = key(path[len(root) :] if root else path, fold).strip(os.sep).split(os.sep)
-        found = [FOLDERS[name] for name in names if name in FOLDERS]
+        found = [_MEMORY] if root and names[:2] == [".wieldy", "memory"] else []
+        found += [FOLDERS[name] for name in names[2 * len(found) :] if name in FOLDERS]
         found += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
         if names[-1] in FILES:
             found.append(FILES[names[-1]])

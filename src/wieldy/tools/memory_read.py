@@ -1,0 +1,85 @@
+"""MemoryRead: the notes of earlier sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Reads
+from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.memory.folder import MOST_LISTED, SCOPES, Scope, folder_of, memos, place, require_confined
+
+DESCRIPTION, PROMPT = words(__file__)
+LARGEST = 200_000
+
+
+def _enabled(workspace: Workspace) -> bool | str:
+    from wieldy.pool.features import gate_of
+
+    return gate_of("MemoryRead", workspace.settings, workspace.env) or True
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    if (off := _enabled(ctx.workspace)) is not True:
+        raise Refusal("check", f"MemoryRead is {off}.")
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    if path := input.get("path"):
+        return (Reads(place(path, input.get("scope", "project"), workspace)),)
+    return tuple(Reads(folder_of(scope, workspace)) for scope in SCOPES)
+
+
+@tool(
+    name="MemoryRead",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    read_only=True,
+    effects=_effects,
+    enabled=_enabled,
+    check=_check,
+)
+async def TOOL(ctx: ToolContext, path: Annotated[str, "In the memory folder"] = "", scope: Scope = "project") -> Output:
+    """Show the list, or one file."""
+    if not path:
+        return await in_thread(_listed, ctx.workspace)
+    try:
+        return await in_thread(_shown, ctx, place(path, scope, ctx.workspace), path, scope)
+    except OSError as error:
+        why = (
+            "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+        )
+        raise ToolFailure(f"{scope} memory `{path}`: {why}. MemoryRead without a path lists what there is.") from None
+
+
+def _listed(workspace: Workspace) -> Output:
+    found = list(islice(memos(workspace), MOST_LISTED + 1))
+    lines = [f"{memo.scope}: {memo.path} ({memo.size} bytes)" for memo in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        lines.append("… and more")
+    data = {"memories": [vars(memo) for memo in found[:MOST_LISTED]]}
+    return Output("\n".join(lines) or "Nothing has been noted yet.", data)
+
+
+def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
+    from wieldy.edit.document import Document
+    from wieldy.edit.readstate import ReadState
+    from wieldy.reading.opened import Opened
+    from wieldy.text.kind import is_binary
+
+    real = ctx.led_to(absolute)
+    require_confined(real, scope, ctx.workspace)
+    with Opened(absolute, real) as file:
+        data = file.whole(LARGEST)
+        if data is None:
+            raise ToolFailure(f"`{path}` is larger than {LARGEST} bytes. Read it in pages with Read: {absolute}")
+        if kind := is_binary(data):
+            raise ToolFailure(f"`{path}` is not text but {kind}.")
+        ctx.workspace.resident(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)
+    text = Document.of(data).text
+    return Output(text or "(the file is empty)", {"path": path, "scope": scope, "content": text})

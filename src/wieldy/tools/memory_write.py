@@ -1,0 +1,106 @@
+"""MemoryWrite: a note for later sessions, confined to the memory folders and kept for undo like any other change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Writes
+from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.memory.folder import Scope, place, require_confined
+from wieldy.schema.annotate import Param
+
+if TYPE_CHECKING:
+    from wieldy.edit.change import Prepare
+    from wieldy.edit.commit import Written
+    from wieldy.edit.revision import Revision
+
+DESCRIPTION, PROMPT = words(__file__)
+LARGEST = 100_000
+
+
+def _enabled(workspace: Workspace) -> bool | str:
+    from wieldy.pool.features import gate_of
+
+    return gate_of("MemoryWrite", workspace.settings, workspace.env) or True
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    if (off := _enabled(ctx.workspace)) is not True:
+        raise Refusal("check", f"MemoryWrite is {off}.")
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    return (Writes(place(input["path"], input.get("scope", "project"), workspace)),)
+
+
+@tool(
+    name="MemoryWrite",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    effects=_effects,
+    enabled=_enabled,
+    check=_check,
+    timeout=120.0,
+)
+async def TOOL(
+    ctx: ToolContext,
+    path: Annotated[str, "In the memory folder, such as `decisions.md`"],
+    content: Annotated[str, Param("The whole content", max_length=LARGEST)],
+    scope: Scope = "project",
+) -> Output:
+    """Write or remove one file of memory."""
+    from wieldy.edit.change import change_file
+    from wieldy.edit.readstate import ReadState
+
+    absolute = place(path, scope, ctx.workspace)
+    require_confined(ctx.led_to(absolute), scope, ctx.workspace)
+    if not content:
+        return await _removed(ctx, absolute, path)
+
+    async def write(revision: Revision) -> Written:
+        return await _applied(ctx, absolute, revision.before, revision.after)
+
+    return await change_file(_prepare(ctx.workspace, absolute, content), write, ctx.workspace.resident(ReadState))
+
+
+def _prepare(workspace: Workspace, absolute: str, content: str) -> Prepare:
+    from wieldy.edit.overwrite import rewrite
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.readstate import ReadState
+
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once)
+
+
+async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
+    from wieldy.edit.policy import Policy
+    from wieldy.edit.readstate import ReadState
+    from wieldy.edit.revision import look_at
+    from wieldy.journal.journal import CannotWrite, Moved
+
+    state = ctx.workspace.resident(ReadState)
+    landing = look_at(absolute, Policy.of(ctx.workspace))
+    if landing.stat is None:
+        raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
+    if not state.is_current(absolute, landing.content or b"", landing.stat):
+        raise ToolFailure(f"`{path}` must be read first: read it with MemoryRead, then remove it.")
+    try:
+        await _applied(ctx, absolute, landing.content, None)
+    except (CannotWrite, Moved) as failure:
+        raise ToolFailure(str(failure)) from failure
+    state.forget(absolute)
+    return Output(f"Removed `{path}`.", {"path": path, "removed": True})
+
+
+async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after: bytes | None) -> Written:
+    from wieldy.journal.change import Change
+    from wieldy.journal.journal import Journal
+
+    change = Change(absolute, before, after, ctx.led_to(absolute))
+    journal = ctx.workspace.resident(Journal)
+    receipt = await journal.apply([change], call_id=ctx.call_id, tool="MemoryWrite", turn=ctx.message_id)
+    return receipt.written[0]

@@ -1,0 +1,126 @@
+"""StickerRequest: a postal address, checked and written down on this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import Effects, Writes
+from wieldy.core.failure import Refusal
+from wieldy.core.places import state_home
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.schema.annotate import Param
+
+DESCRIPTION, PROMPT = words(__file__)
+
+# How postal codes look where it is known; elsewhere anything short of letters, digits, spaces and dashes will do.
+POSTAL_CODES: Mapping[str, str] = {
+    "AT": r"\d{4}",
+    "AU": r"\d{4}",
+    "BE": r"\d{4}",
+    "BR": r"\d{5}-?\d{3}",
+    "CA": r"[A-Z]\d[A-Z] ?\d[A-Z]\d",
+    "CH": r"\d{4}",
+    "CN": r"\d{6}",
+    "DE": r"\d{5}",
+    "DK": r"\d{4}",
+    "ES": r"\d{5}",
+    "FR": r"\d{5}",
+    "GB": r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}",
+    "IN": r"\d{6}",
+    "IT": r"\d{5}",
+    "JP": r"\d{3}-?\d{4}",
+    "NL": r"\d{4} ?[A-Z]{2}",
+    "NO": r"\d{4}",
+    "PL": r"\d{2}-\d{3}",
+    "SE": r"\d{3} ?\d{2}",
+    "US": r"\d{5}(-\d{4})?",
+}
+WITHOUT_CODES = frozenset({"AE", "HK", "IE", "QA"})
+WITH_REGIONS = frozenset({"AU", "BR", "CA", "US"})
+
+
+def _enabled(workspace: Workspace) -> bool | str:
+    from wieldy.pool.features import gate_of
+
+    return gate_of("StickerRequest", workspace.settings, workspace.env) or True
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    return (Writes(_folder(workspace)),)
+
+
+def _folder(workspace: Workspace) -> str:
+    return str(state_home(workspace.env) / "stickers")
+
+
+def problems(address: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with an address, one sentence a fault."""
+    for name in ("name", "street", "city"):
+        if not any(char.isalnum() for char in address[name]):
+            yield f"`{name}` is empty."
+        elif not all(char.isprintable() for char in address[name]):
+            yield f"`{name}` must be one line."
+    country, code = address["country"], address["postal_code"].upper()
+    if not re.fullmatch("[A-Z]{2}", country):
+        yield "`country` is a code of two letters, such as DE."
+    elif country in WITH_REGIONS and not address["region"].strip():
+        yield f"In {country} the address needs a `region`: the state or province."
+    if not code and country in WITHOUT_CODES:
+        return
+    if not re.fullmatch(POSTAL_CODES.get(country, r"[A-Z\d][A-Z\d -]{1,9}"), code):
+        yield f"`postal_code` {code or 'is missing and'} does not look like one of {country}."
+
+
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    if (off := _enabled(ctx.workspace)) is not True:
+        raise Refusal("check", f"StickerRequest is {off}.")
+    if found := list(problems(_address(**input))):
+        raise Refusal("check", f"{' '.join(found)} Ask the user for what is missing; never make up an address.")
+
+
+def _address(
+    name: str, street: str, city: str, country: str, postal_code: str = "", region: str = ""
+) -> dict[str, str]:
+    given = {
+        "name": name,
+        "street": street,
+        "city": city,
+        "region": region,
+        "postal_code": postal_code,
+        "country": country.upper(),
+    }
+    return {field: value.strip() for field, value in given.items()}
+
+
+@tool(name="StickerRequest", description=DESCRIPTION, prompt=PROMPT, effects=_effects, enabled=_enabled, check=_check)
+async def TOOL(
+    ctx: ToolContext,
+    name: Annotated[str, Param(max_length=100)],
+    street: Annotated[str, Param("With house number", max_length=200)],
+    city: Annotated[str, Param(max_length=100)],
+    country: Annotated[str, "Two letters, such as DE"],
+    postal_code: str = "",
+    region: Annotated[str, "State or province"] = "",
+) -> Output:
+    """Write the request down."""
+    import os
+
+    from wieldy.journal.change import Change
+    from wieldy.journal.journal import Journal
+
+    address = _address(name, street, city, country, postal_code, region)
+    at = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+    folder = _folder(ctx.workspace)
+    file = os.path.join(folder, f"{at}-{ctx.call_id}.json")
+    real = os.path.join(ctx.led_to(folder), os.path.basename(file))
+    content = json.dumps({"requested": at, **address}, ensure_ascii=False, indent=2) + "\n"
+    change = Change(file, None, content.encode(), real, mode=0o600)
+    journal = ctx.workspace.resident(Journal)
+    await journal.apply([change], call_id=ctx.call_id, tool="StickerRequest", turn=ctx.message_id)
+    return Output(f"Written down in {file}. Nothing was sent.", {"file": file, **address})
