@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(700)]
 
 LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 IS_ERROR = 5
-SERVE = (sys.executable, "-c", "import sys; from wieldy.mcp.server_command import main; sys.exit(main(sys.argv[1:]))")
+SERVE = (sys.executable, "-m", "wieldy", "mcp", "serve")
 
 
 @pytest.fixture(scope="module")

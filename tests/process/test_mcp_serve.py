@@ -18,7 +18,7 @@ import pytest
 
 from wieldy.shell.reap import HAS_PROC
 
-SERVE = [sys.executable, "-c", "import sys; from wieldy.mcp.server_command import main; sys.exit(main(sys.argv[1:]))"]
+SERVE = [sys.executable, "-m", "wieldy", "mcp", "serve"]
 PATIENCE = 30.0
 
 Start = Callable[..., "Served"]

@@ -95,7 +95,9 @@ async def test_a_client_lists_calls_is_told_and_is_asked_over_http(tmp_path: Pat
         assert "Read" in {one.name for one in (await client.list_tools()).tools}
         written = await client.call_tool("Write", {"file_path": "a.txt", "content": "hi\n"})
         assert not written.is_error, text(written)
-        shown = await client.call_tool("Bash", {"command": "sleep 1.3; cat a.txt"}, progress_callback=on_progress)
+        shown = await client.call_tool(
+            "Bash", {"command": "echo begun; sleep 1; cat a.txt"}, progress_callback=on_progress
+        )
     assert len(asked) == 1
     assert "hi" in text(shown)
     assert heard
