@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -103,7 +103,7 @@ class Toolbox:
             approver=person,
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=(CleanTree(self.policy, lambda: self.workspace.cwd), *advisers),
+            advisers=(*self._own_advisers(), *advisers),
         )
         self._calls = self._turns = 0
         self._given_hooks = tuple(hooks)
@@ -112,6 +112,13 @@ class Toolbox:
         for tool in tools:
             self.add(tool)
         self._apply_limits()
+
+    def _own_advisers(self) -> Iterator[Adviser]:
+        yield CleanTree(self.policy, lambda: self.workspace.cwd)
+        if self.settings.get("sandbox.autoAllow") is True:
+            from wieldy.permissions.sandboxed import Sandboxed
+
+            yield Sandboxed(self.workspace)
 
     def _apply_limits(self) -> None:
         """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""

@@ -57,9 +57,9 @@ async def prepared(prepare: Prepare) -> Revision:
 def settle(path: str, content: bytes, written: Written, state: ReadState, whole: bool) -> tuple[str, ...]:
     """Look at what was written and remember it; `whole` says that all of it is known. Notes for the result."""
     if written.stat is None or not _holds(written.real_path, content):
-        state.forget(path)
+        state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.wrote(path, data=content, stat=written.stat, whole=whole)
+    state.wrote(written.real_path, data=content, stat=written.stat, whole=whole)
     return written.notes
 
 

@@ -69,9 +69,9 @@ class Landing:
         return (self.real_path, f"{self.stat.st_dev}:{self.stat.st_ino}")
 
 
-def locate(path: str) -> Landing:
-    """Follow links and look, without opening the file."""
-    real = os.path.realpath(path)
+def locate(path: str, led_to: str | None = None) -> Landing:
+    """Follow links and look, without opening the file. `led_to` is where the path led when it was judged."""
+    real = led_to or os.path.realpath(path)
     try:
         stat = os.lstat(real)
     except FileNotFoundError:
@@ -83,9 +83,9 @@ def locate(path: str) -> Landing:
     return Landing(path, real, stat)
 
 
-def look(path: str) -> Landing:
-    """Follow links and read what is there."""
-    landing = locate(path)
+def look(path: str, led_to: str | None = None) -> Landing:
+    """Follow links and read what is there; where `led_to` is given, there and nowhere else."""
+    landing = locate(path, led_to)
     if landing.stat is None:
         return landing
     try:

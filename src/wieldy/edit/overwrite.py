@@ -14,12 +14,14 @@ from wieldy.text.encoding import UTF8, decodes
 from wieldy.text.kind import is_binary
 
 
-def rewrite(path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False) -> Revision:
+def rewrite(
+    path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False, led_to: str | None = None
+) -> Revision:
     """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`, and with `at_once`
     `TakesLonger` where that is not a matter of a moment."""
     if at_once and len(content) > SMALL:
         raise TakesLonger
-    landing = look_at(path, policy, at_once=at_once)
+    landing = look_at(path, policy, at_once=at_once, led_to=led_to)
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
@@ -49,13 +51,13 @@ def _new(landing: Landing, content: str) -> Revision:
 
 def _require_known(landing: Landing, document: Document, state: ReadState) -> None:
     path = landing.path
-    reading = state.reading(path)
+    reading = state.reading(landing.real_path)
     if reading is None or landing.stat is None:
         raise ToolFailure(
             f"{path} exists and must be read first: it has not been read in this session. Read it, then send this "
             "again, or choose another name."
         )
-    if not state.is_current(path, landing.content or b"", landing.stat):
+    if not state.is_current(landing.real_path, landing.content or b"", landing.stat):
         since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
         raise ToolFailure(f"{path} was changed on disk {since}. Nothing was written. Read it again first.")
     unseen = reading.unseen(document.lines())

@@ -71,7 +71,7 @@ class ReadState:
         `complete` says that the lines shown are all there are."""
         new = _reading(path, data, stat)
         with self._lock:
-            key = self._key(path)
+            key = self._key(path, stat)
             known = self._readings.get(key)
             if known is not None and not known.ours and self._matches(key, known, data, stat):
                 new = changed(new, shown=known.shown, whole=known.whole)
@@ -82,7 +82,7 @@ class ReadState:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
         where parts of it were never seen."""
         with self._lock:
-            self._keep(self._key(path), changed(_reading(path, data, stat), ours=True, whole=whole), data)
+            self._keep(self._key(path, stat), changed(_reading(path, data, stat), ours=True, whole=whole), data)
 
     def forget(self, path: str) -> None:
         """The file is gone, or what is known of it no longer holds."""
@@ -163,10 +163,12 @@ class ReadState:
     def _drop(self, key: str) -> None:
         self._held -= len(self._contents.pop(key, b""))
 
-    def _key(self, path: str) -> str:
+    def _key(self, path: str, stat: os.stat_result | None = None) -> str:
         """The name the file is known by: its real path, or a spelling of it that differs only in case or Unicode form
-        and leads to the same file."""
-        real = os.path.realpath(path)
+        and leads to the same file. `stat` is the file's own: a path that leads to another one by now keeps its name."""
+        if path in self._readings:
+            return path
+        real = _real(path, stat)
         if real in self._readings:
             return real
         for other in self._spellings.get(_folded(real), ()):
@@ -176,6 +178,16 @@ class ReadState:
             except OSError:
                 continue
         return real
+
+
+def _real(path: str, stat: os.stat_result | None) -> str:
+    try:
+        real = os.path.realpath(path)
+        if stat is None or real == path or os.path.samestat(os.stat(real), stat):
+            return real
+    except OSError:
+        pass
+    return path
 
 
 def digest_of(data: bytes) -> bytes:

@@ -28,10 +28,10 @@ class Rehearsals:
         self._roots = workspace.roots
         self._kept: OrderedDict[str, tuple[object, Revision]] = OrderedDict()
 
-    async def rehearse(self, call_id: str, wish: object, prepare: Prepare, path: str) -> None:
+    async def rehearse(self, call_id: str, wish: object, prepare: Prepare, real: str) -> None:
         """Try a change. Looks only at files the model knows or may look for: what is elsewhere is not told before
-        permission is given."""
-        if self._state.reading(path) is None and not self._is_inside(path):
+        permission is given. `real` is where the path leads: the file that `prepare` will look at, and no other."""
+        if self._state.reading(real) is None and not self._is_inside(real):
             return
         try:
             revision = await prepared(prepare)
@@ -47,6 +47,5 @@ class Rehearsals:
         kept = self._kept.pop(call_id, None)
         return kept[1] if kept is not None and kept[0] == wish else None
 
-    def _is_inside(self, path: str) -> bool:
-        real = os.path.realpath(path)
+    def _is_inside(self, real: str) -> bool:
         return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self._roots)

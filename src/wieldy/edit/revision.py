@@ -74,17 +74,19 @@ class TakesLonger(Exception):
     """This edit is not made in a moment: it needs a merge, a detector of encodings, or a search for what was meant."""
 
 
-def revise(path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False) -> Revision:
+def revise(
+    path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False, led_to: str | None = None
+) -> Revision:
     """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
     `at_once` `TakesLonger` where that is not a matter of a moment."""
-    landing = existing(path, policy, at_once=at_once)
-    data, stat = landing.content or b"", landing.stat
-    reading = state.reading(path)
+    landing = existing(path, policy, at_once=at_once, led_to=led_to)
+    data, stat, known_as = landing.content or b"", landing.stat, led_to or path
+    reading = state.reading(known_as)
     if reading is None or stat is None:
         raise ToolFailure(
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
-    if state.is_current(path, data, stat):
+    if state.is_current(known_as, data, stat):
         if at_once and not decodes(data, "utf-8"):
             raise TakesLonger
         document = Document.of(data)
@@ -100,7 +102,7 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: 
     if at_once:
         raise TakesLonger
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
-    base = state.content(path)
+    base = state.content(known_as)
     if policy.on_change == "error" or base is None:
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
@@ -108,9 +110,9 @@ def revise(path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: 
     return changed(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
-def existing(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
+def existing(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    landing = look_at(path, policy, at_once=at_once)
+    landing = look_at(path, policy, at_once=at_once, led_to=led_to)
     if landing.stat is None:
         if at_once:
             raise TakesLonger
@@ -123,10 +125,10 @@ def existing(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
     return landing
 
 
-def look_at(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
+def look_at(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
-        size = os.stat(path).st_size if os.path.exists(path) else 0
+        size = _size(led_to or path)
         if at_once and size > SMALL:
             raise TakesLonger
         if size > policy.max_bytes:
@@ -134,12 +136,19 @@ def look_at(path: str, policy: Policy, *, at_once: bool = False) -> Landing:
                 f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
                 "setting edit.max_bytes."
             )
-        return look(path)
+        return look(path, led_to)
     except CannotWrite as failure:
         hint = " Use LS or Glob to find the file." if os.path.isdir(path) else ""
         raise ToolFailure(failure.message + hint) from failure
     except OSError as error:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: str) -> Revision:

@@ -7,9 +7,12 @@ from typing import Any
 
 from wieldy.core.call import BoundCall, PlannedCall
 from wieldy.core.effect import Effects, Reads, Writes
+from wieldy.core.failure import Refusal
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.problem import Misfit
+
+LOOKS = 10
 
 
 def normalise(bound: BoundCall, workspace: Workspace) -> PlannedCall:
@@ -27,7 +30,16 @@ def _real(effects: Effects) -> dict[str, str]:
     """Where the declared paths lead now. Judging and opening both use this, so that nothing can be swapped in between."""
     if not effects:
         return {}
-    return {effect.path: os.path.realpath(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
+    return {effect.path: _led_to(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
+
+
+def _led_to(path: str) -> str:
+    for _ in range(LOOKS):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue  # a link on the way vanished between two looks at it
+    raise Refusal("normalise", f"{path} is being moved about by somebody else. Try again when that is over.")
 
 
 def _absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:

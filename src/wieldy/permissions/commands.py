@@ -11,7 +11,6 @@ from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.files import Files, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.redirection import Split, split
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import Shelves
 from wieldy.permissions.spelling import without_git_options
@@ -95,19 +94,18 @@ class Commands:
             rule = next((rule for text in texts if (rule := shelf.for_command(text)) is not None), None)
             if rule is not None:
                 yield Finding(by_rule(rule, part=part.text))
-        outlets = split(part, self._analyse)
-        own, exact = self._allowance(part, outlets, named, case)
+        own, exact = self._allowance(part, named, case)
         yield own
         for effect in part.effects:
             if isinstance(effect, Reads | Writes):
-                redirected = effect in outlets.redirected
+                redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
                 spelled_out = named is not None or (exact and not redirected)
                 yield self._files.judge(Touch(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
 
-    def _allowance(self, part: Part, outlets: Split, named: Rule | None, case: Case) -> tuple[Finding, bool]:
+    def _allowance(self, part: Part, named: Rule | None, case: Case) -> tuple[Finding, bool]:
         """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:
             why = part.why or "it may change something"
@@ -115,7 +113,7 @@ class Commands:
         exact = named or next(filter(None, map(self._allow.for_exact_command, _texts(part))), None)
         if exact is not None:
             return Finding(by_rule(exact, part=part.text)), True
-        if not case.careful and (reason := _harmless(part, outlets)) is not None:
+        if not case.careful and (reason := _harmless(part)) is not None:
             return Finding(reason), False
         if (rule := self._pattern_rule(part)) is not None:
             return Finding(by_rule(rule, part=part.text)), False
@@ -143,10 +141,10 @@ def _texts(part: Part) -> tuple[str, ...]:
     return part.allow_texts[:1] if _needs_exact(part) else part.allow_texts
 
 
-def _harmless(part: Part, outlets: Split) -> Reason | None:
+def _harmless(part: Part) -> Reason | None:
     if part.read_only:
         return Reason("analysis", "allow", "it only reads", part=part.text)
-    if outlets.harmless_without:
+    if part.reads_alone:
         return Reason("analysis", "allow", "apart from its redirection it only reads", part=part.text)
     if not part.argv and part.known:
         return Reason("analysis", "allow", "it runs no program", part=part.text)

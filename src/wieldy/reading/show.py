@@ -73,7 +73,7 @@ class Reader:
 
     def _text(self, file: Opened) -> Output:
         page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped)
-        if self._known(file.path, page):
+        if self._known(file, page):
             name = shown(file.path)
             return Output(
                 f"Unchanged since your last read: {name}, lines {page.first}-{page.last}. What you were shown then "
@@ -81,18 +81,20 @@ class Reader:
                 {"type": "file_unchanged", "file": {"filePath": name}},
             )
         self.seen.saw(
-            file.path, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
+            file.real, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
         )
         said = remarks(page)
         reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
         return Output("\n".join(filter(None, (page.numbered, reminder))), _text_data(file.path, page))
 
-    def _known(self, path: str, page: Page) -> bool:
+    def _known(self, file: Opened, page: Page) -> bool:
         if self.repeats is None or not page.lines:
             return False
-        if self.seen.unchanged(path, page.first, page.last) and self.repeats.hold_back(path, page.first, page.last):
+        if self.seen.unchanged(file.real, page.first, page.last) and self.repeats.hold_back(
+            file.real, page.first, page.last
+        ):
             return True
-        self.repeats.show(path, page.first, page.last)
+        self.repeats.show(file.real, page.first, page.last)
         return False
 
     def _image(self, file: Opened) -> Output:
@@ -143,7 +145,7 @@ class Reader:
         return show_notebook(file, data, notebook, self.seen)
 
     def _saw_whole(self, file: Opened, data: bytes) -> None:
-        self.seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=True)
+        self.seen.saw(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
 
 
 def loaded(file: Opened, most: int) -> bytes:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import os
 
+from wieldy.core.exact import Swapped
 from wieldy.reading.opened import shown
 
 
 def why_unreadable(path: str, error: OSError) -> str:
     """What to tell about a file that gave this error; looks round for similar names where it is missing."""
     name = shown(path)
+    if isinstance(error, Swapped):
+        return f"{name} leads elsewhere than when it was checked; nothing was read. Try again when nobody moves it."
     match error.errno:
-        case errno.ENOENT if os.path.islink(path):
-            return f"{name} is a symbolic link to {shown(os.readlink(path))}, which does not exist."
+        case errno.ENOENT if (target := _link(path)) is not None:
+            return f"{name} is a symbolic link to {shown(target)}, which does not exist."
         case errno.ENOENT:
             return f"{name} does not exist. {_suggestion(path)}"
         case errno.ENOTDIR:
@@ -26,6 +29,13 @@ def why_unreadable(path: str, error: OSError) -> str:
             return f"{name} has nothing to read now and would wait for more. Use Bash with a timeout."
         case _:
             return f"{name} cannot be read: {error.strerror or error}."
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _suggestion(path: str) -> str:

@@ -52,17 +52,6 @@ def command_environment(surrounding: Mapping[str, str], *, mark: str, at_exit: s
     return env
 
 
-def reading_environment(surrounding: Mapping[str, str]) -> dict[str, str]:
-    """Further variables for a command that was let run because it only reads: git then runs no program a repository names."""
-    counted = surrounding.get("GIT_CONFIG_COUNT", "")
-    first = int(counted) if counted.isdecimal() else 0
-    settings = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null", "log.showSignature": "false"}
-    env = {"GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_COUNT": str(first + len(settings))}
-    for number, (key, value) in enumerate(settings.items(), first):
-        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return env
-
-
 def scrub_secrets(env: Mapping[str, str], keep: Iterable[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
     """The environment without variables whose names speak of secrets, and the names that were taken out."""
     kept = frozenset(keep)

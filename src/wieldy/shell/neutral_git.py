@@ -59,15 +59,16 @@ _NAMED = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|requ
 _SECONDS = 5.0
 
 
-def git_neutral_environment(cwd: str | None = None, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables to add to the environment of a read-only git command.
+def git_neutral_environment(*cwds: str, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables to add to the environment of read-only git commands.
 
-    What `surrounding` (our own environment, if not given) sets by the same means stays in front. With `cwd` the diff and filter
-    drivers configured there are disarmed too, which takes one git process: call it from a thread.
+    What `surrounding` (our own environment, if not given) sets by the same means stays in front. The diff and filter drivers
+    configured in `cwds` are disarmed too, which takes a git process for each: call it from a thread.
     """
     around = os.environ if surrounding is None else surrounding
     base = _environment((), around)
-    return base if cwd is None else _environment(_configured(cwd, {**around, **base}), around)
+    named = [key for cwd in cwds for key in _configured(cwd, {**around, **base})]
+    return _environment(named, around) if named else base
 
 
 def _environment(keys: Iterable[str], around: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from wieldy.core.declare import words
 from wieldy.core.effect import Effects, Fetches, Runs, Writes, is_opaque
 from wieldy.core.failure import Refusal, ToolFailure
 from wieldy.core.record import record
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
 
@@ -99,7 +100,7 @@ class Bash(Tool):
             return
         started_in = workspace.cwd
         witness = await _witness(command, workspace)
-        extra = _reading(command, workspace)
+        extra = await _reading(command, workspace)
         shell = workspace.resident(ShellSession).start(command, cwd=started_in, extra=extra, confine=confine)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
@@ -229,11 +230,17 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
     return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
 
 
-def _reading(command: str, workspace: Workspace) -> dict[str, str]:
-    """What keeps a command that is trusted to read only from being made to do more by the files it reads."""
-    from wieldy.shell.environment import reading_environment
+async def _reading(command: str, workspace: Workspace) -> dict[str, str]:
+    """What keeps git, trusted to read only, from being made to do more by the configuration of a repository."""
+    analysis = _analysis(command, workspace)
+    if analysis.verdict != "read_only":
+        return {}
+    folders = dict.fromkeys(cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds)
+    if not folders:
+        return {}
+    from wieldy.shell.neutral_git import git_neutral_environment
 
-    return reading_environment(workspace.env) if _analysis(command, workspace).verdict == "read_only" else {}
+    return await in_thread(git_neutral_environment, *folders, surrounding=workspace.env)
 
 
 async def _witness(command: str, workspace: Workspace) -> Witness | None:

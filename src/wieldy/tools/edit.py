@@ -11,7 +11,6 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
@@ -22,8 +21,8 @@ DESCRIPTION, PROMPT = words(__file__)
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.edit.rehearsal import Rehearsals
 
-    wish, prepare = _prepare(ctx.workspace, **input)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
+    wish, prepare = _prepare(ctx, **input)
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
 
 
 @tool(
@@ -57,13 +56,13 @@ async def TOOL(
         receipt = await journal.apply([change], call_id=ctx.call_id, tool="Edit", turn=ctx.message_id)
         return receipt.written[0]
 
-    wish, prepare = _prepare(ctx.workspace, file_path, old_string, new_string, replace_all, expected_replacements)
+    wish, prepare = _prepare(ctx, file_path, old_string, new_string, replace_all, expected_replacements)
     rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
     return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
 def _prepare(
-    workspace: Workspace,
+    ctx: ToolContext,
     file_path: str,
     old_string: str,
     new_string: str,
@@ -77,6 +76,6 @@ def _prepare(
     from wieldy.edit.revision import revise
 
     edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
     plan = partial(plan_one, edit)
-    return (file_path, edit), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once)
+    return (file_path, edit), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once, led_to=real)

@@ -12,7 +12,6 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
@@ -33,8 +32,8 @@ class EditItem:
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.edit.rehearsal import Rehearsals
 
-    wish, prepare = _prepare(ctx.workspace, input["file_path"], [EditItem(**edit) for edit in input["edits"]])
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
+    wish, prepare = _prepare(ctx, input["file_path"], [EditItem(**edit) for edit in input["edits"]])
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
 
 
 @tool(
@@ -65,12 +64,12 @@ async def TOOL(
         receipt = await journal.apply([change], call_id=ctx.call_id, tool="MultiEdit", turn=ctx.message_id)
         return receipt.written[0]
 
-    wish, prepare = _prepare(ctx.workspace, file_path, edits)
+    wish, prepare = _prepare(ctx, file_path, edits)
     rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
     return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
-def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) -> tuple[object, Prepare]:
+def _prepare(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> tuple[object, Prepare]:
     from wieldy.edit.locate import Replacement
     from wieldy.edit.plan import plan_many
     from wieldy.edit.policy import Policy
@@ -78,6 +77,6 @@ def _prepare(workspace: Workspace, file_path: str, edits: Sequence[EditItem]) ->
     from wieldy.edit.revision import revise
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
     plan = partial(plan_many, wanted)
-    return (file_path, wanted), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once)
+    return (file_path, wanted), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once, led_to=real)

@@ -9,7 +9,6 @@ from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
@@ -20,8 +19,8 @@ DESCRIPTION, PROMPT = words(__file__)
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.edit.rehearsal import Rehearsals
 
-    wish, prepare = _prepare(ctx.workspace, **input)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, input["file_path"])
+    wish, prepare = _prepare(ctx, **input)
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
 
 
 @tool(
@@ -47,15 +46,17 @@ async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The wh
         receipt = await journal.apply([change], call_id=ctx.call_id, tool="Write", turn=ctx.message_id)
         return receipt.written[0]
 
-    wish, prepare = _prepare(ctx.workspace, file_path, content)
+    wish, prepare = _prepare(ctx, file_path, content)
     rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
     return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
 
-def _prepare(workspace: Workspace, file_path: str, content: str) -> tuple[object, Prepare]:
+def _prepare(ctx: ToolContext, file_path: str, content: str) -> tuple[object, Prepare]:
     from wieldy.edit.overwrite import rewrite
     from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
 
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return (file_path, content), lambda at_once: rewrite(file_path, content, state, policy, at_once=at_once)
+    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
+    return (file_path, content), lambda at_once: rewrite(
+        file_path, content, state, policy, at_once=at_once, led_to=real
+    )

@@ -71,9 +71,60 @@ async def test_a_thousand_swaps_between_judging_and_opening_never_lead_outside(t
             for _ in range(SWAPS):
                 result = await box.call("Read", file_path="d/f")
                 assert "SECRET" not in result.text
+                assert " failed: " not in result.text, result.text
                 answers["refused" if result.is_error else "inside"] += 1
     finally:
         stop.set()
         swapper.join()
     assert sum(answers.values()) == SWAPS
     assert answers["inside"] > 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_a_thousand_swaps_between_judging_and_writing_never_lead_outside(tmp_path, monkeypatch, what):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "d").mkdir(parents=True)
+    outside.mkdir()
+    (root / "d/f").write_text("inside 0\n")
+    (outside / "f").write_text("SECRET\n")
+    spot, kept = (root / "d/f", root / "d/kept") if what == "file" else (root / "d", root / "kept")
+    link = root / "link"
+    link.symlink_to(outside / "f" if what == "file" else outside)
+    stop = threading.Event()
+
+    def swap() -> None:
+        # A write may replace what lies at the spot: then there is nothing to put back, and the round is over.
+        while not stop.is_set():
+            try:
+                os.rename(spot, kept)
+                os.rename(link, spot)
+                os.rename(spot, link)
+                os.rename(kept, spot)
+            except OSError:
+                continue
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        async with Toolbox(root, settings={"journal": {"enabled": False}}, mode="acceptEdits") as box:
+            for number in range(SWAPS):
+                if number % 3 == 0:
+                    await box.call("Read", file_path="d/f")
+                name, input = (
+                    ("Write", {"content": f"inside {number}\n"})
+                    if number % 2
+                    else (
+                        "Edit",
+                        {"old_string": "inside", "new_string": "inside"[:3] + f"{number}"},
+                    )
+                )
+                result = await box.call(name, {"file_path": "d/f", **input})
+                assert "SECRET" not in result.text
+                assert " failed: " not in result.text, result.text
+    finally:
+        stop.set()
+        swapper.join()
+    assert (outside / "f").read_text() == "SECRET\n"
+    assert [entry.name for entry in outside.iterdir()] == ["f"]
