@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -143,7 +143,7 @@ class Lines:
     def _answered(self, event: ModelAnswered) -> None:
         usage = {name: getattr(event.usage, own) for own, name in USAGE.items()}
         message = {
-            "id": f"msg_{uuid.uuid4().hex[:24]}",
+            "id": f"msg_{os.urandom(12).hex()}",
             "type": "message",
             "role": "assistant",
             "model": self._session.provider.model,
@@ -171,7 +171,7 @@ class Lines:
         self._say("stream_event", event=event, parent_tool_use_id=None)
 
     def _say(self, kind: str, **fields: Any) -> None:
-        self._write(_line({"type": kind, **fields, "session_id": self._session.id, "uuid": str(uuid.uuid4())}))
+        self._write(_line({"type": kind, **fields, "session_id": self._session.id, "uuid": _uuid()}))
 
 
 async def converse(
@@ -247,13 +247,19 @@ def summary(session: Session, last: RunEnded, tally: Tally, seconds: float) -> d
         "modelUsage": {session.model_name: {**tally.usage, "costUSD": round(last.cost, 6)}},
         "permission_denials": tally.denied(),
         "terminal_reason": last.why,
-        "uuid": str(uuid.uuid4()),
+        "uuid": _uuid(),
     }
     return {**told, "result": last.text} if success else {**told, "errors": [last.detail or last.why]}
 
 
 def _denied(result: ToolResult) -> bool:
     return isinstance(result.outcome, Refused) and result.outcome.stage in ("permission", "hook")
+
+
+def _uuid() -> str:
+    """A random (version 4) UUID; the module of that name costs milliseconds to load."""
+    digits = f"{(int.from_bytes(os.urandom(16)) & ~(0xF << 76) & ~(3 << 62)) | 4 << 76 | 2 << 62:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _line(value: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -36,29 +35,29 @@ class NoAnswer(HttpFailure):
     """The connection ended before a single byte of an answer: on one that was kept alive, the server had left already."""
 
 
-@dataclass(slots=True)
 class Connection:
     """One connection and where its protocol stands."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    state: h11.Connection
-    used: bool = False
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: h11.Connection) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.state = state
+        self.used = False
 
     def close(self) -> None:
         """Drop it, without waiting for the other side."""
         self.writer.transport.abort()
 
 
-@dataclass(slots=True)
 class Response:
     """The head of an answer; its body is still to come. It is `whole` when its reader needs nothing more of it."""
 
-    status: int
-    headers: Mapping[str, str]
-    seconds: float
-    _connection: Connection
-    whole: bool = False
+    def __init__(self, status: int, headers: Mapping[str, str], seconds: float, connection: Connection) -> None:
+        self.status = status
+        self.headers = headers
+        self.seconds = seconds
+        self.whole = False
+        self._connection = connection
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, as it arrives. Raises `HttpFailure` when it breaks off or nothing comes for too long."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
 from typing import Any
 
 from wieldy.core.call import ToolCall
@@ -19,6 +18,8 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.schema.mend import Unreadable, read_object
+
+NOTHING_USED = Usage()
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -47,20 +48,22 @@ class OpenBlock:
         return text if text.isascii() or not _HALF.search(text) else _whole(text)
 
 
-@dataclass(slots=True)
 class Answer:
     """One message of the model's, as far as it has come. Blocks keep the order in which the model began them.
 
     `taken` are the ids of earlier calls: a model that repeats one gets it made unique.
     """
 
-    taken: Set[str] = frozenset()
-    ids: set[str] = field(default_factory=set)
-    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    open: dict[int, OpenBlock] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
-    stop_reason: StopReason | None = None
-    doubtful: ToolCall | None = None
+    __slots__ = ("blocks", "doubtful", "ids", "open", "stop_reason", "taken", "usage")
+
+    def __init__(self, taken: Set[str] = frozenset()) -> None:
+        self.taken = taken
+        self.ids: set[str] = set()
+        self.blocks: dict[int, dict[str, Any]] = {}
+        self.open: dict[int, OpenBlock] = {}
+        self.usage = NOTHING_USED
+        self.stop_reason: StopReason | None = None
+        self.doubtful: ToolCall | None = None
 
     def take(self, delta: Delta) -> ToolCall | None:
         """Add a delta; returns the call that may start now. Raises `ProviderFailure` for a stream that makes no sense."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from wieldy.core.message import ContentBlock, Message
@@ -11,7 +10,6 @@ from wieldy.session.repair import repair
 from wieldy.session.shorten import with_results, without_media
 
 
-@dataclass(slots=True)
 class Conversation:
     """What the next request is made of. Blocks wait for their message to end, results for their siblings.
 
@@ -19,17 +17,18 @@ class Conversation:
     was, as the provider counted.
     """
 
-    messages: list[Message] = field(default_factory=list)
-    blocks: dict[int, ContentBlock] = field(default_factory=dict)
-    results: list[ContentBlock] = field(default_factory=list)
-    activated: dict[str, None] = field(default_factory=dict)
-    ids: set[str] = field(default_factory=set)
-    cost: float = 0.0
-    turns: int = 0
-    tokens: int = 0
-    header: Mapping[str, Any] = field(default_factory=dict)
-    sound: int = 0
-    seen: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.blocks: dict[int, ContentBlock] = {}
+        self.results: list[ContentBlock] = []
+        self.activated: dict[str, None] = {}
+        self.ids: set[str] = set()
+        self.cost = 0.0
+        self.turns = 0
+        self.tokens = 0
+        self.header: Mapping[str, Any] = {}
+        self.sound = 0
+        self.seen: set[str] = set()
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Fold one record in. Unknown and damaged ones are passed over."""
@@ -51,13 +50,10 @@ class Conversation:
 
     def copy(self) -> Conversation:
         """A conversation that can be settled without touching this one."""
-        return Conversation(
-            messages=list(self.messages),
-            blocks=dict(self.blocks),
-            results=list(self.results),
-            sound=self.sound,
-            seen=set(self.seen),
-        )
+        other = Conversation()
+        other.messages, other.blocks, other.results = list(self.messages), dict(self.blocks), list(self.results)
+        other.sound, other.seen = self.sound, set(self.seen)
+        return other
 
     def restart(self, messages: Iterable[Message]) -> None:
         """Go on from other messages; they are repaired like any others."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.abort import Abort
 from wieldy.core.event import ModelAnswered, ModelRequested, Retried
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
+from wieldy.core.record import record
 from wieldy.core.result import ToolResult
 from wieldy.engine.leash import Aborted
 from wieldy.providers.cost import cost
@@ -27,7 +27,7 @@ from wieldy.toolbox import Toolbox
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
 
-@dataclass(slots=True)
+@record
 class Exchange:
     """What came of one request."""
 
@@ -38,17 +38,24 @@ class Exchange:
     looping: bool = False
 
 
-@dataclass(slots=True)
 class Exchanger:
     """Runs the exchanges of one session. `record` appends to the transcript; `sleep` is the clock retries wait by."""
 
-    box: Toolbox
-    provider: Provider
-    breaker: Breaker
-    record: Record
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    most_attempts: int = MOST_ATTEMPTS
-    broken_in_a_row: int = 0
+    def __init__(
+        self,
+        box: Toolbox,
+        provider: Provider,
+        breaker: Breaker,
+        record: Record,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.box = box
+        self.provider = provider
+        self.breaker = breaker
+        self.record = record
+        self.sleep = sleep
+        self.most_attempts = MOST_ATTEMPTS
+        self.broken_in_a_row = 0
 
     async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> Exchange:
         """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""

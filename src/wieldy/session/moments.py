@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wieldy.core.failure import SessionError
@@ -15,12 +14,12 @@ class PromptBlocked(SessionError):
     """A hook did not let the prompt pass."""
 
 
-@dataclass(slots=True)
 class Moments:
     """The hooks of one session. Where none are wanted, nothing is loaded and nothing is waited for."""
 
-    hooks: Hooks
-    sent_on: int = 0
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self.sent_on = 0
 
     async def started(self, source: str, model: str) -> tuple[str, ...]:
         """Tell of the start; returns what hooks add to what the model knows."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from wieldy.core.abort import Abort
 from wieldy.core.event import Compacted, Notice
@@ -26,16 +25,18 @@ _NAMED = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 _MEDIA = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 
-@dataclass(slots=True)
 class Relief:
     """Makes room in one session's conversation. Everything it does is a record, so that a resumed session has it too."""
 
-    box: Toolbox
-    provider: Provider
-    conversation: Conversation
-    record: Record
-    moments: Moments
-    tried: int = 0  # since the last answer: 1 results were put aside, 2 all was summed up
+    def __init__(
+        self, box: Toolbox, provider: Provider, conversation: Conversation, record: Record, moments: Moments
+    ) -> None:
+        self.box = box
+        self.provider = provider
+        self.conversation = conversation
+        self.record = record
+        self.moments = moments
+        self.tried = 0  # since the last answer: 1 results were put aside, 2 all was summed up
 
     @property
     def due(self) -> bool:

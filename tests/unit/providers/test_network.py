@@ -170,13 +170,18 @@ def test_a_proxy_that_cannot_be_used_is_said(odd):
 
 @pytest.mark.asyncio
 async def test_a_long_request_that_is_refused_before_it_is_read_still_says_why():
+    enough = asyncio.Event()
+
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
-        await asyncio.sleep(5)
+        await enough.wait()
+        writer.transport.abort()
 
     server = await asyncio.start_server(refusing, "127.0.0.1", 0)
     model = provider("openai", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     with pytest.raises(ProviderFailure) as failed:
         await heard(model, request(Message.user("x" * 20_000_000)))
+    enough.set()
     server.close()
+    await asyncio.sleep(0.05)
     assert failed.value.kind == "too_large"

@@ -148,7 +148,7 @@ async def loopback(
         server.close()
         for writer in there._writers:
             writer.transport.abort()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
 
 
 def stream(data: bytes, size: int = 0, cut: int | None = None) -> Reply:
