@@ -1,0 +1,105 @@
+"""Where skills are, and which of them can be used. A project's skills must lie in the project; what is broken is said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from wieldy.core.event import Notice
+from wieldy.core.exact import open_exact
+from wieldy.core.places import skill_homes
+from wieldy.core.workspace import Workspace
+from wieldy.skills.frontmatter import BadHead
+from wieldy.skills.skill import Origin, Skill, listing, read_skill
+
+FILE = "SKILL.md"
+IN_PROJECT = (".wieldy/skills", ".claude/skills", ".agents/skills")
+LARGEST = 256 << 10
+MOST = 500
+
+
+class Skills:
+    """The skills of one workspace, looked for anew on request: `workspace.resident(Skills)`.
+
+    Of two of one name the user's wins over the project's, so that a project cannot put its words in place of theirs.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._reported: set[str] = set()
+        self.found: dict[str, Skill] = {}
+        self.problems: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where skills are looked for."""
+        return (
+            *map(str, skill_homes(self._workspace.env)),
+            *(f"{self._workspace.root}/{place}" for place in IN_PROJECT),
+        )
+
+    def refresh(self) -> dict[str, Skill]:
+        """Look again. Reads files: call it in a thread where there may be many."""
+        found: dict[str, Skill] = {}
+        problems: list[str] = []
+        for path, origin in _files(self._workspace):
+            try:
+                skill = read_skill(_text(path), path, origin)
+            except BadHead as error:
+                problems.append(f"{path}: {error}")
+            except (OSError, ValueError) as error:
+                problems.append(f"{path}: {getattr(error, 'strerror', None) or error}")
+            else:
+                if other := found.get(skill.name):
+                    problems.append(f"{path}: there is another skill `{skill.name}`, which is used: {other.path}")
+                found.setdefault(skill.name, skill)
+            if len(found) + len(problems) == MOST:
+                problems.append(f"there are more than {MOST} skills; the rest are left out")
+                break
+        self.found, self.problems = dict(sorted(found.items())), tuple(problems)
+        return self.found
+
+    def report(self) -> None:
+        """Tell the person what is wrong, each fault once."""
+        for problem in self.problems:
+            if problem not in self._reported:
+                self._reported.add(problem)
+                self._workspace.emit(Notice(text=f"A skill is left out: {problem}"))
+
+    def listing(self) -> str:
+        """What a model is told of them; empty where there are none."""
+        return listing(list(self.found.values()))
+
+
+def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
+    """Every SKILL.md by its real path, the user's first; those of the project that are links out of it are left out."""
+    homes = skill_homes(workspace.env)
+    for home in homes:
+        for path in _in(home):
+            yield path, "user"
+    own = (workspace.root, *map(os.path.realpath, homes))
+    for place in IN_PROJECT:
+        for path in _in(Path(workspace.root, place)):
+            if any(path.startswith(folder + os.sep) for folder in own):
+                yield path, "project"
+
+
+def _in(folder: Path) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name, FILE)
+        if not name.startswith(".") and os.path.isfile(path):
+            yield os.path.realpath(path)
+
+
+def _text(path: str) -> str:
+    descriptor = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise BadHead(1, f"the file is larger than {LARGEST // 1024} KB")
+    return data.decode("utf-8")

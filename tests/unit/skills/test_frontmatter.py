@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wieldy.skills.frontmatter import BadHead, read_page
+
+
+def fields(*lines: str) -> dict[str, Any]:
+    return dict(read_page("\n".join(["---", *lines, "---", "body"])).fields)
+
+
+def test_a_file_is_its_head_and_its_body() -> None:
+    page = read_page("\ufeff---\r\nname: x\r\n---\r\n\r\n# Title\r\n---\r\n")
+    assert page.fields == {"name": "x"}
+    assert page.body == "# Title\n---"
+
+
+def test_a_file_without_a_head_is_all_body() -> None:
+    assert read_page("# Title\n--- \n").fields == {}
+    assert read_page("").body == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("plain text", "plain text"),
+        ("plain # comment", "plain"),
+        ("a#b", "a#b"),
+        ("Use this: always", "Use this: always"),
+        ('"a \\"quoted\\" # text\\n"', 'a "quoted" # text\n'),
+        ('"a" # comment', "a"),
+        ("'it''s'", "it's"),
+        ("true", True),
+        ("false", False),
+        ("'true'", "true"),
+        ("1.5", "1.5"),
+        ("", ""),
+        ("[a, 'b, c', \"d\"]", ["a", "b, c", "d"]),
+        ("[]", []),
+    ],
+)
+def test_values_on_one_line(line: str, value: Any) -> None:
+    assert fields(f"key: {line}") == {"key": value}
+
+
+@pytest.mark.parametrize("key", ["key:", "key: "])
+def test_lists_and_mappings_on_lines_of_their_own(key: str) -> None:
+    assert fields(key, "  - a", "", "  # comment", "  - 'b'", "other: c") == {"key": ["a", "b"], "other": "c"}
+    assert fields(key, "- a", "- b: c") == {"key": ["a", "b: c"]}
+    assert fields(key, "  a: 1", "  b: 'x'") == {"key": {"a": "1", "b": "x"}}
+    assert fields(key, "other: x") == {"key": "", "other": "x"}
+
+
+def test_long_texts() -> None:
+    assert fields("key: |", "  one", "    two", "", "  three", "last: x") == {
+        "key": "one\n  two\n\nthree",
+        "last": "x",
+    }
+    assert fields("key: >-", "  one", "  two", "", "  three") == {"key": "one two\nthree"}
+    assert fields("key: one", "  two", "  three # comment", "last: x") == {"key": "one two three", "last": "x"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["name: a", "name: b"], "line 3: `name` is there twice"),
+        (["- a"], "line 2: `name: value` was expected"),
+        (["name:a"], "line 2: `name: value` was expected"),
+        (["", "  x: 1"], "line 3: an indented line that belongs to nothing"),
+        (['a: "open'], "line 2: a text in double quotes does not end"),
+        (["a: 'open"], "line 2: a text in single quotes does not end"),
+        (["a: [b"], "line 2: a list in brackets must end on its line"),
+        (["a: &anchor x"], "line 2: `&` at the start of a value is not read here"),
+        (["a:", "  b:", "      c: d"], "line 4: only one level of indentation"),
+        (["a:", "\tb: c"], "line 3: only one level of indentation"),
+    ],
+)
+def test_faults_have_their_line(lines: list[str], said: str) -> None:
+    with pytest.raises(BadHead) as caught:
+        fields(*lines)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_head_that_is_never_closed_is_a_fault() -> None:
+    with pytest.raises(BadHead, match="never closed"):
+        read_page("---\nname: x\n")
