@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
+
+from wieldy.core.record import record
 
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
@@ -22,7 +24,7 @@ KINDS: Mapping[str, Kind] = {
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServerConfig:
     """How to reach one server. `timeout` bounds each call, `startup` each attempt to connect, in seconds."""
 
@@ -45,7 +47,7 @@ class ServerConfig:
         return self.url if self.url else " ".join((self.command, *self.args))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Configured:
     """The servers that can be started, and what is wrong with the rest."""
 

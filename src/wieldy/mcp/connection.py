@@ -12,10 +12,10 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.answers import Answers, Sampler
 from wieldy.mcp.config import ServerConfig
@@ -39,7 +39,7 @@ Listed: TypeAlias = Callable[[Sequence[Any]], Awaitable[None]]
 Progressed: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
-@dataclass(slots=True)
+@record
 class Surroundings:
     """What a connection needs of the rest: whom to tell of tools and states, who answers, and who watches processes."""
 

@@ -16,6 +16,7 @@ from wieldy.core.tool import Output
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MOST_PICTURE_CHARS = 5 * 1024 * 1024 * 4 // 3
+PLAIN_CHARS = 10_000
 EXTENSIONS = {
     "audio/wav": "wav",
     "audio/mpeg": "mp3",
@@ -25,6 +26,11 @@ EXTENSIONS = {
 }
 
 _DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,([A-Za-z0-9+/=_-]{200,})")
+
+
+def is_plain(result: Any) -> bool:
+    """Whether a result is a little text, which takes no time to turn into ours and writes no file."""
+    return all(part.type == "text" and len(part.text) < PLAIN_CHARS for part in result.content)
 
 
 def output_of(result: Any, folder: Path) -> Output:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from wieldy.core.record import record
 from wieldy.mcp.listing import INPUT
 from wieldy.schema.dialect import OPENAI, adapted
 from wieldy.schema.parameters import Parameters, SchemaError
@@ -20,7 +20,7 @@ class Unfit(ValueError):
     """A definition that no model could use; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Definition:
     """What a server says of a tool. `digest` changes with anything a model or a person would read of it."""
 

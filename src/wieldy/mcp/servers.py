@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -30,17 +31,19 @@ from wieldy.shell.guardian import Guardian
 log = logging.getLogger("wieldy")
 
 CLOSE_SECONDS = 12.0
+HEAD_START_SECONDS = 0.15
+COURTEOUS_SECONDS = 0.0003
 
 
-@dataclass(slots=True)
 class Entry:
     """A server's connection, the task that owns it, and its tools by the name a model calls them."""
 
-    connection: Connection
-    key: str
-    task: asyncio.Task[None] | None = None
-    tools: dict[str, ServerTool] = field(default_factory=dict)
-    quarantined: dict[str, str] = field(default_factory=dict)
+    def __init__(self, connection: Connection, key: str) -> None:
+        self.connection = connection
+        self.key = key
+        self.task: asyncio.Task[None] | None = None
+        self.tools: dict[str, ServerTool] = {}
+        self.quarantined: dict[str, str] = {}
 
 
 class McpServers:
@@ -58,6 +61,7 @@ class McpServers:
         self._token = secrets.token_hex(8)
         self._guardian = Guardian(self._token)
         self._loaded: asyncio.Future[None] | None = None
+        self._needed = asyncio.Event()
 
     @property
     def connections(self) -> Mapping[str, Connection]:
@@ -91,6 +95,7 @@ class McpServers:
 
     async def settled(self, seconds: float | None = None) -> None:
         """Wait until every server is ready or has failed, or time is up."""
+        self._needed.set()
         waits = [connection.settled() for connection in self.connections.values()]
         if waits:
             try:
@@ -101,12 +106,14 @@ class McpServers:
 
     async def expected(self, tool: str) -> None:
         """Wait until the server that a tool's name speaks of is ready or has failed."""
+        self._needed.set()
         for entry in list(self.entries.values()):
             if tool.startswith(f"mcp__{entry.key}__"):
                 await entry.connection.settled()
 
     async def aclose(self) -> None:
         """End all connections side by side, and every process they started."""
+        self._needed.set()
         entries = list(self.entries.values())
         for entry in entries:
             entry.connection.close()
@@ -139,10 +146,12 @@ class McpServers:
         await connection.run()
 
     async def _sdk(self) -> None:
-        """The SDK takes most of a second to import: once, and not on the loop."""
+        """The SDK takes most of a second to import: once, not on the loop, and not before the first request is on its way."""
         if self._loaded is None:
             self._loaded = asyncio.get_running_loop().create_future()
-            await in_thread(import_module, "wieldy.mcp.sdk")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._needed.wait(), HEAD_START_SECONDS)
+            await in_thread(_load)
             self._loaded.set_result(None)
         await self._loaded
 
@@ -208,3 +217,13 @@ class McpServers:
         for name, tool in tools.items():
             if self._catalog.find(name) is tool:
                 self._catalog.remove(name)
+
+
+def _load() -> None:
+    """Import the SDK, handing the interpreter over often: whoever works meanwhile must not wait for it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(COURTEOUS_SECONDS)
+    try:
+        import_module("wieldy.mcp.sdk")
+    finally:
+        sys.setswitchinterval(before)

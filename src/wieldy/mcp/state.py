@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from wieldy.core.event import Event
+from wieldy.core.record import keyword_record, record
 
 Word: TypeAlias = Literal["connecting", "ready", "failed", "needs approval", "closed"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """Where a server stands now, and why."""
 
@@ -21,7 +21,7 @@ class State:
         return f"{self.word}: {self.why}" if self.why else self.word
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ServerChanged(Event):
     """A server's state changed."""
 
@@ -32,7 +32,7 @@ class ServerChanged(Event):
     tools: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_record
 class ServerSaid(Event):
     """A server logged something."""
 

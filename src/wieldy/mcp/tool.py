@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects
+from wieldy.core.event import ToolProgress
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
-from wieldy.mcp.content import output_of
+from wieldy.core.tool import Doubt, Output, Tool, ToolContext
+from wieldy.mcp.content import is_plain, output_of
 from wieldy.mcp.definition import Definition
 
 if TYPE_CHECKING:
@@ -62,25 +62,20 @@ class ServerTool(Tool):
             return None
         return Doubt(f"the server {self.server} has changed what this tool is or takes since you first used it")
 
-    async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+    async def run(self, args: Any, ctx: ToolContext) -> Output:  # type: ignore[override]
         """Call the server, passing on its progress."""
         if self._accepted is not None:
             accepted, self._accepted = self._accepted, None
             await in_thread(accepted)
-        heard: asyncio.Queue[Progress | None] = asyncio.Queue()
 
         async def progressed(done: float, total: float | None, message: str | None) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
-            heard.put_nowait(Progress(f"{message} ({share})" if message else share, {"progress": done, "total": total}))
+            text = f"{message} ({share})" if message else share
+            data = {"progress": done, "total": total}
+            ctx.emit(ToolProgress(call_id=ctx.call_id, name=self.name, text=text, data=data))
 
-        call = asyncio.get_running_loop().create_task(self._connection.call(self.definition, args, progressed))
-        call.add_done_callback(lambda _: heard.put_nowait(None))
-        try:
-            while (progress := await heard.get()) is not None:
-                yield progress
-            result = await call
-        finally:
-            if not call.done():
-                call.cancel()
-                await asyncio.wait((call,))
-        yield await in_thread(output_of, result, ctx.workspace.session_dir / "tool-results")
+        result = await self._connection.call(self.definition, args, progressed)
+        folder = ctx.workspace.session_dir / "tool-results"
+        if is_plain(result):
+            return output_of(result, folder)
+        return await in_thread(output_of, result, folder)

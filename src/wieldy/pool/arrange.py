@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
+from wieldy.core.record import record
 from wieldy.core.tool import Tool
 from wieldy.pool.weight import weigh
 
@@ -16,7 +17,7 @@ FOREIGN = "mcp__"
 SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arranged:
     """Tools to send in full, in blocks that end at `breaks`, and those to be named only."""
 
@@ -39,19 +40,18 @@ def arrange(
     activated: Sequence[str] = (),
 ) -> Arranged:
     """Our own tools by name, then those of servers by name, then the activated ones in the order of their activation."""
-    unique: dict[str, Tool] = {}
-    for tool in sorted(tools, key=lambda tool: (is_foreign(tool), tool.name)):
-        unique.setdefault(tool.name, tool)
-    hidden = _hidden(list(unique.values()), builtin, defer, tokens)
-    own = [tool for name, tool in unique.items() if not is_foreign(tool) and name not in hidden]
-    foreign = [tool for name, tool in unique.items() if is_foreign(tool) and name not in hidden]
-    added = [unique[name] for name in dict.fromkeys(activated) if name in hidden]
-    awake = {tool.name for tool in added}
-    return Arranged(
-        (*own, *foreign, *added),
-        tuple(dict.fromkeys(end for end in accumulate(map(len, (own, foreign, added))) if end)),
-        tuple(unique[name] for name in hidden if name not in awake),
-    )
+    own: dict[str, Tool] = {}
+    foreign: dict[str, Tool] = {}
+    for tool in sorted(tools, key=attrgetter("name")):
+        (foreign if is_foreign(tool) else own).setdefault(tool.name, tool)
+    hidden = _hidden(own, foreign, builtin, defer, tokens)
+    blocks = [tool for name, tool in own.items() if name not in hidden]
+    ends = [len(blocks)]
+    blocks += (tool for name, tool in foreign.items() if name not in hidden)
+    ends.append(len(blocks))
+    blocks += (hidden.pop(name) for name in dict.fromkeys(activated) if name in hidden)
+    ends.append(len(blocks))
+    return Arranged(tuple(blocks), tuple(dict.fromkeys(end for end in ends if end)), tuple(hidden.values()))
 
 
 def is_foreign(tool: Tool) -> bool:
@@ -59,29 +59,36 @@ def is_foreign(tool: Tool) -> bool:
     return tool.name.startswith(FOREIGN)
 
 
-def _hidden(tools: list[Tool], builtin: Container[str], defer: Defer, tokens: int) -> dict[str, None]:
-    """The names of the tools that are not sent in full unless activated.
+def _hidden(
+    own: Mapping[str, Tool], foreign: Mapping[str, Tool], builtin: Container[str], defer: Defer, tokens: int
+) -> dict[str, Tool]:
+    """The tools that are not sent in full unless activated.
 
     Tools declared as deferred always are; those of servers when all together are too heavy; and where our own alone are too
     heavy still, every one that was added to the built-in tools. So what servers bring never changes which of our own are sent.
     """
     if defer == "never":
         return {}
-    declared = {tool.name for tool in tools if tool.deferred and not _always(tool)}
-    foreign = {tool.name for tool in tools if is_foreign(tool) and not _always(tool)}
+    declared = {name: tool for name, tool in own.items() if tool.deferred and not _always(tool)}
+    shy = {name: tool for name, tool in foreign.items() if not _always(tool)}
     if defer == "always":
-        return _in_order(tools, declared | foreign)
-    if sum(weigh(tool) for tool in tools if tool.name not in declared) <= tokens:
-        return _in_order(tools, declared)
-    own = [tool for tool in tools if not is_foreign(tool) and tool.name not in declared]
-    added: set[str] = set()
-    if sum(map(weigh, own)) > tokens:
-        added = {tool.name for tool in own if tool.name not in builtin and not _always(tool)}
-    return _in_order(tools, declared | foreign | added)
+        return {**declared, **shy}
+    plain = [tool for name, tool in own.items() if name not in declared]
+    if _fit(chain(plain, foreign.values()), tokens):
+        return declared
+    if _fit(plain, tokens):
+        return {**declared, **shy}
+    kept = {tool.name for tool in plain if tool.name in builtin or _always(tool)}
+    return {**{name: tool for name, tool in own.items() if name not in kept}, **shy}
 
 
-def _in_order(tools: list[Tool], names: set[str]) -> dict[str, None]:
-    return dict.fromkeys(tool.name for tool in tools if tool.name in names)
+def _fit(tools: Iterable[Tool], tokens: int) -> bool:
+    """Whether tools weigh no more than this; the weighing ends where the answer is known."""
+    for tool in tools:
+        tokens -= weigh(tool)
+        if tokens < 0:
+            return False
+    return tokens >= 0
 
 
 def _always(tool: Tool) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from wieldy.core.offer import Offered
+from wieldy.core.record import record
 from wieldy.core.tool import Tool
 
 SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """Who will be offered tools. `only` is a sub-agent's list: names, or patterns such as `mcp__github__*`."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from wieldy.core.offer import Offered
 from wieldy.core.provider import ToolOffer
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
@@ -19,7 +19,7 @@ from wieldy.pool.rank import Index
 CONTEXT_WINDOW = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offering:
     """What one request carries of tools.
 
