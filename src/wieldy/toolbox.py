@@ -57,7 +57,7 @@ class Toolbox:
 
     `mode` and `settings` are those of a settings file; settings given here stand in for the files unless `load_settings=True`.
     `ask` is called with every permission question and answers True, False, words for the model (a no), or an `Answer`;
-    without it, what would be asked is denied.
+    without it, what would be asked is denied. Without `servers` the MCP servers of the settings are left alone.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -70,6 +70,7 @@ class Toolbox:
         ask: Ask | None = None,
         load_settings: bool | None = None,
         builtins: bool = True,
+        servers: bool = True,
         max_concurrency: int | None = None,
         hooks: Sequence[Hook] = (),
         advisers: Sequence[Adviser] = (),
@@ -79,6 +80,7 @@ class Toolbox:
         self.id = session_id or secrets.token_hex(6)
         self.events = Events()
         self.hook_problems: tuple[str, ...] = ()
+        self._servers = servers
         leash = Leash()
         files = settings is None if load_settings is None else load_settings
         self.settings = settings_of(root, explicit=settings, files=files)
@@ -288,6 +290,8 @@ class Toolbox:
 
     def _start_servers(self) -> None:
         """Have MCP servers connect in the background, where any is configured or waits for consent."""
+        if not self._servers:
+            return
         pending = [one.name.partition(".")[2] for one in self.settings.pending if one.name.startswith("mcpServers.")]
         if pending or self.settings.get("mcpServers"):
             from wieldy.mcp.servers import McpServers

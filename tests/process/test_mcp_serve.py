@@ -186,6 +186,24 @@ def test_requests_that_are_piped_in_are_answered_before_the_end(serve: Start):
     assert served.ended() == 0
 
 
+def test_the_servers_of_a_client_are_not_served_on_lest_a_server_starts_itself(
+    serve: Start, environment: dict[str, str], tmp_path: Path
+):
+    marker = tmp_path / "was started"
+    servers = {
+        "again": {"command": sys.executable, "args": [*SERVE[1:]]},
+        "mark": {"command": "touch", "args": [str(marker)]},
+    }
+    home = Path(environment["WIELDY_HOME"])
+    home.mkdir()
+    (home / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+    served = serve()
+    served.answer(served.call("Bash", command="sleep 1.5"))
+    listed = served.answer(served.request("tools/list"))["result"]["tools"]
+    assert not [one["name"] for one in listed if one["name"].startswith("mcp__")]
+    assert not marker.exists()
+
+
 def test_requests_may_come_from_a_file(project: Path, environment: dict[str, str], tmp_path: Path):
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     lines = [

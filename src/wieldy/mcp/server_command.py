@@ -94,7 +94,8 @@ def _mode(text: str) -> str:
 
 def _maker(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
     def make(ask: Ask) -> Toolbox:
-        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True)
+        # Servers of the settings are not served on: one of them may be this very program.
+        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=False)
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             _say(str(problem))
         return box
