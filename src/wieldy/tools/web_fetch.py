@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Fetches
-from wieldy.core.failure import Refusal
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.workspace import Workspace
+from wieldy.web.input import canonical_url, fetches_url
 
 if TYPE_CHECKING:
     from wieldy.web.fetch import Moved
@@ -19,28 +16,14 @@ if TYPE_CHECKING:
 DESCRIPTION, PROMPT = words(__file__)
 
 
-def _canonical(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-    """Rules are to see the host that will be talked to, however the model spelled it."""
-    from wieldy.web.address import BadAddress, parse_address
-
-    try:
-        return {**input, "url": parse_address(input["url"]).url}
-    except BadAddress as problem:
-        raise Refusal("normalise", str(problem)) from None
-
-
-def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    return (Fetches(input["url"]),)
-
-
 @tool(
     name="WebFetch",
     description=DESCRIPTION,
     prompt=PROMPT,
     read_only=True,
     needs_permission=True,
-    normalize=_canonical,
-    effects=_effects,
+    normalize=canonical_url,
+    effects=fetches_url,
     timeout=120.0,
 )
 async def TOOL(

@@ -1,0 +1,1 @@
+"""A real browser under a model's hands: one page, every connection judged, nothing left behind."""

@@ -1,0 +1,210 @@
+"""The browser of a workspace: started when first needed, one page, one action at a time, each bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from wieldy.browser.documents import Documents
+from wieldy.browser.happenings import Happenings
+from wieldy.browser.launch import Chromium
+from wieldy.browser.visits import Visits
+from wieldy.browser.wanted import Wanted
+from wieldy.browser.way_out import WayOut
+from wieldy.core.decision import Judge
+from wieldy.core.failure import ToolFailure
+from wieldy.core.workspace import Workspace
+from wieldy.web.address import BadAddress, WebAddress, parse_address
+from wieldy.web.fetch import Fetcher
+from wieldy.web.reach import OutOfReach
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page, Response
+
+NAVIGATE_SECONDS = 30.0
+ACT_SECONDS = 10.0
+SETTLE_SECONDS = 5.0
+WINDOW_SECONDS = 2.0
+NO_PAGE = "No page is open. Call BrowserNavigate first."
+
+
+class BrowserSession:
+    """`workspace.resident(BrowserSession)`. Nothing is started before the first page is opened."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._fetcher = workspace.resident(Fetcher)
+        self._alone = asyncio.Lock()
+        self._chromium: Chromium | None = None
+        self._way_out: WayOut | None = None
+        self._happenings = Happenings()
+        self._wanted = Wanted()
+        self.visits = Visits()
+
+    @property
+    def url(self) -> str | None:
+        """Where the page is; None where none is open."""
+        if self._chromium is None or not self._chromium.alive:
+            return None
+        url = self._chromium.page.url
+        return None if url == "about:blank" or url.startswith("chrome-error:") else url
+
+    async def navigate(self, where: WebAddress, judge: Judge) -> int | None:
+        """Go to a page that somebody permitted; its HTTP status. Raises `ToolFailure`."""
+        from playwright.async_api import Error, TimeoutError
+
+        async with self._alone:
+            await self._started(judge)
+            # Said here rather than by an error page of the browser.
+            await self._addresses(where)
+            self.visits.permit(where)
+            page = self._page()
+            try:
+                response = await self._gone(page, where)
+            except TimeoutError:
+                raise ToolFailure(f"{where} did not load within {NAVIGATE_SECONDS:g} s.") from None
+            except Error as error:
+                raise ToolFailure(self._why_not(where, error)) from None
+            await self._happenings.quiet(SETTLE_SECONDS)
+            return response.status if response else None
+
+    @asynccontextmanager
+    async def act(self, judge: Judge, *, settle: bool = True) -> AsyncIterator[Page]:
+        """The page, for one action; afterwards it has come to rest. Raises `ToolFailure` for what went wrong with it."""
+        from playwright.async_api import Error, TimeoutError
+
+        async with self._alone:
+            self.visits.judge = judge
+            page = self._page()
+            try:
+                yield page
+                if settle:
+                    await self._happenings.quiet(SETTLE_SECONDS)
+            except TimeoutError as error:
+                raise ToolFailure(f"The page did not let that happen in time: {_reason(error)}") from None
+            except Error as error:
+                raise ToolFailure(f"That did not work: {_reason(error)}") from None
+
+    async def element(self, page: Page, ref: str) -> Locator:
+        """The element of a snapshot. Raises `ToolFailure` for one that is not there (any more)."""
+        found = page.locator(f"aria-ref={ref}") if ref.isalnum() else None
+        if found is None or await found.count() == 0:
+            raise ToolFailure(
+                f"There is no element `{ref}` on the page now. Take a BrowserSnapshot and use a ref of it."
+            )
+        return found
+
+    def happenings(self) -> Sequence[str]:
+        """What went wrong on the page since the last time."""
+        return self._happenings.told()
+
+    async def close(self) -> bool:
+        """End the browser; whether there was one."""
+        async with self._alone:
+            return await self._discarded()
+
+    async def aclose(self) -> None:
+        """End the browser with the workspace."""
+        await self._discarded()
+
+    def _page(self) -> Page:
+        if self._chromium is None:
+            raise ToolFailure(NO_PAGE)
+        if not self._chromium.alive or self._happenings.crashed:
+            raise ToolFailure("The page has crashed. Call BrowserNavigate to open it anew.")
+        return self._chromium.page
+
+    async def _started(self, judge: Judge) -> None:
+        self.visits.judge = judge
+        if self._chromium is not None and self._chromium.alive and not self._happenings.crashed:
+            return
+        await self._discarded()
+        self._happenings, self.visits, self._wanted = Happenings(), Visits(), Wanted()
+        self.visits.judge = judge
+        self._way_out = WayOut(self._way_to, self._fetcher.connect)
+        proxy = await self._way_out.open()
+        self._chromium = chromium = Chromium()
+        try:
+            await chromium.start(self._workspace, proxy)
+            page = chromium.page
+            page.set_default_timeout(ACT_SECONDS * 1000)
+            self._happenings.watch(page)
+            page.context.on("request", lambda request: self._wanted.note(request.url))
+            page.context.on("page", self._another_window)
+            page.on("websocket", lambda socket: self._wanted.note(socket.url))
+            await Documents(self.visits.refused, self._happenings.note).watch(page)
+        except BaseException:
+            await self._discarded()
+            raise
+
+    async def _discarded(self) -> bool:
+        chromium, way_out = self._chromium, self._way_out
+        self._chromium = self._way_out = None
+        if chromium is not None:
+            await chromium.aclose()
+        if way_out is not None:
+            await way_out.aclose()
+        return chromium is not None
+
+    async def _gone(self, page: Page, where: WebAddress) -> Response | None:
+        from playwright.async_api import Error
+
+        try:
+            return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
+        except Error as error:
+            if 'interrupted by another navigation to "chrome-error' not in str(error):
+                raise
+        # The error page of an earlier attempt came in between.
+        return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
+
+    async def _addresses(self, where: WebAddress) -> Sequence[str]:
+        if (why := self.visits.forbidden(where)) is not None:
+            raise OutOfReach(f"{where.host} is not to be talked to: {why}.")
+        return await self._fetcher.reach().addresses(where)
+
+    async def _way_to(self, where: WebAddress) -> Sequence[str]:
+        """The addresses for a connection of the browser; what is refused to a page is told."""
+        if not await self._wanted.has(where.host):
+            raise OutOfReach("no page asked for this host")
+        try:
+            return await self._addresses(where)
+        except OutOfReach as no:
+            self._happenings.note(f"not loaded: {where.place}: {no}")
+            raise
+
+    def _why_not(self, where: WebAddress, error: Exception) -> str:
+        said = " ".join(self._happenings.told())
+        if "ERR_BLOCKED_BY_CLIENT" in str(error) or "ERR_TUNNEL" in str(error) or "ERR_PROXY" in str(error):
+            return f"{where} was not opened: {said or 'it cannot be reached'}"
+        return f"{where} could not be opened: {_reason(error)}"
+
+    async def _another_window(self, page: Page) -> None:
+        """There is one page: others are closed, and where they would have led is told."""
+        from playwright.async_api import Error
+
+        self._happenings.begun(page)
+        with contextlib.suppress(Error):
+            await page.wait_for_url(
+                lambda url: url != "about:blank", wait_until="commit", timeout=WINDOW_SECONDS * 1000
+            )
+        self._happenings.note(f"the page opened a new window, which was closed; BrowserNavigate goes there: {page.url}")
+        with contextlib.suppress(Error):
+            await page.close()
+        self._happenings.ended(page)
+
+
+def where_is(url: str | None) -> WebAddress | None:
+    """The address of a page, where it has one."""
+    try:
+        return parse_address(url) if url else None
+    except BadAddress:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Playwright says, without its own name for what it was doing."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason given")
+    return line.partition(": ")[2] or line

@@ -1,0 +1,127 @@
+"""The browser's only way to the network: a proxy on loopback that judges every host and connects to what it judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from wieldy.core.failure import ToolFailure
+from wieldy.web.address import BadAddress, WebAddress, parse_address
+from wieldy.web.connect import Connect, Streams
+
+Judge: TypeAlias = Callable[[WebAddress], Awaitable[Sequence[str]]]
+"""The addresses to connect to for a host. Raises `ToolFailure` for one that is not to be reached."""
+
+LONGEST_HEAD = 256 << 10
+HEAD_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+PIECE = 1 << 16
+REFUSED_BY_US = "x-wieldy-refused"
+HOP_BY_HOP = re.compile(rb"(?im)^(proxy-[a-z-]+|connection|keep-alive):[^\r\n]*\r\n")
+
+
+class WayOut:
+    """The proxy. It is closed together with every connection through it."""
+
+    def __init__(self, judge: Judge, connect: Connect) -> None:
+        self._judge = judge
+        self._connect = connect
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> str:
+        """Start to listen; the address for the browser."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=LONGEST_HEAD)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def aclose(self) -> None:
+        """Let nothing more through, and end what is being let through."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            await self._answer(head, reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        except asyncio.CancelledError:
+            # Only `aclose` cancels, and the server behind this task would report a cancellation as an error.
+            writer.transport.abort()
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            where, onward = _request(head)
+            there_reader, there = await self._reached(where)
+        except (BadAddress, ToolFailure) as no:
+            writer.write(_no(str(no)))
+            await writer.drain()
+            return
+        try:
+            if onward:
+                there.write(onward)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_pass_on(reader, there), _pass_on(there_reader, writer))
+        finally:
+            there.close()
+
+    async def _reached(self, where: WebAddress) -> Streams:
+        problem: OSError | None = None
+        for address in await self._judge(where):
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await self._connect(address, where.port, None, where.host)
+            except OSError as error:
+                problem = error
+        raise ToolFailure(
+            f"{where.place} cannot be reached: {getattr(problem, 'strerror', None) or 'no answer in time'}."
+        )
+
+
+def _request(head: bytes) -> tuple[WebAddress, bytes]:
+    """Where a request wants to go, and what to send on; nothing for a tunnel. Raises `BadAddress`."""
+    line, _, rest = head.partition(b"\r\n")
+    method, _, target = line.decode("latin-1").rpartition(" ")[0].partition(" ")
+    if method == "CONNECT":
+        return parse_address(f"https://{target}"), b""
+    if not target.startswith("http://"):
+        raise BadAddress("Only http and https are passed on.")
+    where = parse_address(target)
+    # One request a connection: a second one on it might be for another host, and would not be judged.
+    start = f"{method} {where.target} HTTP/1.1\r\nConnection: close\r\n".encode("latin-1")
+    return where, start + HOP_BY_HOP.sub(b"", rest)
+
+
+def _no(why: str) -> bytes:
+    body = why.encode()
+    head = (
+        "HTTP/1.1 403 Forbidden",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"{REFUSED_BY_US}: yes",
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + body
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(PIECE):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()

@@ -1,0 +1,30 @@
+"""BrowserClose: the end of the browser."""
+
+from __future__ import annotations
+
+from wieldy.browser.declared import usable
+from wieldy.core.declare import tool, words
+from wieldy.core.effect import NOTHING
+from wieldy.core.tool import Output, ToolContext
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(
+    name="BrowserClose",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    deferred=True,
+    effects=lambda input, workspace: NOTHING,
+    # It reaches only the browser this workspace started itself.
+    needs_permission=False,
+    concurrency_safe=False,
+    enabled=usable,
+    timeout=60.0,
+)
+async def TOOL(ctx: ToolContext) -> Output:
+    """Close the browser."""
+    from wieldy.browser.session import BrowserSession
+
+    was_open = await ctx.workspace.resident(BrowserSession).close()
+    return Output("The browser is closed." if was_open else "No browser was open.")

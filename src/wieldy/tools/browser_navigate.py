@@ -1,0 +1,32 @@
+"""BrowserNavigate: a page in a real browser."""
+
+from __future__ import annotations
+
+from wieldy.browser.declared import usable
+from wieldy.core.declare import tool, words
+from wieldy.core.tool import Output, ToolContext
+from wieldy.web.input import canonical_url, fetches_url
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(
+    name="BrowserNavigate",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    deferred=True,
+    normalize=canonical_url,
+    effects=fetches_url,
+    concurrency_safe=False,
+    enabled=usable,
+    timeout=120.0,
+)
+async def TOOL(ctx: ToolContext, url: str) -> Output:
+    """Open a page."""
+    from wieldy.browser.session import BrowserSession
+    from wieldy.browser.view import view
+    from wieldy.web.address import parse_address
+
+    session = ctx.workspace.resident(BrowserSession)
+    status = await session.navigate(parse_address(url), ctx.judge)
+    return Output(await view(session, ctx.judge), {"url": session.url, "code": status})

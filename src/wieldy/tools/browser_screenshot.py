@@ -1,0 +1,41 @@
+"""BrowserScreenshot: a picture of the page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.browser.declared import usable
+from wieldy.core.content import Text
+from wieldy.core.declare import tool, words
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(
+    name="BrowserScreenshot",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    deferred=True,
+    read_only=True,
+    concurrency_safe=False,
+    enabled=usable,
+    timeout=60.0,
+)
+async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False) -> Output:
+    """Take a picture."""
+    from wieldy.browser.session import BrowserSession
+    from wieldy.reading.image import picture
+
+    session = ctx.workspace.resident(BrowserSession)
+    async with session.act(ctx.judge, settle=False) as page:
+        if ref:
+            taken = await (await session.element(page, ref)).screenshot()
+        else:
+            taken = await page.screenshot(full_page=full_page)
+    image = await in_thread(picture, taken, "the picture of the page")
+    size = f"{image.original.width}×{image.original.height}"
+    shrunk = f", shown at {image.width}×{image.height}" if image.shrunk else ""
+    text = f"<{session.url}> {size} pixels{shrunk}"
+    return Output((Text(text), image.block), {"url": session.url, "width": image.width, "height": image.height})

@@ -1,0 +1,30 @@
+"""BrowserSnapshot: what is on the page now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.browser.declared import usable
+from wieldy.core.declare import tool, words
+from wieldy.core.tool import Output, ToolContext
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(
+    name="BrowserSnapshot",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    deferred=True,
+    read_only=True,
+    concurrency_safe=False,
+    enabled=usable,
+    timeout=60.0,
+)
+async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
+    """Look at the page."""
+    from wieldy.browser.session import BrowserSession
+    from wieldy.browser.view import view
+
+    session = ctx.workspace.resident(BrowserSession)
+    return Output(await view(session, ctx.judge, ref), {"url": session.url})

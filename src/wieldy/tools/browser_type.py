@@ -1,0 +1,43 @@
+"""BrowserType: text into a field of the page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wieldy.browser.declared import talks_to_page, usable
+from wieldy.core.declare import tool, words
+from wieldy.core.tool import Output, ToolContext
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+@tool(
+    name="BrowserType",
+    description=DESCRIPTION,
+    prompt=PROMPT,
+    deferred=True,
+    effects=talks_to_page,
+    concurrency_safe=False,
+    enabled=usable,
+    timeout=90.0,
+)
+async def TOOL(
+    ctx: ToolContext,
+    ref: Annotated[str, "Of the field, such as e12"],
+    text: str,
+    submit: Annotated[bool, "Press Enter"] = False,
+) -> Output:
+    """Type."""
+    from wieldy.browser.session import BrowserSession
+    from wieldy.browser.view import view
+
+    session = ctx.workspace.resident(BrowserSession)
+    async with session.act(ctx.judge) as page:
+        field = await session.element(page, ref)
+        if await field.evaluate("element => element.tagName") == "SELECT":
+            await field.select_option(label=text)
+        else:
+            await field.fill(text)
+        if submit:
+            await field.press("Enter")
+    return Output(await view(session, ctx.judge), {"url": session.url})
