@@ -114,9 +114,12 @@ class Lines:
                 self._early.append(event.result)
             case ModelSaid() if self._partial:
                 kind = "thinking" if event.thinking else "text"
-                self._delta({"type": f"{kind}_delta", kind: event.text})
-            case ModelCalls() if self._partial and event.piece:
-                self._delta({"type": "input_json_delta", "partial_json": event.piece}, tool_use_id=event.call_id)
+                self._delta(event.index, {"type": f"{kind}_delta", kind: event.text})
+            case ModelCalls() if self._partial and not event.piece:
+                block = {"type": "tool_use", "id": event.call_id, "name": event.name, "input": {}}
+                self._raw({"type": "content_block_start", "index": event.index, "content_block": block})
+            case ModelCalls() if self._partial:
+                self._delta(event.index, {"type": "input_json_delta", "partial_json": event.piece})
             case Retried():
                 self._say(
                     "system",
@@ -166,8 +169,11 @@ class Lines:
             told = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}
             self._say("system", subtype="permission_denied", **told)
 
-    def _delta(self, delta: Mapping[str, Any], **more: Any) -> None:
-        event = {"type": "content_block_delta", "delta": delta, **more}
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
+        self._raw({"type": "content_block_delta", "index": index, "delta": delta})
+
+    def _raw(self, event: Mapping[str, Any]) -> None:
+        """An event in the form of the Messages API's own stream."""
         self._say("stream_event", event=event, parent_tool_use_id=None)
 
     def _say(self, kind: str, **fields: Any) -> None:

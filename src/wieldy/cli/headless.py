@@ -168,6 +168,11 @@ async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], pr
     async with session:
         for problem in (*session.box.settings.errors, *session.box.hook_problems):
             print(f"wieldy: {problem}", file=sys.stderr)
+        if waiting := session.box.settings.pending:
+            print(
+                f"wieldy: {len(waiting)} setting(s) of this project wait for your consent: `wieldy permissions trust`",
+                file=sys.stderr,
+            )
         with caught:
             code = await converse(
                 session, prompts, options.output_format, _write, partial=options.include_partial_messages

@@ -151,6 +151,7 @@ class ModelSaid(Event):
     kind: ClassVar[str] = "model.said"
     text: str
     thinking: bool = False
+    index: int = 0
 
 
 @keyword_record
@@ -161,6 +162,7 @@ class ModelCalls(Event):
     call_id: str
     name: str
     piece: str = ""
+    index: int = 0
 
 
 @keyword_record

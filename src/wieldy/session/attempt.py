@@ -99,11 +99,12 @@ class Attempt:
 
     def _announce(self, delta: Delta) -> None:
         if isinstance(delta, BlockGrew):
+            index, piece = delta.index, delta.piece
             if delta.field in ("text", "thinking"):
-                self._events.emit(ModelSaid(text=delta.piece, thinking=delta.field == "thinking"))
+                self._events.emit(ModelSaid(text=piece, thinking=delta.field == "thinking", index=index))
             elif delta.field == "input":
-                start = self.answer.open[delta.index].start
-                self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], piece=delta.piece))
+                start = self.answer.open[index].start
+                self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], piece=piece, index=index))
         elif isinstance(delta, BlockStarted) and delta.block["type"] == "tool_use":
             start = self.answer.open[delta.index].start
-            self._events.emit(ModelCalls(call_id=start["id"], name=start["name"]))
+            self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], index=delta.index))

@@ -62,24 +62,28 @@ def _system() -> str:
 
 
 def instructions(root: str, *, home: str | None = None) -> str:
-    """What the project and the user ask for in AGENTS.md and CLAUDE.md: the user's first, the nearest last."""
+    """What the project and the user ask for in AGENTS.md and CLAUDE.md: the user's first, the nearest last.
+
+    Where they are too long together, the nearest are kept and those farther away are cut.
+    """
+    found = [(path, _with_imports(path, within, set(), 0)) for path, within in _files(root, home or _home())]
     sections: list[str] = []
     left = INSTRUCTIONS
-    for path, within in _files(root, home or os.path.expanduser("~")):
-        text = _with_imports(path, within, set(), 0)
+    for path, text in reversed(found):
         if not text.strip():
             continue
-        if len(text) > left:
-            text = text[:left] + "\n(cut: the instructions are too long)"
-        left -= len(text)
-        sections.append(f"## {path}\n{text.strip()}")
         if left <= 0:
             break
-    return (
-        "# Instructions\nFollow these; the last ones are the most specific.\n\n" + "\n\n".join(sections)
-        if sections
-        else ""
-    )
+        kept = text if len(text) <= left else text[:left] + "\n(cut: the instructions are too long)"
+        left -= len(kept)
+        sections.insert(0, f"## {path}\n{kept.strip()}")
+    if not sections:
+        return ""
+    return "# Instructions\nFollow these; the last ones are the most specific.\n\n" + "\n\n".join(sections)
+
+
+def _home() -> str:
+    return os.path.expanduser("~")
 
 
 def _files(root: str, home: str) -> Iterator[tuple[Path, str]]:
