@@ -35,14 +35,7 @@ class Shut:
 
     async def ask(self, question: Question) -> Answer:
         """Refuse, naming the rule that would have allowed the call."""
-        decision, name = question.decision, question.plan.tool.name
-        rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
-        raise Refusal(
-            "permission",
-            f"Permission denied for {name}: {decision.why}, and this MCP client cannot ask its user (it does not "
-            f"offer elicitation).{rule} Go on without it, or say what you would need.",
-            data=decision,
-        )
+        raise _unasked(question, "this MCP client cannot ask its user (it does not offer elicitation)")
 
 
 class Open:
@@ -53,9 +46,14 @@ class Open:
 
     async def ask(self, question: Question) -> Answer:
         """Show the form and wait for it."""
-        said = await self._ctx.session.elicit_form(
-            form.message(question), form.schema(question), related_request_id=self._ctx.request_id
-        )
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            said = await self._ctx.session.elicit_form(
+                form.message(question), form.schema(question), related_request_id=self._ctx.request_id
+            )
+        except (MCPError, ValueError) as error:  # the second: what came back is no answer
+            raise _unasked(question, f"the MCP client could not ask its user ({_one_line(error)})") from None
         return form.answer(question, said.action, said.content)
 
 
@@ -89,6 +87,20 @@ class Revolving:
         if asked is None or said is None or not _same(asked, question):
             raise Refusal("permission", "The user is being asked.", data=AskFirst(question))
         return form.answer(question, said.action, said.content)
+
+
+def _unasked(question: Question, why: str) -> Refusal:
+    decision, name = question.decision, question.plan.tool.name
+    rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
+    return Refusal(
+        "permission",
+        f"Permission denied for {name}: {decision.why}, and {why}.{rule} Go on without it, or say what you would need.",
+        data=decision,
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _same(one: Question, other: Question) -> bool:

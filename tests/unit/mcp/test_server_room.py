@@ -5,76 +5,25 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError
-from mcp.shared.memory import create_client_server_memory_streams
+from mcp import MCPError
+from tests.unit.mcp.serving import both_eras, connected, text
 
-from wieldy import Image, Output, Progress, Tool, Toolbox, tool
+from wieldy import Image, Output, Progress, Tool, tool
 from wieldy.core.event import Event, ToolCancelled, ToolEnded
-from wieldy.mcp.server import OneRoom, Service
-from wieldy.mcp.server_room import Room
-
-ERAS = ("legacy", "2026-07-28")
-both_eras = pytest.mark.parametrize("era", ERAS)
-
-Elicited = Callable[[Any, types.ElicitRequestParams], Any]
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
-
-
-@asynccontextmanager
-async def connected(
-    root: Path, era: str, *, tools: tuple[Tool, ...] = (), settings: Mapping[str, Any] | None = None, **client: Any
-) -> AsyncIterator[tuple[Client, Room]]:
-    room = Room(lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}))
-    await room.open()
-    try:
-        async with Client(_wire(Service(OneRoom(room)).server()), mode=era, cache=None, **client) as peer:
-            yield peer, room
-    finally:
-        await room.aclose()
-
-
-@asynccontextmanager
-async def _wire(server: Any) -> AsyncIterator[Any]:
-    async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as group:
-        group.start_soon(server.run, *theirs, server.create_initialization_options())
-        yield ours
-        group.cancel_scope.cancel()
-
-
-def text(result: types.CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
-
-
-def answering(decision: str | None, action: str = "accept", words: str = "") -> tuple[list[str], Elicited]:
-    seen: list[str] = []
-
-    async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert isinstance(params, types.ElicitRequestFormParams)
-        seen.append(params.message)
-        choices = params.requested_schema["properties"]["decision"]["enum"]
-        chosen = next((choice for choice in choices if decision and choice.startswith(decision)), decision)
-        return types.ElicitResult(action=action, content={"decision": chosen, "words": words} if chosen else None)  # type: ignore[arg-type]
-
-    return seen, elicited
 
 
 @both_eras
@@ -151,71 +100,15 @@ async def test_data_comes_as_structured_content_and_pictures_as_pictures(root: P
 
 @both_eras
 @pytest.mark.asyncio
-async def test_a_client_that_cannot_ask_gets_a_no_with_the_rule_that_would_help(root: Path, era: str):
-    (root / "a.txt").write_text("one\n")
-    async with connected(root, era) as (client, _):
-        result = await client.call_tool("Bash", {"command": "rm a.txt"})
-    assert result.is_error
-    assert "cannot ask its user" in text(result)
-    assert "Bash(rm" in text(result)
-    assert (root / "a.txt").exists()
-
-
-@both_eras
-@pytest.mark.asyncio
-async def test_allowed_once_means_once(root: Path, era: str):
-    seen, elicited = answering("Allow once")
-    async with connected(root, era, elicitation_callback=elicited) as (client, _):
-        for name in ("one", "one"):
-            result = await client.call_tool("Write", {"file_path": "a.txt", "content": name})
-            assert not result.is_error, text(result)
-            (root / "a.txt").unlink()
-    assert len(seen) == 2
-    assert "a.txt" in seen[0] and "one" in seen[0]
-
-
-@both_eras
-@pytest.mark.asyncio
-async def test_always_allowed_is_not_asked_again(root: Path, era: str):
-    seen, elicited = answering("Always allow")
-    (root / "a.txt").write_text("")
-    async with connected(root, era, elicitation_callback=elicited) as (client, _):
-        for _ in range(2):
-            result = await client.call_tool("Bash", {"command": "touch b.txt"})
-            assert not result.is_error, text(result)
-    assert len(seen) == 1
-
-
-@both_eras
-@pytest.mark.parametrize(
-    ("decision", "action", "said"),
-    [
-        ("Deny", "accept", "use git mv"),
-        (None, "decline", "declined"),
-        (None, "cancel", "dismissed"),
-        (None, "accept", "declined"),
-        ("allow", "accept", "declined"),
-    ],
-)
-@pytest.mark.asyncio
-async def test_anything_but_a_plain_yes_is_a_no(root: Path, era: str, decision: str | None, action: str, said: str):
-    words = "use git mv" if decision == "Deny" else ""
-    _, elicited = answering(decision, action, words)
-    async with connected(root, era, elicitation_callback=elicited) as (client, _):
-        result = await client.call_tool("Write", {"file_path": "a.txt", "content": "x"})
-    assert result.is_error
-    assert said in text(result)
-    assert not (root / "a.txt").exists()
-
-
-@both_eras
-@pytest.mark.asyncio
-async def test_nothing_hides_in_a_question(root: Path, era: str):
-    seen, elicited = answering("Deny")
-    async with connected(root, era, elicitation_callback=elicited) as (client, _):
-        await client.call_tool("Bash", {"command": "touch a\u202etxt.\x1b[8m"})
-    assert "⟨U+202E⟩" in seen[0]
-    assert "\x1b" not in seen[0]
+async def test_what_a_call_changed_can_be_undone(root: Path, era: str):
+    (root / "a.txt").write_text("before\n")
+    rules = {"permissions": {"allow": ["Edit", "Write"]}}
+    async with connected(root, era, settings=rules) as (client, room):
+        await client.call_tool("Read", {"file_path": "a.txt"})
+        edited = await client.call_tool("Edit", {"file_path": "a.txt", "old_string": "before", "new_string": "after"})
+        assert not edited.is_error, text(edited)
+        await room.box.undo()
+    assert (root / "a.txt").read_text() == "before\n"
 
 
 @both_eras
@@ -344,80 +237,3 @@ async def test_a_list_comes_in_pages_and_a_made_up_page_is_an_error(root: Path, 
         for cursor in ("99999", "-1", "x", "٣", "9" * 5000):
             with pytest.raises(MCPError, match="no page"):
                 await client.list_tools(cursor=cursor)
-
-
-@both_eras
-@pytest.mark.asyncio
-async def test_roots_of_the_client_are_folders_to_work_in(root: Path, era: str, tmp_path: Path):
-    other, third = tmp_path / "an other", tmp_path / "third"
-    for folder in (other, third):
-        folder.mkdir()
-        (folder / "a.txt").write_text("from there\n")
-    asked = 0
-
-    async def roots(context: Any) -> types.ListRootsResult:
-        nonlocal asked
-        asked += 1
-        uris = (other.as_uri(), "file:///", (tmp_path / "gone").as_uri(), root.as_uri())
-        return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in uris])  # type: ignore[arg-type]
-
-    async with connected(root, era, list_roots_callback=roots) as (client, room):
-        inside = await client.call_tool("Read", {"file_path": str(other / "a.txt")})
-        outside = await client.call_tool("Read", {"file_path": str(third / "a.txt")})
-        assert room.box.workspace.roots == (str(root), str(other))
-    assert "from there" in text(inside)
-    assert outside.is_error and "denied" in text(outside)
-    assert asked == 1
-
-
-@pytest.mark.asyncio
-async def test_changed_roots_are_asked_for_again(root: Path, tmp_path: Path):
-    now = [tmp_path / "one", tmp_path / "two"]
-    for folder in now:
-        folder.mkdir()
-
-    async def roots(context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=now[0].as_uri())])  # type: ignore[arg-type]
-
-    async with connected(root, "legacy", list_roots_callback=roots) as (client, room):
-        await client.call_tool("Think", {"thought": "x"})
-        assert room.box.workspace.extra_roots == (str(tmp_path / "one"),)
-        del now[0]
-        await client.session.send_notification(types.RootsListChangedNotification())
-        for _ in range(100):
-            await client.call_tool("Think", {"thought": "x"})
-            if room.box.workspace.extra_roots == (str(tmp_path / "two"),):
-                break
-        assert room.box.workspace.extra_roots == (str(tmp_path / "two"),)
-
-
-@pytest.mark.asyncio
-async def test_an_answer_is_good_for_the_question_it_answers_and_once(root: Path):
-    _, elicited = answering("Allow once")
-    async with connected(root, "2026-07-28", elicitation_callback=elicited) as (client, _):
-
-        async def call(content: str, token: str | None = None, yes: bool = False) -> Any:
-            said = types.ElicitResult(action="accept", content={"decision": "Allow once"})
-            return await client.session.call_tool(
-                "Write",
-                {"file_path": "a.txt", "content": content},
-                input_responses={"permission": said} if yes else None,
-                request_state=token,
-                allow_input_required=True,
-            )
-
-        asked = await call("harmless")
-        assert isinstance(asked, types.InputRequiredResult)
-        with pytest.raises(MCPError, match="not handed out for this very call"):
-            await call("harmful", asked.request_state, yes=True)
-        with pytest.raises(MCPError, match="used already"):
-            await call("harmless", asked.request_state, yes=True)
-        without_token = await call("harmful", None, yes=True)
-        assert isinstance(without_token, types.InputRequiredResult)
-        asked = await call("harmless")
-        done = await call("harmless", asked.request_state, yes=True)
-        assert isinstance(done, types.CallToolResult) and not done.is_error
-        (root / "a.txt").unlink()
-        with pytest.raises(MCPError, match="used already"):
-            await call("harmless", asked.request_state, yes=True)
-    assert not (root / "a.txt").exists()
