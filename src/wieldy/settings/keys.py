@@ -91,6 +91,7 @@ KEYS: tuple[Key, ...] = (
     Key("search.seconds", "number", "Seconds a search may take.", free=True),
     Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
     Key("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
+    Key("browser.sandbox", "boolean", "Let the browser build its own sandbox."),
     Key("edit.diagnostics", "any", "Report new errors in a changed file with its edit.", free=True),
     Key("journal.enabled", "boolean", "Keep what is needed to undo."),
     Key("journal.max_age_days", "integer", "Days that undo is kept."),
