@@ -144,7 +144,7 @@ def test_no_more_calls_run_at_once_than_the_limit(jobs: list[Job], limit: int) -
     assert most <= limit
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(JOBS)
 def test_a_call_rewritten_after_admission_never_overlaps_what_it_now_clashes_with(jobs: list[Job]) -> None:
     trace, ended = asyncio.run(run(jobs, 10, rewrites=True))

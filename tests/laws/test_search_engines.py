@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from wieldy.core.record import fields_of
 from wieldy.search.command import Engine, choose_engine
 from wieldy.search.failure import SearchFailure
 from wieldy.search.glob import find_files
@@ -124,7 +125,7 @@ def test_both_engines_find_the_same(made, data):
     with tree(*made) as (root, ripgrep, builtin):
         drawn = data.draw(query_for)
         assume(drawn.pattern not in OF_NOTHING or not (drawn.only_matching or drawn.multiline))
-        fields = {name: getattr(drawn, name) for name in Query.__dataclass_fields__}
+        fields = {name: getattr(drawn, name) for name in fields_of(Query)}
         query = Query(**{**fields, "root": root})
         assert answer(query, builtin) == answer(query, ripgrep)
 

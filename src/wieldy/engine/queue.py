@@ -87,8 +87,7 @@ class Queue:
         """Wait until no earlier call clashes. Must be reached without an await after `place`, so that order is arrival."""
         place.claim(effects, safe)
         for other in self._clashing(place):
-            other.followers.append(place)
-            place.blockers += 1
+            _let_wait(place, other)
         self._claimed[place] = None
         self._exclusive += place.alone or place.writes
         await self._wait_for_blockers(place, abort)
@@ -101,11 +100,10 @@ class Queue:
         place.admitted = False
         for other in self._clashing(place):
             if other.admitted:
-                other.followers.append(place)
-                place.blockers += 1
-            elif other not in place.followers and other.order > place.order:
-                place.followers.append(other)
-                other.blockers += 1
+                _let_wait(place, other)
+            elif not (_waits_for(place, other) or _waits_for(other, place)):
+                first, second = sorted((place, other), key=lambda one: one.order)
+                _let_wait(second, first)
         await self._wait_for_blockers(place, abort)
 
     async def start(self, place: Place, abort: Abort) -> None:
@@ -167,3 +165,21 @@ class Queue:
                 free.set_result(None)
                 return
         self._running -= 1
+
+
+def _let_wait(place: Place, other: Place) -> None:
+    other.followers.append(place)
+    place.blockers += 1
+
+
+def _waits_for(place: Place, other: Place) -> bool:
+    """Whether a call waits for another, directly or through others."""
+    seen, open_ends = {other}, [other]
+    while open_ends:
+        for follower in open_ends.pop().followers:
+            if follower is place:
+                return True
+            if follower not in seen:
+                seen.add(follower)
+                open_ends.append(follower)
+    return False
