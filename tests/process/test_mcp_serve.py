@@ -170,6 +170,26 @@ def test_a_client_that_reads_late_gets_everything(serve: Start):
     assert answers == set(requests)
 
 
+@pytest.mark.parametrize("how", ["eof", "term"])
+def test_a_client_that_never_reads_does_not_keep_the_server_from_ending(serve: Start, how: str):
+    served = serve()
+    for _ in range(1_500):
+        served.call("Think", thought="x")
+    if how == "term":
+        served.process.send_signal(signal.SIGTERM)
+    else:
+        served.to.close()
+    assert served.ended() == (128 + signal.SIGTERM if how == "term" else 0)
+
+
+def test_half_a_character_is_replaced(serve: Start):
+    served = serve()
+    served.send(
+        rb'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"Grep","arguments":{"pattern":"\ud99c"}}}'
+    )
+    assert "error" not in served.answer(9)
+
+
 def test_stdout_carries_the_protocol_alone_and_stdin_is_not_read_by_others(serve: Start):
     served = serve("--mode", "bypassPermissions")
     shown = served.text(served.call("Bash", command="echo to stdout; echo to stderr >&2; cat; echo end"))

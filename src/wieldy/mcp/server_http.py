@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 LARGEST_BODY = 128 * 1024 * 1024
 GRACE_SECONDS = 2
+# A session costs little until it calls something; clients that never say goodbye leave many behind.
+SESSIONS_FOR_A_ROOM = 16
 
 
 class Presence:
@@ -53,7 +55,7 @@ def application(rooms: ManyRooms, where: Address, *, token: str | None = None, h
             streamable_http_path=PATH,
             max_request_body_size=LARGEST_BODY,
             session_idle_timeout=rooms.idle_seconds,
-            max_sessions=rooms.most,
+            max_sessions=rooms.most * SESSIONS_FOR_A_ROOM,
             # The guard has looked already, and knows the names that were added.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )

@@ -40,6 +40,9 @@ class ManyRooms:
     def __len__(self) -> int:
         return len(self._rooms)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._rooms
+
     @asynccontextmanager
     async def entered(self, ctx: Context) -> AsyncIterator[Room]:
         """The room of the client that sent a request, made when it first comes."""
@@ -107,8 +110,11 @@ class ManyRooms:
 
 def key_of(ctx: Context) -> str:
     """What tells clients apart: the session, or the name a client without one goes by."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
     headers = getattr(ctx.request, "headers", {})
-    if session := headers.get(SESSION_HEADER):
+    # The revision without sessions ignores the header, so nobody has checked what it says.
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and (session := headers.get(SESSION_HEADER)):
         return str(session)
     client = ctx.session.client_params
     return f"client {client.client_info.name}" if client else "client"

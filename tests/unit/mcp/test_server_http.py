@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +152,41 @@ async def test_idle_rooms_are_closed_and_busy_ones_kept(tmp_path: Path):
 
 
 @pytest.mark.asyncio
+async def test_there_are_only_so_many_rooms_and_the_one_idle_longest_gives_way(tmp_path: Path):
+    async with running(tmp_path, most=2) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(server.url, mode="legacy")) for _ in range(3)]
+        for client in (*clients, *clients):
+            assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
+            assert len(server.rooms) <= 2
+
+
+@pytest.mark.asyncio
 async def test_there_are_only_so_many_sessions(tmp_path: Path):
-    async with running(tmp_path, most=2) as server, httpx2.AsyncClient(headers=HEADERS) as web:
-        codes = [(await web.post(server.url, json=HELLO)).status_code for _ in range(3)]
-    assert codes == [200, 200, 503]
+    async with running(tmp_path, most=1) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        codes = [(await web.post(server.url, json=HELLO)).status_code for _ in range(17)]
+    assert codes == [*([200] * 16), 503]
+
+
+@pytest.mark.asyncio
+async def test_a_session_of_another_is_not_entered_by_the_revision_without_sessions(tmp_path: Path):
+    (tmp_path / "below").mkdir()
+    async with running(tmp_path) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        session = (await web.post(server.url, json=HELLO)).headers["mcp-session-id"]
+        async with (
+            httpx2.AsyncClient(headers={"mcp-session-id": session}) as disguised,
+            Client(streamable_http_client(server.url, http_client=disguised), mode="2026-07-28") as client,
+        ):
+            await client.call_tool("Think", {"thought": "on"})
+        assert session not in server.rooms
+
+
+@pytest.mark.asyncio
+async def test_a_malformed_body_is_answered_as_such(tmp_path: Path):
+    async with running(tmp_path) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        answer = await web.post(server.url, content=b"this is not JSON")
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == -32700
+        assert (await web.post(server.url, json=HELLO)).status_code == 200
 
 
 @pytest.mark.asyncio
