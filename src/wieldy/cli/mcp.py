@@ -204,10 +204,21 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
         if only is None:
             await servers.settled(PATIENCE)
         elif only in servers.connections:
-            await asyncio.wait_for(servers.connections[only].settled(), PATIENCE)
+            await servers.settled(PATIENCE)
+            await _signed_in(servers.connections[only])
         for problem in servers.problems:
             print(f"wieldy: {problem}", file=sys.stderr)
         return [await _row(servers, name) for name in servers.states()]
+
+
+async def _signed_in(connection: Any) -> None:
+    """Where the server wants a person to sign in, show where and wait for it."""
+    if connection.state.word == "needs approval" and sys.stdin.isatty():
+        import webbrowser
+
+        print(connection.state.why, file=sys.stderr)
+        await asyncio.to_thread(webbrowser.open, connection.state.why.rpartition(" ")[2])
+        await connection.signed_in()
 
 
 async def _row(servers: Any, name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from wieldy.mcp.answers import Answers, Sampler
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.definition import Definition
 from wieldy.mcp.fault import is_lost, reason_of
+from wieldy.mcp.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.state import ServerSaid, State
 from wieldy.mcp.stdio import Program, environment, running
 from wieldy.mcp.tail import Tail
@@ -50,7 +51,6 @@ class Surroundings:
     started: Callable[[int], None]
     mark: str
     sampler: Sampler | None = None
-    auth: Any = None
 
 
 class Connection:
@@ -64,6 +64,7 @@ class Connection:
         self._around = around
         self._wakes: asyncio.Queue[str] = asyncio.Queue()
         self._settled = asyncio.Event()
+        self._news = asyncio.Event()
         self._attempt: asyncio.Timeout | None = None
         self._closing = False
         self._held = False
@@ -104,13 +105,18 @@ class Connection:
 
     def reconnect(self) -> None:
         """Have the owner connect afresh, now."""
-        if self.state.word != "connecting":
+        if self.state.word not in ("connecting", "needs approval"):
             self._settled.clear()
             self._wakes.put_nowait("reconnect")
 
     async def settled(self) -> None:
-        """Wait until it is ready or has failed."""
+        """Wait until it is ready or has failed, or waits itself for a person."""
         await self._settled.wait()
+
+    async def signed_in(self) -> None:
+        """Wait until nobody has to sign in any more."""
+        while self.state.word == "needs approval":
+            await self._news.wait()
 
     async def call(self, tool: Definition, arguments: dict[str, Any], progressed: Progressed | None = None) -> Any:
         """The result of a tool. One that only reads is called once more when the connection breaks. Raises `ToolFailure`."""
@@ -185,8 +191,9 @@ class Connection:
         from wieldy import __version__
 
         around = self._around
+        sign_in = SignIn(self.config, around.workspace.env, self._sent_away) if self._may_sign_in else None
         client = Client(
-            self._transport(),
+            self._transport(sign_in.provider() if sign_in else None),
             cache=None,
             client_info=Implementation(name="wieldy", version=__version__),
             list_roots_callback=around.answers.roots,
@@ -196,20 +203,36 @@ class Connection:
             log_level="info",
             message_handler=self._told,
         )
-        async with asyncio.timeout(self.config.startup) as self._attempt:
-            await client.__aenter__()
         try:
-            await self._refresh(client)
-            self.client, self._held = client, True
-            self._become(State("ready"))
-            yield
+            async with asyncio.timeout(self.config.startup) as self._attempt:
+                await client.__aenter__()
+            try:
+                await self._refresh(client)
+                self.client, self._held = client, True
+                self._become(State("ready"))
+                yield
+            finally:
+                await client.__aexit__(None, None, None)
         finally:
-            await client.__aexit__(None, None, None)
+            if sign_in is not None:
+                sign_in.close()
 
-    def _transport(self) -> Any:
+    @property
+    def _may_sign_in(self) -> bool:
+        given = any(name.lower() == "authorization" for name in self.config.headers)
+        return self.config.kind != "stdio" and not given
+
+    def _sent_away(self, url: str) -> None:
+        """The server wants somebody to sign in first: say where, and give them time."""
+        if self._attempt is not None and self.client is None:
+            with contextlib.suppress(RuntimeError):
+                self._attempt.reschedule(asyncio.get_running_loop().time() + SIGN_IN_SECONDS)
+        self._become(State("needs approval", f"sign in at {url}"))
+
+    def _transport(self, auth: Any) -> Any:
         config, around = self.config, self._around
         if config.kind != "stdio":
-            return remote(config, around.auth)
+            return remote(config, auth)
         workspace = around.workspace
         env = {**workspace.setting("env", dict[str, str]()), **config.env}
         return running(
@@ -323,6 +346,8 @@ class Connection:
             self._settled.clear()
         else:
             self._settled.set()
+        self._news.set()
+        self._news = asyncio.Event()
         self._around.changed(state)
 
     async def _pause(self, fruitless: int) -> None:
