@@ -261,3 +261,20 @@ def test_a_person_at_a_terminal_is_asked_and_can_say_yes_always(project, environ
     assert b"touch asked" in shown
     kept = json.loads((project / ".wieldy/settings.local.json").read_text())
     assert kept["permissions"]["allow"] == ["Bash(touch:*)"]
+
+
+def test_past_calls_are_held_against_the_rules_of_today(wieldy, project, tmp_path):
+    script = tmp_path / "script.json"
+    calls = [{"call": "Bash", "input": {"command": "touch made"}}, {"call": "Read", "input": {"file_path": "b.txt"}}]
+    script.write_text(json.dumps({"turns": [calls, [{"text": "done"}]]}))
+    wieldy("-p", "go", "--model", f"script:{script}")
+    assert "2 past call(s), 0 would be decided otherwise" in wieldy("permissions", "replay", "--all").stdout
+    wieldy("permissions", "allow", "Bash(touch:*)")
+    replayed = wieldy("permissions", "replay", "--all")
+    assert replayed.returncode == 1
+    assert "ask → allow  touch made" in replayed.stdout
+    wieldy("permissions", "deny", "Read(./b.txt)")
+    rows = json.loads(wieldy("permissions", "replay", "--all", "--json").stdout)
+    assert {(row["tool"], row["now"]) for row in rows} == {("Bash", "allow"), ("Read", "deny")}
+    assert not (project / "made").exists()
+    assert wieldy("permissions", "replay", "nosuchsession").returncode == 1

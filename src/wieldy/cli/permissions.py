@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.call import PlannedCall, ToolCall
-from wieldy.core.failure import Refusal
+from wieldy.core.failure import Refusal, SessionError
 from wieldy.engine.bind import bind
 from wieldy.engine.lookup import lookup
 from wieldy.engine.normalise import normalise
@@ -24,6 +25,7 @@ EXAMPLES = """examples:
   wieldy permissions allow 'Bash(npm run test:*)'          add a rule to .wieldy/settings.local.json
   wieldy permissions deny 'Read(./secrets/**)' --project   … to the settings the project shares
   wieldy permissions test                                  check the examples that rules carry
+  wieldy permissions replay SESSION | --all                past calls against the rules of today: what would change
   wieldy permissions trust                                 consent to what this project's settings configure"""
 
 # The one field a plain string stands for in `explain TOOL 'STRING'`.
@@ -39,7 +41,7 @@ def main(command: str, argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(
-        dest="verb", required=True, metavar="list | explain | allow | deny | ask | test | trust"
+        dest="verb", required=True, metavar="list | explain | allow | deny | ask | test | replay | trust"
     )
     _verb(verbs, "list", "every rule with its file and line").add_argument("--json", action="store_true")
     explain = _verb(verbs, "explain", "what would be decided about a call")
@@ -54,6 +56,12 @@ def main(command: str, argv: list[str]) -> int:
         where.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
         where.add_argument("--user", action="store_true", help="to the settings of all your projects")
     _verb(verbs, "test", "check the examples that rules carry")
+    again = _verb(verbs, "replay", "hold past calls against the rules of today")
+    again.add_argument(
+        "session", metavar="SESSION", nargs="?", help="the id of a session, as `wieldy sessions` shows it"
+    )
+    again.add_argument("--all", action="store_true", help="every session of this folder")
+    again.add_argument("--json", action="store_true")
     trust = _verb(verbs, "trust", "consent to what this project's settings configure")
     trust.add_argument("--yes", action="store_true", help="without being asked")
     options = parser.parse_args(argv)
@@ -64,6 +72,7 @@ def main(command: str, argv: list[str]) -> int:
         "deny": _change,
         "ask": _change,
         "test": _test,
+        "replay": _replay,
         "trust": _trust,
     }[options.verb](options)
 
@@ -148,6 +157,53 @@ def _test(options: argparse.Namespace) -> int:
             print(f"    {failure}")
     print(f"{len(tested)} rule(s) with examples")
     return 1 if any(row.failures for row in tested) or box.settings.errors else 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    """Exit code 1 when a call that was denied or asked about would now be allowed."""
+    from wieldy.permissions.explain import replay
+
+    if not options.session and not options.all:
+        print("wieldy: name a session, or say --all", file=sys.stderr)
+        return 2
+    box = Toolbox(options.root, load_settings=True)
+    past = list(_past(box, options.session))
+    changes = list(replay(box.policy, past))
+    if options.json:
+        rows = [
+            {
+                "tool": c.plan.tool.name,
+                "input": c.plan.input,
+                "before": c.before,
+                "now": c.now.behavior,
+                "why": c.now.why,
+            }
+            for c in changes
+        ]
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        for change in changes:
+            print(f"{change.before} → {change.now.behavior}  {change.plan.tool.show_use(change.plan.input)}")
+            print(f"    {change.now.why}")
+        print(f"{len(past)} past call(s), {len(changes)} would be decided otherwise")
+    return 1 if any(change.widened for change in changes) else 0
+
+
+def _past(box: Toolbox, session: str | None) -> Iterator[tuple[PlannedCall, Behavior]]:
+    """The past calls that can still be planned: of one session, or of all that worked in this folder."""
+    from wieldy.session.past import past_calls
+    from wieldy.session.store import kept_sessions, session_folder
+
+    ids = [session] if session else [kept.id for kept in kept_sessions(box.workspace.root)]
+    for folder in map(session_folder, ids):
+        if not folder.is_dir():
+            raise SessionError(f"there is no session {session}; `wieldy sessions` lists them")
+        for number, (name, input, behavior) in enumerate(past_calls(folder)):
+            call = ToolCall(f"past-{number}", name, dict(input))
+            try:
+                yield normalise(bind(call, lookup(call, box.catalog)), box.workspace), behavior
+            except Refusal:
+                continue  # a tool or an input that exists no more
 
 
 def _trust(options: argparse.Namespace) -> int:
