@@ -280,6 +280,15 @@ def test_however_the_server_ends_nothing_it_started_outlives_it(serve: Start, ho
     assert wait_until(lambda: not any(map(running, marks))), "a command outlived the server"
 
 
+def test_the_sdk_is_loaded_when_serving_begins_and_not_before(wieldy: Any):
+    code = "import sys, wieldy.mcp.server_command as s, wieldy.mcp.server_http, wieldy.mcp.server_stdio; s._parser()"
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert {"mcp", "mcp_types", "anyio", "pydantic", "uvicorn"}.isdisjoint(loaded.stdout.split())
+    assert "--http" in wieldy("mcp", "serve", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
