@@ -114,6 +114,8 @@ class Toolbox:
         for tool in tools:
             self.add(tool)
         self._apply_limits()
+        if self.settings.get("edit.diagnostics"):
+            self._check_edits()
 
     def _own_advisers(self) -> Iterator[Adviser]:
         yield CleanTree(self.policy, lambda: self.workspace.cwd)
@@ -121,6 +123,14 @@ class Toolbox:
             from wieldy.permissions.sandboxed import Sandboxed
 
             yield Sandboxed(self.workspace)
+
+    def _check_edits(self) -> None:
+        """Have every edit followed by the checkers of its language."""
+        from wieldy.diagnostics.review import Diagnostics
+
+        checks, bench = Diagnostics(self.workspace), self._bench
+        bench.advisers = (*bench.advisers, checks)
+        bench.reviewers = (checks, *bench.reviewers)
 
     def _apply_limits(self) -> None:
         """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""

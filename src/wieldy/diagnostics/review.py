@@ -1,0 +1,107 @@
+"""Edits with what they broke: an adviser that keeps what was there, and a reviewer that adds the new errors to the result."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import OrderedDict
+from typing import Any
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.content import Text
+from wieldy.core.decision import Advice
+from wieldy.core.effect import Writes
+from wieldy.core.outcome import Done, Outcome
+from wieldy.core.threads import in_thread
+from wieldy.core.workspace import Workspace
+from wieldy.diagnostics.checkers import BY_SUFFIX
+from wieldy.diagnostics.problem import Problem
+
+EDITS = frozenset({"Edit", "MultiEdit", "Write"})
+SECONDS = 5.0
+LARGEST = 1 << 20
+KEPT = 32
+SHOWN = 10
+
+
+class Diagnostics:
+    """Reports errors that an edit brought in. On with the setting `edit.diagnostics`: `true`, or the seconds it may take."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._before: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+
+    @property
+    def seconds(self) -> float:
+        """How long an edit may be held up; nothing where this is off."""
+        value: Any = self._workspace.setting("edit.diagnostics", None)
+        if isinstance(value, bool):
+            return SECONDS if value else 0.0
+        return float(value) if isinstance(value, int | float) and value > 0 else 0.0
+
+    def wants(self, plan: PlannedCall) -> bool:
+        """Whether the call edits a file that can be checked."""
+        return self._edited(plan) is not None
+
+    async def advise(self, plan: PlannedCall) -> Advice:
+        """Keep what is in the file now; no opinion."""
+        path = self._edited(plan)
+        if path is not None and (content := await in_thread(_content, path, missing=b"")) is not None:
+            self._before[plan.call.id] = path, content
+            while len(self._before) > KEPT:
+                self._before.popitem(last=False)
+        return Advice()
+
+    async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
+        """The outcome, with the errors that are new in the file."""
+        path, before = self._before.pop(plan.call.id, ("", b""))
+        if not path or path != self._edited(plan) or not isinstance(outcome, Done) or outcome.is_error:
+            return outcome
+        after = await in_thread(_content, path)
+        if not after or after == before:
+            return outcome
+        try:
+            found = await self._introduced(path, before, after)
+        except OSError:
+            return outcome  # no room for a copy, perhaps: that is no fault of the edit
+        if not found:
+            return outcome
+        data = (
+            {**outcome.data, "diagnostics": list(map(vars, found))} if isinstance(outcome.data, dict) else outcome.data
+        )
+        return Done((*outcome.content, Text(_told(path, found))), data)
+
+    async def _introduced(self, path: str, before: bytes, after: bytes) -> list[Problem]:
+        from wieldy.diagnostics.check import Edited
+
+        workspace = self._workspace
+        cache = str(workspace.session_dir / "checkers")
+        return await Edited(path, before, after, workspace.root, cache, workspace.env).introduced(self.seconds)
+
+    def _edited(self, plan: PlannedCall) -> str | None:
+        """The file a call edits, where there are checkers for such."""
+        if plan.tool.name not in EDITS or not self.seconds:
+            return None
+        path = next((effect.path for effect in plan.effects if isinstance(effect, Writes)), "")
+        return plan.real.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
+
+
+def _told(path: str, found: list[Problem]) -> str:
+    lines = [f"  {problem}" for problem in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"  … and {len(found) - SHOWN} more")
+    count = "1 new problem" if len(found) == 1 else f"{len(found)} new problems"
+    return f"This edit brought {count} into {path}:\n" + "\n".join(lines)
+
+
+def _content(path: str, missing: bytes | None = None) -> bytes | None:
+    """What is in a regular file of moderate size; None where that cannot be told."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return missing
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST else None

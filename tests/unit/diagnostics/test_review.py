@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wieldy import Toolbox
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ruff").symlink_to(Path(os.path.dirname(sys.executable), "ruff"))
+    monkeypatch.setenv("PATH", str(folder))
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "ruff.toml").write_text('lint.select = ["F"]\n')
+    return tmp_path / "root"
+
+
+def box(root: Path, value: Any = 60) -> Toolbox:
+    return Toolbox(root, settings={"edit": {"diagnostics": value}}, mode="bypassPermissions")
+
+
+async def edit(toolbox: Toolbox, old: str, new: str) -> Any:
+    await toolbox.call("Read", file_path="a.py")
+    return await toolbox.call("Edit", file_path="a.py", old_string=old, new_string=new)
+
+
+async def test_an_edit_is_told_what_it_broke(root: Path) -> None:
+    (root / "a.py").write_text("import os\nx = 1\n")
+    async with box(root) as toolbox:
+        result = await edit(toolbox, "x = 1", "x = y")
+    assert not result.is_error
+    assert result.text.endswith(
+        f"This edit brought 1 new problem into {root}/a.py:\n  line 2: Undefined name `y` [F821] (ruff)"
+    )
+    assert result.data["diagnostics"][0]["line"] == 2
+    assert result.data["replacements"] == 1
+
+
+async def test_a_good_edit_and_a_new_file_without_faults_say_nothing(root: Path) -> None:
+    (root / "a.py").write_text("import os\nx = 1\n")
+    async with box(root) as toolbox:
+        assert "new problem" not in (await edit(toolbox, "x = 1", "x = 2")).text
+        assert "new problem" not in (await toolbox.call("Write", file_path="b.py", content="x = 1\n")).text
+        assert "2 new problems" in (await toolbox.call("Write", file_path="c.py", content="import os\nx = y\n")).text
+
+
+@pytest.mark.parametrize("value", [None, False, 0, -1, "yes", {}])
+async def test_it_is_off_unless_asked_for(root: Path, value: Any) -> None:
+    (root / "a.py").write_text("x = 1\n")
+    async with box(root, value) as toolbox:
+        result = await edit(toolbox, "x = 1", "x = y")
+    assert not result.is_error
+    assert "new problem" not in result.text
+
+
+async def test_failed_edits_and_other_files_are_not_checked(root: Path) -> None:
+    (root / "a.py").write_text("x = 1\n")
+    async with box(root) as toolbox:
+        failed = await edit(toolbox, "absent", "x = y")
+        assert failed.is_error
+        assert "new problem" not in failed.text
+        assert not (await toolbox.call("Write", file_path="a.txt", content="x = y")).is_error
+
+
+async def test_many_problems_are_counted_not_listed(root: Path) -> None:
+    async with box(root) as toolbox:
+        result = await toolbox.call("Write", file_path="a.py", content="".join(f"print(a{n})\n" for n in range(15)))
+    assert "15 new problems" in result.text
+    assert result.text.endswith("… and 5 more")
+
+
+async def test_multi_edit_too(root: Path) -> None:
+    (root / "a.py").write_text("x = 1\n")
+    async with box(root, True) as toolbox:
+        await toolbox.call("Read", file_path="a.py")
+        edits = [{"old_string": "x", "new_string": "z"}, {"old_string": "1", "new_string": "y"}]
+        assert "Undefined name `y`" in (await toolbox.call("MultiEdit", file_path="a.py", edits=edits)).text
