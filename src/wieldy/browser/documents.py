@@ -45,7 +45,8 @@ class Documents:
         method, reply = "Fetch.continueRequest", {"requestId": event["requestId"]}
         if why is not None:
             self._note(why)
-            method, reply = "Fetch.failRequest", {**reply, "errorReason": "BlockedByClient"}
+            # "Aborted" leaves the page as it is; any other reason would put an error page in its place.
+            method, reply = "Fetch.failRequest", {**reply, "errorReason": "Aborted"}
         # The page may be gone by now, and its request with it.
         with contextlib.suppress(Error):
             await self._protocol.send(method, reply)

@@ -93,7 +93,7 @@ class Happenings:
 
     def _failed(self, request: Request) -> None:
         self.ended(request)
-        if request.failure and "ERR_ABORTED" not in request.failure and "ERR_BLOCKED_BY_CLIENT" not in request.failure:
+        if request.failure and "ERR_ABORTED" not in request.failure:
             self.note(f"request failed: {request.method} {request.url} ({request.failure})")
 
     def _answered(self, response: Response) -> None:

@@ -13,11 +13,12 @@ from wieldy.browser.happenings import Happenings
 from wieldy.browser.launch import Chromium
 from wieldy.browser.visits import Visits
 from wieldy.browser.wanted import Wanted
-from wieldy.browser.way_out import WayOut
+from wieldy.browser.way_out import REFUSED_BY_US, WayOut
 from wieldy.core.decision import Judge
 from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.web.address import BadAddress, WebAddress, parse_address
+from wieldy.web.address import WebAddress
+from wieldy.web.connect import Streams
 from wieldy.web.fetch import Fetcher
 from wieldy.web.reach import OutOfReach
 
@@ -28,6 +29,8 @@ NAVIGATE_SECONDS = 30.0
 ACT_SECONDS = 10.0
 SETTLE_SECONDS = 5.0
 WINDOW_SECONDS = 2.0
+ATTEMPTS = 3
+CRASHED = "The page has crashed. Call BrowserNavigate to open it anew."
 NO_PAGE = "No page is open. Call BrowserNavigate first."
 
 
@@ -68,6 +71,9 @@ class BrowserSession:
                 raise ToolFailure(f"{where} did not load within {NAVIGATE_SECONDS:g} s.") from None
             except Error as error:
                 raise ToolFailure(self._why_not(where, error)) from None
+            if response is not None and REFUSED_BY_US in response.headers:
+                self._happenings.told()
+                raise ToolFailure(await response.text())
             await self._happenings.quiet(SETTLE_SECONDS)
             return response.status if response else None
 
@@ -86,6 +92,8 @@ class BrowserSession:
             except TimeoutError as error:
                 raise ToolFailure(f"The page did not let that happen in time: {_reason(error)}") from None
             except Error as error:
+                if not self._chromium or not self._chromium.alive or "has been closed" in str(error):
+                    raise ToolFailure(CRASHED) from None
                 raise ToolFailure(f"That did not work: {_reason(error)}") from None
 
     async def element(self, page: Page, ref: str) -> Locator:
@@ -114,7 +122,7 @@ class BrowserSession:
         if self._chromium is None:
             raise ToolFailure(NO_PAGE)
         if not self._chromium.alive or self._happenings.crashed:
-            raise ToolFailure("The page has crashed. Call BrowserNavigate to open it anew.")
+            raise ToolFailure(CRASHED)
         return self._chromium.page
 
     async def _started(self, judge: Judge) -> None:
@@ -124,7 +132,7 @@ class BrowserSession:
         await self._discarded()
         self._happenings, self.visits, self._wanted = Happenings(), Visits(), Wanted()
         self.visits.judge = judge
-        self._way_out = WayOut(self._way_to, self._fetcher.connect)
+        self._way_out = WayOut(self._reached)
         proxy = await self._way_out.open()
         self._chromium = chromium = Chromium()
         try:
@@ -152,12 +160,14 @@ class BrowserSession:
     async def _gone(self, page: Page, where: WebAddress) -> Response | None:
         from playwright.async_api import Error
 
-        try:
-            return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
-        except Error as error:
-            if 'interrupted by another navigation to "chrome-error' not in str(error):
-                raise
-        # The error page of an earlier attempt came in between.
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
+            except Error as error:
+                if "interrupted by another navigation" not in str(error):
+                    raise
+            # What an earlier call had begun, or its error page, came in between.
+            await self._happenings.quiet(SETTLE_SECONDS)
         return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
 
     async def _addresses(self, where: WebAddress) -> Sequence[str]:
@@ -165,21 +175,19 @@ class BrowserSession:
             raise OutOfReach(f"{where.host} is not to be talked to: {why}.")
         return await self._fetcher.reach().addresses(where)
 
-    async def _way_to(self, where: WebAddress) -> Sequence[str]:
-        """The addresses for a connection of the browser; what is refused to a page is told."""
+    async def _reached(self, where: WebAddress) -> Streams:
+        """A connection for the browser; where a page gets none, that is told."""
         if not await self._wanted.has(where.host):
             raise OutOfReach("no page asked for this host")
         try:
-            return await self._addresses(where)
-        except OutOfReach as no:
+            return await self._fetcher.connected(where, await self._addresses(where))
+        except ToolFailure as no:
             self._happenings.note(f"not loaded: {where.place}: {no}")
             raise
 
     def _why_not(self, where: WebAddress, error: Exception) -> str:
-        said = " ".join(self._happenings.told())
-        if "ERR_BLOCKED_BY_CLIENT" in str(error) or "ERR_TUNNEL" in str(error) or "ERR_PROXY" in str(error):
-            return f"{where} was not opened: {said or 'it cannot be reached'}"
-        return f"{where} could not be opened: {_reason(error)}"
+        told = [line for line in self._happenings.told() if not line.startswith("request failed")]
+        return f"{where} was not opened: {'; '.join(told) or _reason(error)}"
 
     async def _another_window(self, page: Page) -> None:
         """There is one page: others are closed, and where they would have led is told."""
@@ -194,14 +202,6 @@ class BrowserSession:
         with contextlib.suppress(Error):
             await page.close()
         self._happenings.ended(page)
-
-
-def where_is(url: str | None) -> WebAddress | None:
-    """The address of a page, where it has one."""
-    try:
-        return parse_address(url) if url else None
-    except BadAddress:
-        return None
 
 
 def _reason(error: Exception) -> str:

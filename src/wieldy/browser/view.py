@@ -13,6 +13,9 @@ async def view(session: BrowserSession, judge: Judge, ref: str = "") -> str:
     async with session.act(judge, settle=False) as page:
         seen = await session.element(page, ref) if ref else page
         tree = shortened(await seen.aria_snapshot(mode="ai"))
+        if ref:
+            # Refs are those of the last snapshot taken: with one of the whole page all stay usable.
+            await page.aria_snapshot(mode="ai")
         title, url = await page.title(), page.url
     parts = [f"{title}\n<{url}>".strip(), tree or "(the page is empty)"]
     if problems := session.happenings():

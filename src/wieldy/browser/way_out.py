@@ -1,23 +1,22 @@
-"""The browser's only way to the network: a proxy on loopback that judges every host and connects to what it judged."""
+"""The browser's only way to the network: a proxy on loopback that has every host judged and connects to what was judged."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from wieldy.core.failure import ToolFailure
 from wieldy.web.address import BadAddress, WebAddress, parse_address
-from wieldy.web.connect import Connect, Streams
+from wieldy.web.connect import Streams
 
-Judge: TypeAlias = Callable[[WebAddress], Awaitable[Sequence[str]]]
-"""The addresses to connect to for a host. Raises `ToolFailure` for one that is not to be reached."""
+Reach: TypeAlias = Callable[[WebAddress], Awaitable[Streams]]
+"""Judges where a connection wants to go, and makes it. Raises `ToolFailure`."""
 
 LONGEST_HEAD = 256 << 10
 HEAD_SECONDS = 30.0
-CONNECT_SECONDS = 10.0
 PIECE = 1 << 16
 REFUSED_BY_US = "x-wieldy-refused"
 HOP_BY_HOP = re.compile(rb"(?im)^(proxy-[a-z-]+|connection|keep-alive):[^\r\n]*\r\n")
@@ -26,9 +25,8 @@ HOP_BY_HOP = re.compile(rb"(?im)^(proxy-[a-z-]+|connection|keep-alive):[^\r\n]*\
 class WayOut:
     """The proxy. It is closed together with every connection through it."""
 
-    def __init__(self, judge: Judge, connect: Connect) -> None:
-        self._judge = judge
-        self._connect = connect
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -65,7 +63,7 @@ class WayOut:
     async def _answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             where, onward = _request(head)
-            there_reader, there = await self._reached(where)
+            there_reader, there = await self._reach(where)
         except (BadAddress, ToolFailure) as no:
             writer.write(_no(str(no)))
             await writer.drain()
@@ -78,18 +76,6 @@ class WayOut:
             await asyncio.gather(_pass_on(reader, there), _pass_on(there_reader, writer))
         finally:
             there.close()
-
-    async def _reached(self, where: WebAddress) -> Streams:
-        problem: OSError | None = None
-        for address in await self._judge(where):
-            try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    return await self._connect(address, where.port, None, where.host)
-            except OSError as error:
-                problem = error
-        raise ToolFailure(
-            f"{where.place} cannot be reached: {getattr(problem, 'strerror', None) or 'no answer in time'}."
-        )
 
 
 def _request(head: bytes) -> tuple[WebAddress, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.failure import ToolFailure
@@ -103,7 +103,7 @@ class Fetcher:
     async def _hop(self, where: WebAddress, reach: Reach) -> Fetched | Moved:
         addresses = await reach.addresses(where)
         tls = await self._context() if where.secure else None
-        reader, writer = await self._connected(where, addresses, tls)
+        reader, writer = await self.connected(where, addresses, tls)
         try:
             return await self._exchange(where, reader, writer)
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -111,7 +111,10 @@ class Fetcher:
         finally:
             writer.transport.abort()
 
-    async def _connected(self, where: WebAddress, addresses: tuple[str, ...], tls: ssl.SSLContext | None) -> Streams:
+    async def connected(
+        self, where: WebAddress, addresses: Sequence[str], tls: ssl.SSLContext | None = None
+    ) -> Streams:
+        """A connection to the first of these addresses that answers. Raises `FetchFailure`."""
         problem = ""
         for address in addresses:
             try:

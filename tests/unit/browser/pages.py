@@ -1,0 +1,58 @@
+"""A toolbox with a real browser, whose connections are noted and never leave this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.web.loopback import Names
+
+from wieldy import Toolbox
+from wieldy.browser.chromium import what_is_missing
+from wieldy.core.result import ToolResult
+from wieldy.web.connect import Streams, open_streams
+from wieldy.web.fetch import Fetcher
+
+LOCAL = {"web": {"allowPrivateHosts": ["127.0.0.1", "*.test"]}, "browser": {"sandbox": False}}
+
+
+class OnlyLoopback:
+    """Connects to loopback, and notes and refuses every other connection."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[str, str]] = []
+
+    async def __call__(self, address: str, port: int, tls: ssl.SSLContext | None, name: str) -> Streams:
+        self.wanted.append((name, address))
+        if address != "127.0.0.1":
+            raise ConnectionRefusedError(111, "noted, not connected")
+        return await open_streams(address, port, tls, name)
+
+
+def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Toolbox:
+    """A toolbox that may open pages of this machine. Fails where there is no browser."""
+    if missing := what_is_missing(os.environ):
+        pytest.fail(f"the browser tools cannot be tested: {missing}")
+    options.setdefault("mode", "bypassPermissions")
+    box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
+    fetcher = box.workspace.resident(Fetcher)
+    fetcher.connect, fetcher.resolve = OnlyLoopback(), names or Names()
+    return box
+
+
+def connections(box: Toolbox) -> list[tuple[str, str]]:
+    """Name and address of every connection the browser was let make."""
+    connect = box.workspace.resident(Fetcher).connect
+    assert isinstance(connect, OnlyLoopback)
+    return connect.wanted
+
+
+def ref(seen: ToolResult, what: str) -> str:
+    """The ref of the element that a snapshot describes with these words."""
+    found = re.search(rf"{re.escape(what)}[^\n]*?\[ref=(\w+)\]", seen.text)
+    assert found, seen.text
+    return found[1]
