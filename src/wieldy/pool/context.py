@@ -11,6 +11,7 @@ from wieldy.core.record import record
 from wieldy.core.tool import Tool
 
 SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
+PLAN_TOOLS = frozenset({"ExitPlan"})
 
 
 @record
@@ -28,6 +29,8 @@ def left_out(tool: Tool, context: Context) -> str | None:
         return f"simple mode has only {', '.join(sorted(SIMPLE_TOOLS))}"
     if context.mode == "plan" and not tool.read_only:
         return "plan mode only reads, and this tool may change something"
+    if context.mode != "plan" and tool.name in PLAN_TOOLS:
+        return "only for plan mode"
     if context.only is not None and not any(fnmatchcase(tool.name, wanted) for wanted in context.only):
         return "not in the list of this agent"
     return None

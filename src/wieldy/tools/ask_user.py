@@ -18,11 +18,11 @@ A_DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question as the model writes it."""
+    """One question."""
 
     question: Annotated[str, Param(min_length=1)]
-    options: Annotated[list[str], "Short answers to choose from"] = field(default_factory=list)
-    multi_select: Annotated[bool, "More than one may be chosen"] = False
+    options: list[str] = field(default_factory=list)
+    multi_select: bool = False
 
 
 class AskUser(FunctionTool):

@@ -18,11 +18,11 @@ MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """One task; `activeForm` is what is shown while it is under way."""
+    """One task."""
 
     content: Annotated[str, Param(min_length=1)]
     status: Literal["pending", "in_progress", "completed"]
-    activeForm: Annotated[str, "As in: Running tests"] = ""
+    activeForm: Annotated[str, "Shown meanwhile: Running tests"] = ""
 
     def __str__(self) -> str:
         under_way = self.status == "in_progress" and self.activeForm

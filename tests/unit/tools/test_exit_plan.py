@@ -61,6 +61,14 @@ async def test_outside_plan_mode_nobody_is_asked(tmp_path: Path) -> None:
         assert "This is not plan mode" in (await box.call("ExitPlan", plan=PLAN)).text
 
 
+async def test_it_is_offered_in_plan_mode_only(tmp_path: Path) -> None:
+    async with Toolbox(tmp_path, settings={}) as box:
+        (row,) = [row for row in await box.offer() if row.tool.name == "ExitPlan"]
+        assert (row.offered, row.reason) == (False, "only for plan mode")
+        box.policy.mode = "plan"
+        assert next(row.offered for row in await box.offer() if row.tool.name == "ExitPlan")
+
+
 async def test_an_empty_plan_is_no_plan(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}, mode="plan", ask=lambda question: pytest.fail("asked")) as box:
         assert "The plan is empty" in (await box.call("ExitPlan", plan=" \n")).text
