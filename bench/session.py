@@ -8,7 +8,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,7 @@ def claims() -> Iterator[Claim]:
         "a turn with its transcript beside one without", min(kept) / min(early), 2, detail=f"{min(kept) * 1e6:.0f} µs"
     )
     yield from resuming()
+    yield from streaming()
 
 
 def resuming() -> Iterator[Claim]:
@@ -107,8 +108,51 @@ def resuming() -> Iterator[Claim]:
             fold(records(folder))
             best_fold = min(best_fold, time.perf_counter() - start)
     yield Claim(
-        "resuming 100 000 records beside json.loads of each", best_fold / best_plain, 2, detail=f"{best_fold:.2f} s"
+        "resuming 100 000 records beside json.loads of each", best_fold / best_plain, 3, detail=f"{best_fold:.2f} s"
     )
+
+
+def streaming() -> Iterator[Claim]:
+    """A thousand pieces of text over each wire, from bytes to blocks, beside json.loads of the same bytes."""
+    from wieldy.providers import anthropic, completion
+
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "abcd"}}
+    begin: dict[str, Any] = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    end: list[dict[str, Any]] = [{"type": "content_block_stop", "index": 0}, {"type": "message_stop"}]
+    chunk = {"choices": [{"index": 0, "delta": {"content": "abcd"}, "finish_reason": None}], "model": "m", "id": "x"}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    wires: list[tuple[str, Any, list[dict[str, Any]]]] = [
+        ("Messages", anthropic.deltas, [begin, *[text] * 1000, *end]),
+        ("Chat Completions", completion.deltas, [*[chunk] * 1000, last]),
+    ]
+    for name, deltas, events in wires:
+        data = [f"data: {json.dumps(event)}\n\n".encode() for event in events]
+        plain = ours = float("inf")
+        for _ in range(5):
+            start = time.perf_counter()
+            for line in data:
+                json.loads(line[5:])
+            plain = min(plain, time.perf_counter() - start)
+            start = time.perf_counter()
+            asyncio.run(_heard(deltas, data))
+            ours = min(ours, time.perf_counter() - start)
+        detail = f"{ours / len(data) * 1e6:.1f} µs a piece"
+        yield Claim(f"a piece of text over {name} beside json.loads of it", ours / plain, 8, detail=detail)
+
+
+async def _heard(deltas: Any, data: list[bytes]) -> None:
+    from wieldy.providers.sse import Events
+    from wieldy.session.assemble import Answer
+
+    async def events() -> AsyncIterator[bytes]:
+        parser = Events()
+        for piece in data:
+            for one in parser.feed(piece):
+                yield one
+
+    answer = Answer()
+    async for delta in deltas(events()):
+        answer.take(delta)
 
 
 async def _written(folder: Path, turns: int) -> None:

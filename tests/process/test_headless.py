@@ -315,3 +315,25 @@ def test_help_has_an_example(wieldy):
     done = wieldy("-p", "--help")
     assert done.returncode == 0
     assert "examples:" in done.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_it_waits_for_the_next_prompt_ends_it(script, project, environment, number, code):
+    command = [sys.executable, "-m", "wieldy", "-p", "--input-format=stream-json", "--output-format=stream-json"]
+    running = subprocess.Popen(
+        [*command, script([{"text": "one"}])],
+        cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stdin is not None
+    running.stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": "go"}}) + "\n")
+    running.stdin.flush()
+    while json.loads(running.stdout.readline())["type"] != "result":
+        pass
+    time.sleep(0.1)
+    os.kill(running.pid, number)
+    assert running.wait(20) == code
+    assert running.stderr is not None
+    assert running.stderr.read() == ""
+    for stream in (running.stdin, running.stdout, running.stderr):
+        stream.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import select
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MOST_STDIN = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
 USAGE_ERROR, TERMINATED = 2, 143
+YOUNG = 20_000  # objects before garbage is looked for: start-up makes many, and all of them stay
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-4-5
@@ -33,6 +35,7 @@ exit codes: 0 done, 1 error, 2 usage, 3 something was denied, 4 a limit was reac
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
+    gc.set_threshold(YOUNG)
     options = parser().parse_intermixed_args(argv)
     try:
         settings = settings_of(options)
@@ -173,10 +176,15 @@ async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], pr
                 f"wieldy: {len(waiting)} setting(s) of this project wait for your consent: `wieldy permissions trust`",
                 file=sys.stderr,
             )
-        with caught:
-            code = await converse(
-                session, prompts, options.output_format, _write, partial=options.include_partial_messages
-            )
+        code = 0
+        try:
+            with caught:
+                code = await converse(
+                    session, prompts, options.output_format, _write, partial=options.include_partial_messages
+                )
+        except asyncio.CancelledError:
+            if caught.code is None:
+                raise
     return caught.code or code
 
 
@@ -185,10 +193,12 @@ class Signals:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._waiting: asyncio.Task[Any] | None = None
         self.code: int | None = None
 
     def __enter__(self) -> Signals:
         loop = asyncio.get_running_loop()
+        self._waiting = asyncio.current_task()
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, TERMINATED)):
             loop.add_signal_handler(number, self._caught, code)
         return self
@@ -201,7 +211,10 @@ class Signals:
         if self.code is not None:
             os._exit(code)
         self.code = code
-        self._session.abort()
+        if self._session.running:
+            self._session.abort()
+        elif self._waiting is not None:
+            self._waiting.cancel()
 
 
 async def _one(prompt: str) -> AsyncIterator[Prompt]:
@@ -210,9 +223,7 @@ async def _one(prompt: str) -> AsyncIterator[Prompt]:
 
 async def _lines() -> AsyncIterator[Prompt]:
     """The prompts of a stream of JSON lines, each in the shape of a user message."""
-    from wieldy.core.threads import in_thread
-
-    while line := await in_thread(sys.stdin.buffer.readline):
+    async for line in _stdin_lines():
         if not line.strip():
             continue
         try:
@@ -225,6 +236,19 @@ async def _lines() -> AsyncIterator[Prompt]:
                 f"stdin holds a line that is no user message: {line[:80].decode('utf-8', 'replace')!r}"
             ) from None
         yield content
+
+
+async def _stdin_lines() -> AsyncIterator[bytes]:
+    """Lines of stdin as they come. Read below Python's own buffer: a thread that waits in there cannot be left behind."""
+    from wieldy.core.threads import in_thread
+
+    waiting = b""
+    while data := await in_thread(os.read, 0, 1 << 16):
+        *lines, waiting = (waiting + data).split(b"\n")
+        for line in lines:
+            yield line
+    if waiting:
+        yield waiting
 
 
 def _write(text: str) -> None:

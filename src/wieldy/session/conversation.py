@@ -7,7 +7,6 @@ from typing import Any
 
 from wieldy.core.message import ContentBlock, Message
 from wieldy.session.repair import repair
-from wieldy.session.shorten import with_results, without_media
 
 
 class Conversation:
@@ -105,12 +104,16 @@ class Conversation:
     def _shortened(self, record: Mapping[str, Any]) -> None:
         results = record.get("results")
         if isinstance(results, Mapping):
+            from wieldy.session.shorten import with_results
+
             self.restart(with_results(self.settled(), results))
             self.tokens = 0
 
     def _withheld(self, record: Mapping[str, Any]) -> None:
         digests, why = record.get("digests"), record.get("why")
         if isinstance(digests, list):
+            from wieldy.session.shorten import without_media
+
             self.restart(without_media(self.settled(), frozenset(map(str, digests)), str(why)))
 
     def _spend(self, cost: Any) -> None:

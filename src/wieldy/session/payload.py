@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,9 @@ class Payloads:
         return [self.inside(item) for item in value] if isinstance(value, list) else value
 
     def _stored(self, text: str) -> dict[str, str]:
+        import base64
+        import hashlib
+
         data = text.encode("utf-8", "surrogatepass")
         name = base64.b32encode(hashlib.blake2b(data, digest_size=20).digest()).decode().lower()
         path = self.folder / name

@@ -18,7 +18,6 @@ from wieldy.session.moments import Moments
 from wieldy.session.shorten import digest, media, size
 from wieldy.toolbox import Toolbox
 
-FULL = 0.85  # of the context window: compact before the next request
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough
 
 _NAMED = re.compile(r"messages\.(\d+)\.content\.(\d+)")
@@ -37,11 +36,6 @@ class Relief:
         self.record = record
         self.moments = moments
         self.tried = 0  # since the last answer: 1 results were put aside, 2 all was summed up
-
-    @property
-    def due(self) -> bool:
-        """Whether the last request filled the context so far that the next might not fit."""
-        return self.conversation.tokens > FULL * self.provider.context_window
 
     async def after(self, failure: ProviderFailure, abort: Abort) -> bool:
         """Do something about a failure; false when there is nothing to be done about it."""

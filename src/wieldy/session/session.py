@@ -16,6 +16,7 @@ from wieldy.core.event import Event, PermissionAsked, RunEnded
 from wieldy.core.failure import SessionError
 from wieldy.core.message import Message
 from wieldy.core.provider import Provider, ProviderFailure, Request
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.clean import clean
 from wieldy.engine.leash import Aborted
@@ -24,12 +25,14 @@ from wieldy.session.conversation import Conversation, fold
 from wieldy.session.exchange import Exchange, Exchanger
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
-from wieldy.session.relief import Relief
 from wieldy.session.transcript import NAME, VERSION, Transcript, records
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.hooks.configured import Hook
+    from wieldy.session.relief import Relief
+
+FULL = 0.85  # of the context window: compact before the next request
 
 Prompt = str | Sequence[Mapping[str, Any]]
 
@@ -37,7 +40,8 @@ Prompt = str | Sequence[Mapping[str, Any]]
 class Session:
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
-    `resume` goes on with an earlier session by its id; `fork` with a copy of it. `max_cost` is in US dollars.
+    `resume` goes on with an earlier session by its id; `fork` with a copy of it. `max_cost` is in US dollars, and holds for what
+    is spent from here on.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -61,7 +65,8 @@ class Session:
         fork: bool = False,
         persist: bool = True,
     ) -> None:
-        self.conversation = _resumed(resume) if resume else Conversation()
+        self.conversation = Conversation()
+        self._resumed_from = _existing(resume) if resume is not None else None
         self.box = Toolbox(
             root,
             mode=mode,
@@ -86,6 +91,7 @@ class Session:
         self._provider: Provider | None = None
         self._exchanger: Exchanger | None = None
         self._relief: Relief | None = None
+        self._spent_before = 0.0
         self._started = False
         self._running = False
 
@@ -110,6 +116,11 @@ class Session:
     def model_name(self) -> str:
         """What the model is called, as far as that is known."""
         return self._provider.model if self._provider is not None else str(self._model or "")
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running
 
     @property
     def ready(self) -> bool:
@@ -161,6 +172,7 @@ class Session:
         """Have the conversation summed up now. Raises `SessionError` or `ProviderFailure`."""
         if self._running:
             raise SessionError("this session is running; compact it when it has ended")
+        await self._load()
         if self.conversation.messages:
             await self._prepared()
             await self._room().compact("manual", self.box.stop, wish)
@@ -203,6 +215,7 @@ class Session:
     async def _conversed(self, prompt: Prompt, abort: Abort) -> tuple[str, str, str]:
         """The whole run; returns why it ended, in a word and in a line, and the model's last words."""
         content = _content(prompt)
+        await self._load()
         added = await self._prepared()
         added += await self._moments.prompted("\n".join(block["text"] for block in content if block["type"] == "text"))
         self._record({"type": "user", "content": [*content, *({"type": "text", "text": line} for line in added)]})
@@ -222,28 +235,36 @@ class Session:
 
     async def _answer(self, number: int, abort: Abort) -> Exchange:
         """One exchange; a conversation that is too much for the provider is made to fit."""
-        room = self._room()
         await self._outset.refresh()
-        if room.due:
-            await room.compact("auto", abort)
+        if self.conversation.tokens > FULL * self.provider.context_window:
+            await self._room().compact("auto", abort)
         if self._exchanger is None:
             self._exchanger = Exchanger(self.box, self.provider, self._breaker, self._record)
         while True:
             try:
                 exchange = await self._exchanger.exchange(self._request(), number, self.conversation.ids, abort)
             except ProviderFailure as failure:
-                if not await room.after(failure, abort):
+                if not await self._room().after(failure, abort):
                     raise
             else:
-                room.tried = 0
+                if self._relief is not None:
+                    self._relief.tried = 0
                 return exchange
 
     def _limit(self, turns: int) -> tuple[str, str] | None:
         if self.max_turns is not None and turns >= self.max_turns:
             return "max_turns", f"stopped after {turns} turns"
-        if self.max_cost is not None and self.conversation.cost >= self.max_cost:
-            return "max_cost", f"stopped at a cost of ${self.conversation.cost:.4f}"
+        spent = self.conversation.cost - self._spent_before
+        if self.max_cost is not None and spent >= self.max_cost:
+            return "max_cost", f"stopped at a cost of ${spent:.4f}"
         return None
+
+    async def _load(self) -> None:
+        """Read what an earlier session had come to, once."""
+        if self._resumed_from is not None:
+            folder, self._resumed_from = self._resumed_from, None
+            self.conversation = await in_thread(_told_in, folder)
+            self._spent_before = self.conversation.cost
 
     async def _prepared(self) -> tuple[str, ...]:
         """Begin, once: the header, the tools offered, the prompt, the start hooks. Returns what the hooks add."""
@@ -291,6 +312,8 @@ class Session:
 
     def _room(self) -> Relief:
         if self._relief is None:
+            from wieldy.session.relief import Relief
+
             self._relief = Relief(self.box, self.provider, self.conversation, self._record, self._moments)
         return self._relief
 
@@ -325,6 +348,7 @@ class Session:
             await self._provider.aclose()
 
     async def __aenter__(self) -> Self:
+        await self._load()
         return self
 
     async def __aexit__(
@@ -333,12 +357,16 @@ class Session:
         await self.aclose()
 
 
-def _resumed(session_id: str) -> Conversation:
+def _existing(session_id: str) -> Path:
     from wieldy.session.store import session_folder
 
-    folder: Path = session_folder(session_id)
+    folder = session_folder(session_id)
     if not (folder / NAME).exists():
         raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
+    return folder
+
+
+def _told_in(folder: Path) -> Conversation:
     return fold(records(folder))
 
 

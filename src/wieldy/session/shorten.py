@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -65,6 +64,8 @@ def media(blocks: Iterable[ContentBlock]) -> Iterator[ContentBlock]:
 
 def digest(block: ContentBlock) -> str:
     """What a picture or document is known by."""
+    import hashlib
+
     source = block.get("source") or {}
     data = str(source.get("data") or source.get("url") or source.get("file_id") or "")
     return hashlib.blake2b(data.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -100,6 +100,19 @@ async def test_cost_is_counted_and_bounded(make_session):
 
 
 @pytest.mark.asyncio
+async def test_what_an_earlier_session_cost_does_not_count_against_this_ones_budget(make_session):
+    turn: list[dict[str, Any]] = [{"usage": {"input_tokens": 1_000_000}}, {"text": "dear"}]
+    async with make_session(Script([turn], model="claude-sonnet-4-5"), max_cost=1) as session:
+        await session.ask("go")
+    model = Script([[{"text": "fine"}], turn, turn], model="claude-sonnet-4-5", context_window=10_000_000)
+    async with make_session(model, resume=session.id, max_cost=1) as again:
+        assert await again.ask("more") == "fine"
+        assert again.conversation.cost == pytest.approx(3)
+        await again.ask("more")
+        assert ended(await events_of(again)).why == "max_cost"
+
+
+@pytest.mark.asyncio
 async def test_a_model_without_a_price_costs_nothing_known(make_session):
     async with make_session(Script([[{"usage": {"input_tokens": 5}}, {"text": "x"}]])) as session:
         events = await events_of(session)
