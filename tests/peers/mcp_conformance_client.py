@@ -20,10 +20,12 @@ INPUTS: dict[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
 
 async def main(url: str) -> int:
     told: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
-    oauth = {"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}
+    oauth: dict[str, Any] = {"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}
     if "client_id" in told:
         oauth = {"clientId": told["client_id"], "clientSecret": told.get("client_secret")}
-    entry = {"type": "http", "url": url, "oauth": oauth, "timeout": 15_000, "startupTimeout": 15_000}
+    if "client-credentials" in os.environ.get("MCP_CONFORMANCE_SCENARIO", ""):
+        oauth["grantType"] = "client_credentials"
+    entry = {"type": "http", "url": url, "oauth": oauth, "timeout": 60_000, "startupTimeout": 60_000}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["WIELDY_HOME"] = folder
         settings = {"mcpServers": {"peer": entry}, "permissions": {"allow": ["mcp__peer__*"]}}
@@ -31,9 +33,9 @@ async def main(url: str) -> int:
             connection = box.workspace.resident(McpServers).connections["peer"]
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
             await asyncio.sleep(0.2)
-            await box.connected(20)
-            await asyncio.wait_for(connection.signed_in(), 20)
-            await box.connected(20)
+            await box.connected(60)
+            await asyncio.wait_for(connection.signed_in(), 60)
+            await box.connected(60)
             failures = [connection.state.why] if connection.state.word != "ready" else await use_all(box)
             visitor.cancel()
             await asyncio.wait((visitor,))

@@ -138,28 +138,37 @@ class SignIn:
     def provider(self) -> Any:
         """The SDK's provider, which acts only when the server asks for a sign-in."""
         from mcp.client.auth import OAuthClientProvider
+        from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
         from mcp.shared.auth import OAuthClientMetadata
 
-        config = self._config
-        said = config.oauth or {}
-        address = self._callback.address
-        metadata = {"client_name": "wieldy", "redirect_uris": [address], "scope": said.get("scopes")}
-        given = {}
-        if said.get("clientId"):
-            given = {
-                "client_id": said["clientId"],
-                "client_secret": said.get("clientSecret"),
-                "redirect_uris": [address],
-            }
-            given["token_endpoint_auth_method"] = said.get("tokenEndpointAuthMethod")
+        url, said = self._config.url, self._config.oauth or {}
+        given = self._given(said)
+        tokens = Tokens(url, given, self._env)
+        if said.get("grantType") == "client_credentials":
+            # A program signs in as itself: nobody is sent anywhere.
+            name, secret = given.get("client_id", ""), given.get("client_secret") or ""
+            return ClientCredentialsOAuthProvider(url, tokens, name, secret, scope=said.get("scopes"))
+        metadata = {"client_name": "wieldy", "redirect_uris": [self._callback.address], "scope": said.get("scopes")}
         return OAuthClientProvider(
-            config.url,
+            url,
             OAuthClientMetadata.model_validate(metadata),
-            Tokens(config.url, given, self._env),
+            tokens,
             redirect_handler=self._redirected,
             callback_handler=self._callback.code,
             client_metadata_url=said.get("clientMetadataUrl"),
         )
+
+    def _given(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """How we are registered, where the settings say it."""
+        if not said.get("clientId"):
+            return {}
+        secret = said.get("clientSecret")
+        return {
+            "client_id": said["clientId"],
+            "client_secret": secret,
+            "redirect_uris": [self._callback.address],
+            "token_endpoint_auth_method": "client_secret_basic" if secret else "none",
+        }
 
     async def _redirected(self, url: str) -> None:
         await self._callback.listen()
