@@ -20,7 +20,7 @@ LAYERS = [
     {"mcp"},
     {"tools", "providers"},
     {"settings", "approval", "toolbox", "session"},
-    {"cli", "headless", "__main__", "__init__", "demo", "testing", "mcp_server"},
+    {"cli", "headless", "terminal", "__main__", "__init__", "demo", "testing", "mcp_server"},
 ]
 # Within a line: who may lean on whom. Everything else sideways is an upward import in disguise.
 SIDEWAYS = {
@@ -44,6 +44,8 @@ SIDEWAYS = {
     ("cli", "headless"),
     ("__main__", "cli"),
     ("cli", "demo"),
+    ("cli", "terminal"),
+    ("demo", "terminal"),
     ("cli", "mcp_server"),
     ("__main__", "__init__"),
     ("cli", "__init__"),

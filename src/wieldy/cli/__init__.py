@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "undo": ("undo", "take back what tools changed"),
     "redo": ("undo", "do again what was undone"),
     "history": ("undo", "what tools changed"),
-    "demo": ("demo", "a short tour of the tools on a sample project"),
+    "demo": ("demo", "a recorded model at work on a sample project: no key, no network"),
     "mcp": ("mcp", "MCP servers: add, remove, list, get, reconnect; and serve our own tools"),
     "sessions": ("sessions", "what was said and done: list, show, export, resume"),
     "doctor": ("doctor", "what is found on this machine and what is not, with the fix"),
@@ -51,9 +51,13 @@ def run(argv: list[str]) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if argv and argv[0] in ("-h", "--help", "help"):
         print(usage())
-        return 0 if argv else USAGE_ERROR
+        return 0
+    if _is_talk(argv):
+        from wieldy.cli.chat import main as talk
+
+        return talk("", argv)
     name, *rest = argv
     if name in ("--version", "-V"):
         from wieldy import __version__
@@ -76,10 +80,17 @@ def _dispatch(argv: list[str]) -> int:
     return code
 
 
+def _is_talk(argv: list[str]) -> bool:
+    """Nothing, an option of the interactive session, or something to say: a prompt is more than one word."""
+    if "-p" in argv or "--print" in argv:
+        return False
+    return not argv or argv[0] in ("--model", "--base-url", "--permission-mode", "--resume") or " " in argv[0].strip()
+
+
 def usage() -> str:
     """What `wieldy --help` says."""
     rows = "\n".join(f"  {name:<12} {about}" for name, (_, about) in COMMANDS.items())
-    return f"""usage: wieldy COMMAND [OPTIONS]
+    return f"""usage: wieldy ["PROMPT"] | -p "PROMPT" | COMMAND [OPTIONS]
 
 The hands of an AI coding agent: every tool call checked, allowed, run, and undoable.
 

@@ -6,16 +6,13 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any
 
-from wieldy.core.content import Image
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.outcome import Done
 from wieldy.core.result import ToolResult
-from wieldy.core.tool import Tool
-from wieldy.engine.lookup import nearest
 from wieldy.engine.output import plain
+from wieldy.terminal.byhand import input_of, shown
 from wieldy.toolbox import Toolbox
 
 EXAMPLES = """examples:
@@ -49,68 +46,24 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _call(options: argparse.Namespace, words: list[str]) -> int:
-    from wieldy.cli.ask import terminal_ask
+    from wieldy.terminal.question import terminal_ask
 
     async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
         tool = box.catalog.find(options.tool)
-        input = _input(words, tool)
+        input = input_of(words, tool)
         if sys.stderr.isatty() and not options.json:
             box.subscribe(_show_progress)
         result = await box.call(options.tool, input)
     if options.json:
         print(json.dumps(_as_json(result), ensure_ascii=False, indent=2))
     else:
-        print(_shown(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
+        print(shown(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
     return 1 if result.is_error else 0
-
-
-def _input(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
-    if words == ["-"]:
-        return sys.stdin.read()
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return words[0]
-    properties = tool.schema.get("properties", {}) if tool else {}
-    names = [*properties, *(tool.parameters.aliases if tool else ())]
-    fields: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise ValueError(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
-        if properties and key not in names and (near := nearest(key, names, most=1)):
-            raise ValueError(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
-        fields[key] = _value(value, properties.get(key, {}))
-    return fields
-
-
-def _value(text: str, schema: Any) -> Any:
-    """Text stays text where the schema takes text; elsewhere it is JSON if it can be."""
-    if not isinstance(schema, dict) or _takes_text(schema):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _takes_text(schema: Mapping[str, Any]) -> bool:
-    kind = schema.get("type")
-    if kind is None and "anyOf" in schema:
-        return any(_takes_text(option) for option in schema["anyOf"])
-    return kind is None or kind == "string" or (isinstance(kind, list) and "string" in kind)
 
 
 def _show_progress(event: Event) -> None:
     if isinstance(event, ToolProgress):
         print(f"  {event.text}", file=sys.stderr)
-
-
-def _shown(result: ToolResult) -> str:
-    return "\n".join(
-        f"[{block.media_type}, {len(block.data) * 3 // 4:,} bytes; --json prints it]"
-        if isinstance(block, Image)
-        else block.text
-        for block in result.content
-    )
 
 
 def _as_json(result: ToolResult) -> dict[str, Any]:

@@ -10,11 +10,11 @@ def main(command: str, argv: list[str]) -> int:
     """Run `wieldy demo`."""
     parser = argparse.ArgumentParser(
         prog="wieldy demo",
-        description="A scripted tour of the tools on a copy of a bundled sample project: no model, no key, no network.",
+        description="A recorded model works on a copy of a bundled sample project with the real tools: no key, no network.",
         epilog="example:\n  wieldy demo",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.parse_args(argv)
-    from wieldy.demo.tour import tour
+    from wieldy.demo.show import show
 
-    return asyncio.run(tour())
+    return asyncio.run(show())

@@ -1,1 +1,1 @@
-"""A short tour of the tools on a bundled sample project: no model, no key, no network."""
+"""A recorded model at work on a bundled sample project: no key, no network."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 
 from wieldy.approval import Ask
 from wieldy.core.decision import Answer, Question
 from wieldy.core.threads import in_thread
+from wieldy.permissions.visible import visible
 
 
 def terminal_ask() -> Ask | None:
@@ -17,29 +19,29 @@ def terminal_ask() -> Ask | None:
 
 
 async def _ask(question: Question) -> Answer:
+    async def line(prompt: str) -> str:
+        return await in_thread(_line, prompt)
+
+    return await put(question, line)
+
+
+async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answer:
+    """Show a question and ask with `line` until the answer is one."""
     plan, decision = question.plan, question.decision
-    lines = [f"\n{visible(plan.tool.show_use(plan.input))}", f"  {decision.why}"]
     rules = decision.suggestions
-    lines.append("  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no")
-    print("\n".join(lines), file=sys.stderr)
+    choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
+    print(f"\n{visible(plan.tool.show_use(plan.input))}\n  {decision.why}\n{choices}", file=sys.stderr)
     while True:
-        said = (await in_thread(_line, "  > ")).strip()
-        match said.lower():
+        match (await line("  > ")).strip().lower():
             case "y" | "yes":
                 return Answer(True)
             case "a" | "always" if rules:
                 return Answer(True, remember=rules)
             case "n" | "no" | "":
-                return Answer(
-                    False, (await in_thread(_line, "  what should be done instead? (Enter: nothing) ")).strip()
-                )
+                instead = await line("  what should be done instead? (Enter: nothing) ")
+                return Answer(False, instead.strip())
 
 
 def _line(prompt: str) -> str:
     print(prompt, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline()
-
-
-def visible(text: str) -> str:
-    """The text with invisible and control characters written out, so that nothing hides in a question."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"⟨U+{ord(c):04X}⟩" for c in text)

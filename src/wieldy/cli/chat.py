@@ -1,0 +1,50 @@
+"""`wieldy` and `wieldy "prompt"`: the interactive session in this folder."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+EXAMPLES = """examples:
+  wieldy                                   talk to the model of WIELDY_MODEL or your settings
+  wieldy "Add a --json flag" --model anthropic/claude-sonnet-4-5
+  wieldy --resume ID                       go on where you left"""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run the interactive session."""
+    parser = argparse.ArgumentParser(
+        prog="wieldy",
+        description="The interactive session in this folder.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("prompt", nargs="?", help="what to say first")
+    parser.add_argument("--model", default=None, help="provider/name, or script:FILE for a recorded one")
+    parser.add_argument("--base-url", default=None, help="the server of the model")
+    parser.add_argument(
+        "--permission-mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions"
+    )
+    parser.add_argument("--resume", metavar="ID", default=None, help="go on with an earlier session")
+    options = parser.parse_args(argv)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print('wieldy: this is no terminal; use `wieldy -p "prompt"`', file=sys.stderr)
+        return 2
+    from functools import partial
+
+    from wieldy.session.session import Session
+    from wieldy.terminal.chat import Chat
+
+    opened = partial(
+        Session,
+        model=options.model,
+        base_url=options.base_url,
+        mode=options.permission_mode,
+        load_settings=True,
+    )
+
+    async def talk() -> int:
+        return await Chat(opened, first=options.prompt, resume=options.resume).run()
+
+    return asyncio.run(talk())

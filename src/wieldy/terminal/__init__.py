@@ -1,0 +1,1 @@
+"""What a person sees: events as lines, and a line prompt. Nothing here decides anything."""

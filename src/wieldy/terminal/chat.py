@@ -1,0 +1,180 @@
+"""The plain interactive session: a line prompt, streamed answers, tools as they run, questions answered in place."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from wieldy.core.decision import Answer, Question
+from wieldy.core.event import Event, Notice, RunEnded
+from wieldy.core.failure import SessionError, WieldyError
+from wieldy.core.places import state_home
+from wieldy.session.session import Session
+from wieldy.terminal.commands import COMMANDS, Leave
+from wieldy.terminal.paint import Paint
+from wieldy.terminal.view import View
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+NO_MODEL = "No model is set up, so nobody answers; tools run by hand with /call and !. /help says more."
+
+
+class Chat:
+    """One person and one session at a terminal."""
+
+    def __init__(
+        self, open_session: Callable[..., Session], *, first: str | None = None, resume: str | None = None
+    ) -> None:
+        self._open_session = open_session
+        self._first = first
+        self._paint = Paint.for_stream()
+        self._prompt: PromptSession[str] = _prompt_session()
+        self.session = open_session(ask=self._ask, resume=resume)
+        self._view = View(self.session.box.catalog.find, self._paint)
+        self._leaving = False
+
+    async def run(self) -> int:
+        """Talk until the person leaves. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        stop_notices = self.session.box.subscribe(self._notice)
+        try:
+            self._greet()
+            while True:
+                line = await self._line()
+                if line is None:
+                    return 0
+                try:
+                    await self._take(line)
+                except Leave:
+                    return 0
+                except WieldyError as problem:
+                    self.say(f"{problem}", "red")
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            stop_notices()
+            await self.session.aclose()
+
+    def say(self, text: str, *styles: str) -> None:
+        """Write a line."""
+        print(self._paint(text, *styles))  # type: ignore[arg-type]
+
+    async def resume(self, session_id: str) -> None:
+        """Go on with another session."""
+        following = self._open_session(ask=self._ask, resume=session_id)
+        await self.session.aclose()
+        self.session = following
+        self._view = View(following.box.catalog.find, self._paint)
+        following.box.subscribe(self._notice)
+        self.say(f"going on with {session_id}: {len(following.messages)} messages", "dim")
+
+    async def turn(self, prompt: str) -> None:
+        """Say something to the model and show what comes of it."""
+        async for event in self.session.run(prompt):
+            if isinstance(event, Notice):
+                continue
+            sys.stdout.write(self._view.show(event))
+            sys.stdout.flush()
+            if isinstance(event, RunEnded) and not event.is_error:
+                sys.stdout.write("\n")
+
+    def has_model(self) -> bool:
+        """Whether there is anybody to talk to."""
+        try:
+            return self.session.provider is not None
+        except SessionError:
+            return False
+
+    def _greet(self) -> None:
+        box = self.session.box
+        self.say(f"wieldy in {box.workspace.root} ({box.policy.mode} mode). /help lists what you can type.", "dim")
+        if not self.has_model():
+            try:
+                _ = self.session.provider
+            except SessionError as how:
+                self.say(NO_MODEL, "yellow")
+                self.say(str(how), "dim")
+        if box.settings.pending:
+            self.say(
+                f"{len(box.settings.pending)} setting(s) wait for consent: wieldy permissions trust",
+                "yellow",
+            )
+
+    async def _line(self) -> str | None:
+        """What the person types next; None when they leave."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        warned = False
+        while True:
+            try:
+                line = await self._prompt.prompt_async("> ", handle_sigint=True)
+            except KeyboardInterrupt:
+                if warned:
+                    return None
+                warned = True
+                self.say("Ctrl-C once more leaves", "dim")
+                continue
+            except EOFError:
+                return None
+            if line.strip():
+                return line
+
+    async def _take(self, line: str) -> None:
+        text = line.strip()
+        if text.startswith("!"):
+            await COMMANDS["/call"].run(self, f"Bash command={text[1:].strip()}")
+        elif text.startswith("/"):
+            name, _, rest = text.partition(" ")
+            command = COMMANDS.get(name)
+            if command is None:
+                self.say(f"there is no {name}; /help lists what there is", "red")
+            else:
+                await command.run(self, rest.strip())
+        elif self.has_model():
+            self._leaving = False
+            await self.turn(text)
+        else:
+            self.say(NO_MODEL, "yellow")
+
+    def _interrupt(self) -> None:
+        """Ctrl-C while something runs: the first stops it, the second leaves."""
+        if self._leaving:
+            raise KeyboardInterrupt
+        self._leaving = True
+        self.session.abort()
+
+    async def _notice(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self.say(f"  {event.text}", "dim")
+
+    async def _ask(self, question: Question) -> Answer:
+        from wieldy.terminal.question import put
+
+        return await put(question, self._ask_line)
+
+    async def _ask_line(self, prompt: str) -> str:
+        try:
+            return await self._prompt.prompt_async(prompt, handle_sigint=True)
+        except (KeyboardInterrupt, EOFError):
+            self.session.abort()
+            return "n"
+
+
+def _prompt_session() -> PromptSession[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    path = state_home() / "history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return PromptSession(history=FileHistory(str(path)))
+    except OSError:
+        return PromptSession(history=InMemoryHistory())
+
+
+Line = Callable[[str], Awaitable[str]]
