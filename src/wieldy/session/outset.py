@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from wieldy.core.provider import Provider, ToolOffer
 from wieldy.pool.activations import Activations
 from wieldy.session.prompt import instructions, surroundings, system_prompt
+from wieldy.skills.find import Skills
 from wieldy.toolbox import Toolbox
 
 
@@ -37,7 +38,8 @@ class Outset:
         workspace, mode = self._box.workspace, self._box.policy.mode
         stable = system_prompt(offering.tools, mode=mode, extra=self._extra)
         here = surroundings(workspace.cwd, workspace.root, model=provider.model)
-        parts = (stable, offering.listing, instructions(workspace.root), here)
+        skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
+        parts = (stable, offering.listing, skills, instructions(workspace.root), here)
         self.prompt = tuple(part for part in parts if part)
 
     async def refresh(self) -> None:

@@ -68,8 +68,15 @@ class Skills:
                 self._workspace.emit(Notice(text=f"A skill is left out: {problem}"))
 
     def listing(self) -> str:
-        """What a model is told of them; empty where there are none."""
+        """The skills a model may load, a line each; empty where there are none."""
         return listing(list(self.found.values()))
+
+    def briefing(self) -> str:
+        """What a system prompt says of the skills that were found last; empty where there are none."""
+        lines = self.listing()
+        return (
+            f"# Skills\nWhen a task matches one of these, load it with the tool Skill first.\n{lines}" if lines else ""
+        )
 
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
