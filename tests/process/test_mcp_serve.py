@@ -182,6 +182,22 @@ def test_a_client_that_never_reads_does_not_keep_the_server_from_ending(serve: S
     assert served.ended() == (128 + signal.SIGTERM if how == "term" else 0)
 
 
+def test_files_whose_names_are_no_text_can_be_listed(serve: Start, project: Path):
+    with open(os.fsencode(project) + b"/odd\xff.txt", "wb") as file:
+        file.write(b"needle\n")
+    served = serve()
+    calls: dict[str, dict[str, str]] = {
+        "Glob": {"pattern": "odd*"},
+        "LS": {"path": "."},
+        "Grep": {"pattern": "needle"},
+        "Bash": {"command": "ls"},
+        "Read": {"file_path": "odd\udcff.txt"},
+    }
+    for name, arguments in calls.items():
+        assert "odd" in served.text(served.call(name, **arguments)), name
+    assert served.text(served.call("Think", thought="on")) == "Noted."
+
+
 def test_half_a_character_is_replaced(serve: Start):
     served = serve()
     served.send(

@@ -110,6 +110,8 @@ async def _on_stdio(make: Callable[[Ask], Toolbox], told: asyncio.Event) -> None
     from wieldy.mcp.server_room import Room
     from wieldy.mcp.server_stdio import serve_stdio
 
+    if sys.stdin.isatty():
+        _say("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
     room = Room(make)
     try:
         await room.open()

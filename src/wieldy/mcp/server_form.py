@@ -27,7 +27,7 @@ def message(question: Question) -> str:
 def always(question: Question) -> str | None:
     """The choice that makes rules of a yes; None where no rule would do."""
     rules = question.decision.suggestions
-    return f"Always allow {', '.join(rules)}" if rules else None
+    return f"Always allow {_shown(', '.join(rules))}" if rules else None
 
 
 def schema(question: Question) -> dict[str, Any]:

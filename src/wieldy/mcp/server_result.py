@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from wieldy.core.result import ToolResult
 from wieldy.engine.output import plain
 
 MOST_STRUCTURED = 1_000_000
+_HALF = re.compile("[\ud800-\udfff]")
 
 Wire = dict[str, Any]
 
@@ -25,19 +27,26 @@ def as_wire(result: ToolResult, links: Sequence[Wire] = ()) -> Wire:
     return wire
 
 
+def whole(text: str) -> str:
+    """The text without halves of characters, which no wire can carry; names of files that are no text hold them."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
+
+
 def _block(block: Block) -> Wire:
     if isinstance(block, Image):
         return {"type": "image", "data": block.data, "mimeType": block.media_type}
-    return {"type": "text", "text": block.text}
+    return {"type": "text", "text": whole(block.text)}
 
 
 def _structured(data: Any) -> Wire | None:
     """The data as a JSON object; None where JSON cannot hold it, or where it would flood the client."""
     value = plain(data)
     try:
-        size = len(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
         return None
-    if size > MOST_STRUCTURED:
+    if len(text) > MOST_STRUCTURED:
         return None
+    if (sound := whole(text)) != text:
+        value = json.loads(sound)
     return value if isinstance(value, dict) else {"result": value}

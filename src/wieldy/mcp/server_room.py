@@ -13,7 +13,7 @@ from wieldy.core.event import Event, ToolProgress
 from wieldy.core.outcome import Refused
 from wieldy.core.result import ToolResult
 from wieldy.mcp.server_door import PERMISSION, AskFirst, Counter, Door, Open, Revolving, Shut, Waiting, asks_users
-from wieldy.mcp.server_result import Wire, as_wire
+from wieldy.mcp.server_result import Wire, as_wire, whole
 from wieldy.mcp.server_roots import Roots
 from wieldy.mcp.server_spilled import Spilled
 
@@ -168,7 +168,7 @@ async def _tell(call_id: str, events: AsyncIterator[Event], ctx: Context) -> Non
     async for event in events:
         if isinstance(event, ToolProgress) and event.call_id == call_id:
             count += 1
-            await ctx.session.report_progress(count, message=event.text)
+            await ctx.session.report_progress(count, message=whole(event.text))
 
 
 async def undisturbed(task: asyncio.Task[ToolResult]) -> ToolResult:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.core.threads import in_thread
+from wieldy.mcp.server_result import whole
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -28,7 +29,6 @@ READ_BYTES = 1 << 20
 MOST_UNREAD = 64
 DRAIN_SECONDS = 2.0
 _ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALF = re.compile("[\ud800-\udfff]")
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
@@ -50,7 +50,10 @@ def _claimed() -> Iterator[tuple[int, int]]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.dup2(2, 1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no stderr: what prints goes nowhere
+        os.dup2(0, 1)
     try:
         yield source, sink
     finally:
@@ -67,7 +70,7 @@ def mended(line: bytes) -> bytes:
         text = json.dumps(json.loads(line), ensure_ascii=False)
     except (ValueError, RecursionError):
         return line
-    return _HALF.sub("\ufffd", text).encode()
+    return whole(text).encode()
 
 
 class Wire:
@@ -105,7 +108,8 @@ class Outbox(Wire):
 
     def owes_no_more(self, request: Any) -> None:
         """A request was answered, or the client has lost interest in it."""
-        self.unanswered.discard(request)
+        if isinstance(request, str | int):
+            self.unanswered.discard(request)
         if not self.unanswered:
             self.settled.set()
 
@@ -138,9 +142,8 @@ class Outbox(Wire):
 
     def _write_all(self, line: bytes) -> None:
         view = memoryview(line)
-        with (
-            self._pen
-        ):  # whoever waited may be cancelled; the line is still written to its end, and the next one after it
+        # Whoever waited may be cancelled; the line is still written to its end, and the next one after it.
+        with self._pen:
             while view:
                 view = view[os.write(self._sink, view) :]
 
@@ -247,14 +250,13 @@ class Inbox(Wire):
     async def _message(self, line: bytes | None) -> SessionMessage | None:
         from mcp.shared.message import SessionMessage
         from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
-        from pydantic import ValidationError
 
         if line is None:
             await self._outbox.refuse(INVALID_REQUEST, f"a message may be {self._longest:,} bytes long, not more")
             return None
         try:
             message = jsonrpc_message_adapter.validate_json(mended(line), by_name=False)
-        except ValidationError as error:
+        except ValueError as error:
             await self._refuse(line, error)
             return None
         if isinstance(message, JSONRPCRequest):

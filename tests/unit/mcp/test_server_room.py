@@ -237,3 +237,28 @@ async def test_a_list_comes_in_pages_and_a_made_up_page_is_an_error(root: Path, 
         for cursor in ("99999", "-1", "x", "٣", "9" * 5000):
             with pytest.raises(MCPError, match="no page"):
                 await client.list_tools(cursor=cursor)
+
+
+@both_eras
+@pytest.mark.asyncio
+async def test_names_that_are_no_text_are_sent_as_text(root: Path, era: str):
+    """File names are bytes; what is not UTF-8 reaches us as halves of characters, which no wire can carry."""
+
+    @tool(read_only=True)
+    async def odd() -> AsyncIterator[Any]:
+        """Say what cannot be said."""
+        yield Progress("at \udcff")
+        yield Output("text \udcff", data={"name\udcff": ["\udcff"]})
+
+    heard: list[str | None] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with connected(root, era, tools=(odd,)) as (client, _):
+        result = await client.call_tool("odd", {}, progress_callback=on_progress)
+        assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
+    assert result.structured_content == {"name\ufffd": ["\ufffd"]}
+    for said in (text(result), *(message or "" for message in heard)):
+        assert said.encode()
+    assert heard

@@ -77,6 +77,19 @@ async def test_a_message_that_is_too_long_is_refused_and_the_next_one_read():
         assert "1,000 bytes" in at.said()["error"]["message"]
 
 
+@pytest.mark.parametrize("odd", ["[]", "{}", "null", "true", "1.5", '"x"'])
+@pytest.mark.asyncio
+async def test_an_odd_cancellation_harms_nothing(odd: str):
+    async with pipes() as at:
+        os.write(
+            at.to,
+            b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": %s}}\n' % odd.encode(),
+        )
+        os.write(at.to, PING)
+        await asyncio.wait_for(at.inbox.receive(), 5)
+        assert await method(at.inbox) == "ping"
+
+
 @pytest.mark.asyncio
 async def test_the_last_line_needs_no_end():
     async with pipes() as at:
