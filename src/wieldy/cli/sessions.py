@@ -90,10 +90,10 @@ def _show(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     folder = _folder(options.id)
     if options.script:
-        from wieldy.testing.recorder import record
+        from wieldy.session.recording import recorded
 
         Path(options.script).write_text(
-            json.dumps(record(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(recorded(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         print(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`", file=sys.stderr)
         return 0

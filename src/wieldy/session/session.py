@@ -15,14 +15,13 @@ from wieldy.core.abort import Abort
 from wieldy.core.event import Event, PermissionAsked, RunEnded
 from wieldy.core.failure import SessionError
 from wieldy.core.message import Message
-from wieldy.core.provider import Provider, ProviderFailure, Request
+from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.clean import clean
 from wieldy.engine.leash import Aborted
-from wieldy.session.breaker import Breaker
 from wieldy.session.conversation import Conversation, fold
-from wieldy.session.exchange import Exchange, Exchanger
+from wieldy.session.loop import Bounds, End, Loop
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
 from wieldy.session.transcript import NAME, VERSION, Transcript, records
@@ -30,9 +29,6 @@ from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.hooks.configured import Hook
-    from wieldy.session.relief import Relief
-
-FULL = 0.85  # of the context window: compact before the next request
 
 Prompt = str | Sequence[Mapping[str, Any]]
 
@@ -78,21 +74,14 @@ class Session:
             hooks=hooks,
             session_id=None if fork else resume,
         )
-        self.max_turns = max_turns
-        self.max_cost = max_cost
+        self._bounds = Bounds(max_turns, max_cost, thinking_budget)
         self._model = model
         self._base_url = base_url
-        self._thinking_budget = thinking_budget
-        self._moments = Moments(self.box.hooks)
         self._outset = Outset(self.box, system)
-        self._breaker = Breaker()
         self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
         self._copied_from = resume if fork else None
         self._provider: Provider | None = None
-        self._exchanger: Exchanger | None = None
-        self._relief: Relief | None = None
-        self._spent_before = 0.0
-        self._started = False
+        self._loop: Loop | None = None
         self._running = False
 
     @property
@@ -125,7 +114,7 @@ class Session:
     @property
     def ready(self) -> bool:
         """Whether the first request could go out: there is a model, and the tools are known."""
-        return self._started
+        return self._loop is not None
 
     @property
     def offered(self) -> list[str]:
@@ -174,8 +163,8 @@ class Session:
             raise SessionError("this session is running; compact it when it has ended")
         await self._load()
         if self.conversation.messages:
-            await self._prepared()
-            await self._room().compact("manual", self.box.stop, wish)
+            loop, _ = await self._begun()
+            await loop.room().compact("manual", self.box.stop, wish)
             await self._flushed()
 
     def abort(self) -> None:
@@ -185,101 +174,58 @@ class Session:
     async def _run(self, prompt: Prompt, abort: Abort) -> None:
         started = time.monotonic()
         before = self.conversation.turns
-        why, detail, text = "error", "", ""
+        end = End("error")
         try:
-            why, detail, text = await self._conversed(prompt, abort)
+            content = _content(prompt)
+            await self._load()
+            before = self.conversation.turns
+            loop, added = await self._begun()
+            end = await loop.follow(content, added, abort)
         except Aborted as aborted:
-            why, detail = "interrupted", aborted.reason
+            end = End("interrupted", aborted.reason)
         except (ProviderFailure, SessionError) as failure:
-            detail = str(failure)
+            end = End("error", str(failure))
         except Exception as bug:
-            detail = f"{type(bug).__name__}: {bug}"
+            end = End("error", f"{type(bug).__name__}: {bug}")
             raise
         finally:
             try:
                 await self._flushed()
             except SessionError as failure:
-                why, detail = "error", str(failure)
+                end = End("error", str(failure), end.text)
             self.box.events.emit(
                 RunEnded(
-                    why=why,
-                    text=text,
+                    why=end.why,
+                    text=end.text,
                     turns=self.conversation.turns - before,
                     cost=self.conversation.cost,
                     seconds=time.monotonic() - started,
-                    is_error=why not in ("done", "interrupted"),
-                    detail=detail,
+                    is_error=end.why not in ("done", "interrupted"),
+                    detail=end.detail,
                 )
             )
-
-    async def _conversed(self, prompt: Prompt, abort: Abort) -> tuple[str, str, str]:
-        """The whole run; returns why it ended, in a word and in a line, and the model's last words."""
-        content = _content(prompt)
-        await self._load()
-        added = await self._prepared()
-        added += await self._moments.prompted("\n".join(block["text"] for block in content if block["type"] == "text"))
-        self._record({"type": "user", "content": [*content, *({"type": "text", "text": line} for line in added)]})
-        turns, text = 0, ""
-        while True:
-            if abort.aborted:
-                raise Aborted(abort.reason)
-            if limit := self._limit(turns):
-                return *limit, text
-            turns += 1
-            exchange = await self._answer(turns, abort)
-            text = _words(exchange) or text
-            if ended := _ended(exchange, abort):
-                if ended[0] != "done" or (why := await self._moments.stopping(text)) is None:
-                    return *ended, text
-                self._record({"type": "user", "content": [{"type": "text", "text": why}]})
-
-    async def _answer(self, number: int, abort: Abort) -> Exchange:
-        """One exchange; a conversation that is too much for the provider is made to fit."""
-        await self._outset.refresh()
-        if self.conversation.tokens > FULL * self.provider.context_window:
-            await self._room().compact("auto", abort)
-        if self._exchanger is None:
-            self._exchanger = Exchanger(self.box, self.provider, self._breaker, self._record)
-        while True:
-            try:
-                exchange = await self._exchanger.exchange(self._request(), number, self.conversation.ids, abort)
-            except ProviderFailure as failure:
-                if not await self._room().after(failure, abort):
-                    raise
-            else:
-                if self._relief is not None:
-                    self._relief.tried = 0
-                return exchange
-
-    def _limit(self, turns: int) -> tuple[str, str] | None:
-        if self.max_turns is not None and turns >= self.max_turns:
-            return "max_turns", f"stopped after {turns} turns"
-        spent = self.conversation.cost - self._spent_before
-        if self.max_cost is not None and spent >= self.max_cost:
-            return "max_cost", f"stopped at a cost of ${spent:.4f}"
-        return None
 
     async def _load(self) -> None:
         """Read what an earlier session had come to, once."""
         if self._resumed_from is not None:
             folder, self._resumed_from = self._resumed_from, None
             self.conversation = await in_thread(_told_in, folder)
-            self._spent_before = self.conversation.cost
 
-    async def _prepared(self) -> tuple[str, ...]:
-        """Begin, once: the header, the tools offered, the prompt, the start hooks. Returns what the hooks add."""
-        if self._started:
-            return ()
-        await self._outset.prepare(self.provider, self.conversation.activated, self._activated)
-        model = self.conversation.header.get("model")
+    async def _begun(self) -> tuple[Loop, tuple[str, ...]]:
+        """The loop; the first time with the header, the tools offered, the prompt, and what start hooks add to it."""
+        if self._loop is not None:
+            return self._loop, ()
+        provider, told = self.provider, self.conversation
+        await self._outset.prepare(provider, told.activated, self._activated)
         if self._copied_from is not None:
             self._copy_history()
-        elif self.conversation.header and model != self.provider.model:
-            self.conversation.restart(_without_thoughts(self.conversation.settled()))
-        if not self.conversation.header or self._copied_from is not None:
+        elif told.header and told.header.get("model") != provider.model:
+            told.restart(_without_thoughts(told.settled()))
+        if not told.header or self._copied_from is not None:
             self._record(self._header())
-        self._started = True
-        return await self._moments.started("resume" if self.conversation.turns else "startup", self.provider.model)
+        moments = Moments(self.box.hooks)
+        self._loop = Loop(self.box, provider, told, self._record, self._outset, moments, self._bounds)
+        return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
 
     def _activated(self, names: list[str]) -> None:
         self._record({"type": "activated", "tools": names})
@@ -299,23 +245,6 @@ class Session:
             "at": time.time(),
             **({"fork_of": self._copied_from} if self._copied_from else {}),
         }
-
-    def _request(self) -> Request:
-        outset = self._outset
-        return Request(
-            system=outset.prompt,
-            messages=self.conversation.settled(),
-            tools=outset.offers,
-            breaks=outset.breaks,
-            thinking_budget=self._thinking_budget,
-        )
-
-    def _room(self) -> Relief:
-        if self._relief is None:
-            from wieldy.session.relief import Relief
-
-            self._relief = Relief(self.box, self.provider, self.conversation, self._record, self._moments)
-        return self._relief
 
     def _record(self, record: dict[str, Any]) -> None:
         if self._transcript is not None:
@@ -338,9 +267,9 @@ class Session:
     async def aclose(self) -> None:
         """Stop, tell the hooks, write the rest of the transcript, let go of everything."""
         self.box.abort("the session was closed")
-        if self._started:
-            self._started = False
-            await self._moments.ended("other")
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            await loop.moments.ended("other")
         await self.box.aclose()
         if self._transcript is not None:
             await self._transcript.aclose()
@@ -382,23 +311,3 @@ def _without_thoughts(history: Sequence[Message]) -> list[Message]:
     """For another model: thoughts are signed by the one that had them."""
     kinds = ("thinking", "redacted_thinking")
     return [Message(m.role, tuple(b for b in m.content if b["type"] not in kinds)) for m in history]
-
-
-def _words(exchange: Exchange) -> str:
-    return "\n".join(block["text"] for block in exchange.answer.content() if block["type"] == "text")
-
-
-def _ended(exchange: Exchange, abort: Abort) -> tuple[str, str] | None:
-    """Why the run is over, or None when the model is to be asked again."""
-    if exchange.interrupted:
-        return "interrupted", abort.reason
-    if exchange.looping:
-        return "looping", "the model kept making the same failing call"
-    if exchange.results or exchange.broken is not None or exchange.answer.stop_reason == "pause_turn":
-        return None
-    match exchange.answer.stop_reason:
-        case "max_tokens":
-            return "max_tokens", "the answer was cut off at the length limit"
-        case "refusal":
-            return "refusal", "the model refused"
-    return "done", ""

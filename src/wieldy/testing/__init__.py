@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wieldy.providers.script import Script
-    from wieldy.testing.recorder import record
+    from wieldy.session.recording import recorded as record
 
-_HOME = {"Script": "wieldy.providers.script", "record": "wieldy.testing.recorder"}
+_HOME = {"Script": ("wieldy.providers.script", "Script"), "record": ("wieldy.session.recording", "recorded")}
 
 __all__ = ["Script", "record"]
 
@@ -18,4 +18,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'wieldy.testing' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    module, there = _HOME[name]
+    return getattr(import_module(module), there)

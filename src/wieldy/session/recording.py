@@ -10,7 +10,7 @@ from wieldy.core.failure import SessionError
 from wieldy.session.transcript import NAME, records
 
 
-def record(folder: Path) -> dict[str, Any]:
+def recorded(folder: Path) -> dict[str, Any]:
     """The script of a session's folder: a recorded model that says the same again. Raises `SessionError` where there is none."""
     if not (folder / NAME).exists():
         raise SessionError(f"there is no transcript in {folder}")

@@ -1,0 +1,154 @@
+"""The loop: ask the model, let its tools run, ask again, until it has nothing more to call or a bound is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wieldy.core.abort import Abort
+from wieldy.core.provider import Provider, ProviderFailure, Request
+from wieldy.core.record import record
+from wieldy.engine.leash import Aborted
+from wieldy.session.attempt import Record
+from wieldy.session.breaker import Breaker
+from wieldy.session.conversation import Conversation
+from wieldy.session.exchange import Exchange, Exchanger
+from wieldy.session.moments import Moments
+from wieldy.session.outset import Outset
+from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.session.relief import Relief
+
+FULL = 0.85  # of the context window: compact before the next request
+
+
+@record
+class Bounds:
+    """What a run may not exceed: turns each, dollars from the beginning of the session object on."""
+
+    turns: int | None = None
+    cost: float | None = None
+    thinking_budget: int | None = None
+
+
+@record
+class End:
+    """How a run ended, in a word and in a line, and the model's last words."""
+
+    why: str
+    detail: str = ""
+    text: str = ""
+
+
+class Loop:
+    """Runs the turns of one session. Everything that happens is a record; the conversation is what the records tell."""
+
+    def __init__(
+        self,
+        box: Toolbox,
+        provider: Provider,
+        conversation: Conversation,
+        record: Record,
+        outset: Outset,
+        moments: Moments,
+        bounds: Bounds,
+    ) -> None:
+        self.box = box
+        self.provider = provider
+        self.conversation = conversation
+        self.record = record
+        self.outset = outset
+        self.moments = moments
+        self.bounds = bounds
+        self._spent_before = conversation.cost
+        self._exchanger = Exchanger(box, provider, Breaker(), record)
+        self._relief: Relief | None = None
+
+    async def follow(self, content: Sequence[dict[str, Any]], added: Sequence[str], abort: Abort) -> End:
+        """Say something, with what hooks add to it, and go on until there is nothing more to do.
+
+        Raises `Aborted`, `ProviderFailure` or `SessionError`.
+        """
+        prompt = "\n".join(block["text"] for block in content if block["type"] == "text")
+        added = (*added, *await self.moments.prompted(prompt))
+        self.record({"type": "user", "content": [*content, *map(_text, added)]})
+        turns, text = 0, ""
+        while True:
+            if abort.aborted:
+                raise Aborted(abort.reason)
+            if (end := self._bound(turns, text)) is not None:
+                return end
+            turns += 1
+            exchange = await self._answer(turns, abort)
+            text = _words(exchange) or text
+            if (end := _ended(exchange, abort, text)) is not None:
+                if end.why != "done" or (why := await self.moments.stopping(text)) is None:
+                    return end
+                self.record({"type": "user", "content": [_text(why)]})
+
+    def room(self) -> Relief:
+        """What makes room in the conversation, loaded when it is first needed."""
+        if self._relief is None:
+            from wieldy.session.relief import Relief
+
+            self._relief = Relief(self.box, self.provider, self.conversation, self.record, self.moments)
+        return self._relief
+
+    async def _answer(self, number: int, abort: Abort) -> Exchange:
+        """One exchange; a conversation that is too much for the provider is made to fit."""
+        await self.outset.refresh()
+        if self.conversation.tokens > FULL * self.provider.context_window:
+            await self.room().compact("auto", abort)
+        while True:
+            try:
+                exchange = await self._exchanger.exchange(self._request(), number, self.conversation.ids, abort)
+            except ProviderFailure as failure:
+                if not await self.room().after(failure, abort):
+                    raise
+            else:
+                if self._relief is not None:
+                    self._relief.tried = 0
+                return exchange
+
+    def _request(self) -> Request:
+        outset = self.outset
+        return Request(
+            system=outset.prompt,
+            messages=self.conversation.settled(),
+            tools=outset.offers,
+            breaks=outset.breaks,
+            thinking_budget=self.bounds.thinking_budget,
+        )
+
+    def _bound(self, turns: int, text: str) -> End | None:
+        bounds, spent = self.bounds, self.conversation.cost - self._spent_before
+        if bounds.turns is not None and turns >= bounds.turns:
+            return End("max_turns", f"stopped after {turns} turns", text)
+        if bounds.cost is not None and spent >= bounds.cost:
+            return End("max_cost", f"stopped at a cost of ${spent:.4f}", text)
+        return None
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def _words(exchange: Exchange) -> str:
+    return "\n".join([block["text"] for block in exchange.answer.content() if block["type"] == "text"])
+
+
+def _ended(exchange: Exchange, abort: Abort, text: str) -> End | None:
+    """How the run has ended, or None when the model is to be asked again."""
+    if exchange.interrupted:
+        return End("interrupted", abort.reason, text)
+    if exchange.looping:
+        return End("looping", "the model kept making the same failing call", text)
+    if exchange.results or exchange.broken is not None or exchange.answer.stop_reason == "pause_turn":
+        return None
+    match exchange.answer.stop_reason:
+        case "max_tokens":
+            return End("max_tokens", "the answer was cut off at the length limit", text)
+        case "refusal":
+            return End("refusal", "the model refused", text)
+    return End("done", "", text)
