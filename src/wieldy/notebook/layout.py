@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 
 from wieldy.core.record import record
 from wieldy.notebook.scan import Member, Placed
-
-# An escaped character beyond ASCII: only a writer that escapes all of them has such.
-_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
 @record
@@ -76,4 +72,16 @@ def layout_of(text: str, top: Sequence[Member], cells: Placed) -> Layout:
 
 
 def _escapes(text: str) -> bool:
-    return text.isascii() and _ESCAPED.search(text) is not None
+    """Whether the writer escapes all characters beyond ASCII: there are none, but there are escapes of such."""
+    if not text.isascii():
+        return False
+    at = text.find("\\u")
+    while at >= 0:
+        before = at
+        while before and text[before - 1] == "\\":
+            before -= 1
+        # A backslash that is itself escaped does not begin an escape.
+        if (at - before) % 2 == 0 and int(text[at + 2 : at + 6], 16) >= 0x80:
+            return True
+        at = text.find("\\u", at + 2)
+    return False
