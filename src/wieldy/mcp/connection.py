@@ -10,47 +10,28 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from wieldy.core.failure import ToolFailure
-from wieldy.core.record import record
-from wieldy.core.workspace import Workspace
-from wieldy.mcp.answers import Answers, Sampler
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.definition import Definition
+from wieldy.mcp.dial import Ears, Surroundings, dialled
 from wieldy.mcp.fault import is_lost, reason_of
-from wieldy.mcp.oauth import SIGN_IN_SECONDS, SignIn
-from wieldy.mcp.state import ServerSaid, State
-from wieldy.mcp.stdio import Program, environment, running
+from wieldy.mcp.oauth import SIGN_IN_SECONDS
+from wieldy.mcp.roster import PAUSES, follow, must_subscribe, tools_of
+from wieldy.mcp.state import State
 from wieldy.mcp.tail import Tail
 from wieldy.mcp.task import call_as_task
-from wieldy.mcp.transport import remote
 
 log = logging.getLogger("wieldy")
 
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+REFRESH = "refresh"
 FRUITLESS = 4
 STEADY_SECONDS = 5.0
-PAGES = 200
-LIST_SECONDS = 60.0
 
-Listed: TypeAlias = Callable[[Sequence[Any]], Awaitable[None]]
 Progressed: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
-
-
-@record
-class Surroundings:
-    """What a connection needs of the rest: whom to tell of tools and states, who answers, and who watches processes."""
-
-    workspace: Workspace
-    answers: Answers
-    listed: Listed
-    changed: Callable[[State], None]
-    started: Callable[[int], None]
-    mark: str
-    sampler: Sampler | None = None
 
 
 class Connection:
@@ -185,25 +166,9 @@ class Connection:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[None]:
-        from mcp.client.client import Client
-        from mcp_types import Implementation
-
-        from wieldy import __version__
-
-        around = self._around
-        sign_in = SignIn(self.config, around.workspace.env, self._sent_away) if self._may_sign_in else None
-        client = Client(
-            self._transport(sign_in.provider() if sign_in else None),
-            cache=None,
-            client_info=Implementation(name="wieldy", version=__version__),
-            list_roots_callback=around.answers.roots,
-            elicitation_callback=around.answers.elicit,
-            sampling_callback=self._sample if around.sampler else None,
-            logging_callback=self._logged,
-            log_level="info",
-            message_handler=self._told,
-        )
-        try:
+        """Connect, learn the tools, and be ready until the block is left; entered and left by the owner alone."""
+        ears = Ears(self._tools_changed, lambda why: self._lost(self.client, why), self._sent_away)
+        async with dialled(self.config, self._around, self.stderr, ears) as client:
             async with asyncio.timeout(self.config.startup) as self._attempt:
                 await client.__aenter__()
             try:
@@ -213,14 +178,9 @@ class Connection:
                 yield
             finally:
                 await client.__aexit__(None, None, None)
-        finally:
-            if sign_in is not None:
-                sign_in.close()
 
-    @property
-    def _may_sign_in(self) -> bool:
-        given = any(name.lower() == "authorization" for name in self.config.headers)
-        return self.config.kind != "stdio" and not given
+    def _tools_changed(self) -> None:
+        self._wakes.put_nowait(REFRESH)
 
     def _sent_away(self, url: str) -> None:
         """The server wants somebody to sign in first: say where, and give them time."""
@@ -229,40 +189,15 @@ class Connection:
                 self._attempt.reschedule(asyncio.get_running_loop().time() + SIGN_IN_SECONDS)
         self._become(State("needs approval", f"sign in at {url}"))
 
-    def _transport(self, auth: Any) -> Any:
-        config, around = self.config, self._around
-        if config.kind != "stdio":
-            return remote(config, auth)
-        workspace = around.workspace
-        env = {**workspace.setting("env", dict[str, str]()), **config.env}
-        return running(
-            Program(
-                (config.command, *config.args),
-                environment(workspace.env, env, around.mark),
-                config.cwd or workspace.root,
-                around.mark,
-                self.stderr,
-                around.started,
-                lambda why: self._lost(self.client, why),
-            )
-        )
-
     async def _serve(self) -> str:
         """Keep the list of tools fresh until the connection ends; says why it did."""
         import anyio
 
         client = self.client
         async with anyio.create_task_group() as tasks:
-            if self._can_listen(client):
-                tasks.start_soon(self._listen, client)
-            while True:
-                wake = await self._wakes.get()
-                if wake != "refresh":
-                    break
-                while not self._wakes.empty() and wake == "refresh":
-                    wake = self._wakes.get_nowait()
-                if wake != "refresh":
-                    break
+            if must_subscribe(client):
+                tasks.start_soon(follow, client, self.config.name, self._tools_changed)
+            while (wake := await self._next_wake()) == REFRESH:
                 try:
                     await self._refresh(client)
                 except Exception as error:
@@ -271,63 +206,15 @@ class Connection:
             tasks.cancel_scope.cancel()
         return wake
 
-    def _can_listen(self, client: Any) -> bool:
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-        tools = client.server_capabilities.tools
-        return bool(client.protocol_version in MODERN_PROTOCOL_VERSIONS and tools and tools.list_changed)
-
-    async def _listen(self, client: Any) -> None:
-        """Hear of changes where the protocol wants them subscribed to."""
-        from mcp.client.subscriptions import SubscriptionLost
-        from mcp.shared.exceptions import MCPError
-
-        for pause in PAUSES:
-            try:
-                async with client.listen(tools_list_changed=True) as subscription:
-                    async for _ in subscription:
-                        self._wakes.put_nowait("refresh")
-                return
-            except SubscriptionLost:
-                await asyncio.sleep(pause)
-                self._wakes.put_nowait("refresh")
-            except (MCPError, TimeoutError) as error:
-                log.info("MCP server %s tells nothing of changes: %s", self.config.name, error)
-                return
+    async def _next_wake(self) -> str:
+        """The next thing to see to; several changes of the tools are one."""
+        wake = await self._wakes.get()
+        while wake == REFRESH and not self._wakes.empty():
+            wake = self._wakes.get_nowait()
+        return wake
 
     async def _refresh(self, client: Any) -> None:
-        if client.server_capabilities.tools is None and client.server_capabilities.resources is not None:
-            await self._around.listed(())
-            return
-        tools: list[Any] = []
-        cursor: str | None = None
-        async with asyncio.timeout(LIST_SECONDS):
-            for _ in range(PAGES):
-                page = await client.list_tools(cursor=cursor)
-                tools += page.tools
-                self._report_refused(page)
-                cursor = page.next_cursor
-                if not cursor:
-                    break
-        await self._around.listed(tools)
-
-    def _report_refused(self, page: Any) -> None:
-        from wieldy.mcp.listing import REFUSED
-
-        for refused in (page.meta or {}).get(REFUSED, ()):
-            log.warning("MCP server %s lists %s: left out", self.config.name, refused)
-
-    async def _told(self, message: Any) -> None:
-        if type(message).__name__ == "ToolListChangedNotification":
-            self._wakes.put_nowait("refresh")
-
-    async def _logged(self, params: Any) -> None:
-        text = params.data if isinstance(params.data, str) else repr(params.data)
-        self._around.workspace.emit(ServerSaid(server=self.config.name, level=params.level, text=text[:2_000]))
-
-    async def _sample(self, context: Any, params: Any) -> Any:
-        assert self._around.sampler
-        return await self._around.sampler(params)
+        await self._around.listed(await tools_of(client, self.config.name))
 
     def _lost(self, client: Any, why: str) -> None:
         if client is not None and client is self.client:

@@ -20,8 +20,9 @@ from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.answers import Answers, Sampler
 from wieldy.mcp.config import ServerConfig, configured
-from wieldy.mcp.connection import Connection, Surroundings
+from wieldy.mcp.connection import Connection
 from wieldy.mcp.definition import Definition, Unfit, definition_of
+from wieldy.mcp.dial import Surroundings
 from wieldy.mcp.names import server_keys, wire_names
 from wieldy.mcp.pins import Pins
 from wieldy.mcp.state import ServerChanged, State
