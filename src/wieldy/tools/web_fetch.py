@@ -46,9 +46,8 @@ async def TOOL(
             return _moved(answer)
         page = await read_page(answer, ctx.workspace.session_dir / "web")
         cache.keep(url, page)
-    ask = ctx.workspace.resident(Summaries).ask
-    if ask is not None and prompt and page.text.strip():
-        answered = await ask(prompt, page.text)
+    answered = await ctx.workspace.resident(Summaries).answer(prompt, page.text)
+    if answered is not None:
         return Output(f"{_heading(page)}\n\n{answered}", _data(page, answered))
     return Output(_shown(page), _data(page, page.text))
 
@@ -75,7 +74,7 @@ def _heading(page: Page) -> str:
 def _data(page: Page, result: str) -> dict[str, Any]:
     return {
         "url": page.url,
-        "code": 200,
+        "code": page.status,
         "title": page.title,
         "contentType": page.media_type,
         "bytes": page.bytes,

@@ -11,7 +11,10 @@ from wieldy.core.record import record
 LONGEST = 8192
 PORTS = {"http": 80, "https": 443}
 NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+PLACE = re.compile(r"(\[[^\[\]@]*\]|[^\[\]:@]+)(:[0-9]*)?")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+# Letters for which the two standards of international names disagree.
+TWO_MEANINGS = frozenset("ßẞς\u200c\u200d")
 KEPT_IN_PATH = "/%:@!$&'()*+,;=~"
 KEPT_IN_QUERY = KEPT_IN_PATH + "?[]|"
 
@@ -69,6 +72,8 @@ def parse_address(text: str) -> WebAddress:
         raise BadAddress(f"`{_short(text)}` is no web address. Send a full one that starts with https:// or http://.")
     if "@" in parts.netloc:
         raise BadAddress("The address holds a user name or password. Send it without.")
+    if not PLACE.fullmatch(parts.netloc):
+        raise BadAddress(f"`{_short(parts.netloc)}` is not a host with an optional port.")
     if port == 0:
         raise BadAddress("Port 0 cannot be connected to.")
     return WebAddress(
@@ -88,6 +93,8 @@ def _host(host: str, *, bracketed: bool) -> str:
         if address.scope_id is not None:
             raise BadAddress(f"`{host}` names a network interface. Send the address without `%…`.")
         return address.compressed
+    if TWO_MEANINGS.intersection(host):
+        raise BadAddress(f"`{_short(host)}` can mean two hosts. Write it in ASCII (`xn--…`).")
     try:
         name = host.encode("idna").decode().lower().removesuffix(".")
     except UnicodeError:

@@ -30,6 +30,7 @@ class Page:
     media_type: str
     content: Content
     bytes: int
+    status: int = 200
     remarks: tuple[str, ...] = ()
 
     @property
@@ -75,7 +76,7 @@ async def _text(answer: Fetched, media_type: str, charset: str | None) -> Page:
         empty = "The page holds no text; it may be built by scripts. " if markup else "The answer is empty. "
         remarks.append(empty + "The browser tools show pages as a person sees them." if markup else empty.strip())
     shown = media_type or ("text/html" if markup else "text/plain")
-    return Page(answer.address.url, title, shown, (Text(text),), len(answer.body), tuple(remarks))
+    return Page(answer.address.url, title, shown, (Text(text),), len(answer.body), answer.status, tuple(remarks))
 
 
 async def _image(answer: Fetched, media_type: str) -> Page:
@@ -84,7 +85,7 @@ async def _image(answer: Fetched, media_type: str) -> Page:
     _whole(answer)
     made = await in_thread(picture, answer.body, answer.address.url)
     size = f"{made.original.width}×{made.original.height} pixels"
-    return Page(answer.address.url, "", media_type, (made.block,), len(answer.body), (size,))
+    return Page(answer.address.url, "", media_type, (made.block,), len(answer.body), answer.status, (size,))
 
 
 async def _pdf(answer: Fetched, folder: Path) -> Page:
@@ -96,7 +97,7 @@ async def _pdf(answer: Fetched, folder: Path) -> Page:
     if found.count > PDF_PAGES or not any(found.texts):
         path = await in_thread(_kept, folder, answer.body)
         remarks = (f"{found.count} pages; all of them are in {path}: Read it with `pages` or `as_images`",)
-    return Page(answer.address.url, "", "application/pdf", found.content, len(answer.body), remarks)
+    return Page(answer.address.url, "", "application/pdf", found.content, len(answer.body), answer.status, remarks)
 
 
 def _kept(folder: Path, body: bytes) -> str:

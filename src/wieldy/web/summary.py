@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from wieldy.core.failure import WieldyError
 from wieldy.core.workspace import Workspace
+
+MOST_CHARS = 100_000
 
 
 class Summariser(Protocol):
@@ -20,3 +23,12 @@ class Summaries:
 
     def __init__(self, workspace: Workspace) -> None:
         self.ask: Summariser | None = None
+
+    async def answer(self, question: str, page: str) -> str | None:
+        """What the page says to a question; None where nobody can say, and the page itself has to do."""
+        if self.ask is None or not question.strip() or not page.strip():
+            return None
+        try:
+            return await self.ask(question, page[:MOST_CHARS])
+        except WieldyError:
+            return None

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.web.loopback import Names, Recorder, response, serving
 
 from wieldy import Toolbox
+from wieldy.core.failure import WieldyError
 from wieldy.tools.web_fetch import TOOL
 from wieldy.web.fetch import Fetcher
 from wieldy.web.summary import Summaries
@@ -46,6 +47,18 @@ async def test_a_question_is_answered_by_the_small_model_where_there_is_one(tmp_
         assert asked.text == f"Tea\n<{site.origin}/tea>\n\nHow is it? Hot."
         plain = await box.call("WebFetch", {"url": f"{site.origin}/tea"})
         assert plain.text.endswith("# Tea\n\nHot.")
+
+
+@pytest.mark.asyncio
+async def test_where_the_small_model_fails_the_page_itself_comes_back(tmp_path: Path) -> None:
+    async def overloaded(question: str, page: str) -> str:
+        raise WieldyError("529 overloaded")
+
+    async with serving({"/tea": PAGE}) as site, toolbox(tmp_path) as box:
+        box.workspace.resident(Summaries).ask = overloaded
+        result = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
+        assert not result.is_error
+        assert result.text.endswith("# Tea\n\nHot.")
 
 
 @pytest.mark.asyncio

@@ -43,7 +43,14 @@ def test_an_address_has_one_spelling(written: str, canonical: str) -> None:
         *("http://user@e.org/", "http://e.org:80@127.0.0.1/", "http://e.org\\@127.0.0.1/", "http://e.org/a b"),
         *("http://e.org:0/", "http://e.org:99999/", "http://e.org:x/", "http://e.org/\nHost: x", "http://e.org/\x00"),
         *("http://256.1.1.1/", "http://1.2.3.4.5/", "http://0x100000000/", "http://1.2.3.08/", "http://a.0x1g.1/"),
-        *("http://[fe80::1%25eth0]/", "http://[::1/", "http://[v1.x]/", "http://%6cocalhost/", "http://a..b/"),
+        *(
+            "http://[fe80::1%25eth0]/",
+            "http://[::1/",
+            "http://[v1.x]/",
+            "http://%6cocalhost/",
+            "http://a..b/",
+            "http://straße.de/",
+        ),
         *("http://-a.org/", "http://a_b!.org/", "http://" + "a" * 64 + ".org/", "http://e.org/" + "x" * 9000),
     ],
 )
