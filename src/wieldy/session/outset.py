@@ -12,12 +12,15 @@ from wieldy.toolbox import Toolbox
 
 
 class Outset:
-    """Made once. Tools that are activated later come after those that were there, so that a cached prefix still holds."""
+    """Made once, and again when the mode changes. Tools that are activated later come after those that were there, so that a
+    cached prefix still holds."""
 
     def __init__(self, box: Toolbox, extra: str = "") -> None:
         self._box = box
         self._extra = extra
         self._window: int | None = None
+        self._model = ""
+        self._mode = ""
         self._stale = False
         self._activated: Callable[[list[str]], None] = lambda names: None
         self.offers: tuple[ToolOffer, ...] = ()
@@ -28,26 +31,29 @@ class Outset:
         self, provider: Provider, active: Iterable[str] = (), activated: Callable[[list[str]], None] | None = None
     ) -> None:
         """See which tools there are, and read what the project asks for; `activated` is told of tools that join later."""
-        self._window = provider.context_window
+        self._window, self._model, self._mode = provider.context_window, provider.model, ""
         activations = self._box.workspace.resident(Activations)
         activations.restore(active)
         activations.on_change = self._joined
         self._activated = activated or self._activated
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Offer what was activated since the last request; where the mode is another one, what that offers."""
+        workspace, mode = self._box.workspace, self._box.policy.mode
+        if not self._stale and mode == self._mode:
+            return
+        self._stale = False
         offering = await self._box.offering(self._window)
         self.offers, self.breaks = offering.offers, offering.breaks
-        workspace, mode = self._box.workspace, self._box.policy.mode
+        if mode == self._mode:
+            return
+        self._mode = mode
         stable = system_prompt(offering.tools, mode=mode, extra=self._extra)
-        here = surroundings(workspace.cwd, workspace.root, model=provider.model)
+        here = surroundings(workspace.cwd, workspace.root, model=self._model)
         skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
         parts = (stable, offering.listing, skills, instructions(workspace.root), here)
         self.prompt = tuple(part for part in parts if part)
-
-    async def refresh(self) -> None:
-        """Offer what was activated since the last request."""
-        if self._stale:
-            self._stale = False
-            offering = await self._box.offering(self._window)
-            self.offers, self.breaks = offering.offers, offering.breaks
 
     def _joined(self, names: tuple[str, ...]) -> None:
         self._stale = True
