@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -19,6 +19,7 @@ from wieldy.core.decision import Adviser, Approver, Decision, Judge
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
 from wieldy.core.result import ToolResult
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.bench import Bench
@@ -81,9 +82,11 @@ class Toolbox:
         self.events = Events()
         self.hook_problems: tuple[str, ...] = ()
         self._servers = servers
+        self._serving = False
         leash = Leash()
         files = settings is None if load_settings is None else load_settings
-        self.settings = settings_of(root, explicit=settings, files=files)
+        self._read_settings = partial(settings_of, root, explicit=settings, files=files)
+        self.settings = self._read_settings()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
         self.workspace = Workspace(
             root,
@@ -303,10 +306,18 @@ class Toolbox:
         if not self._servers:
             return
         pending = [one.name.partition(".")[2] for one in self.settings.pending if one.name.startswith("mcpServers.")]
-        if pending or self.settings.get("mcpServers"):
+        if pending or self._serving or self.settings.get("mcpServers"):
             from wieldy.mcp.servers import McpServers
 
+            self._serving = True
             self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
+
+    async def reload(self) -> None:
+        """Read the settings again: rules, values and MCP servers follow; hooks and limits stay as they were at the start."""
+        self.settings = await in_thread(self._read_settings)
+        self.workspace.settings = self.settings.values
+        self.policy.replace(self.settings.rules)
+        self._start_servers()
 
     async def _expected(self, tool: str) -> None:
         """Wait for the MCP server that a tool's name speaks of; this is a caller's word, not a model's, that it will come."""

@@ -63,6 +63,7 @@ class McpServers:
         self._guardian = Guardian(self._token)
         self._loaded: asyncio.Future[None] | None = None
         self._needed = asyncio.Event()
+        self._retired: set[asyncio.Task[None]] = set()
 
     @property
     def connections(self) -> Mapping[str, Connection]:
@@ -118,7 +119,7 @@ class McpServers:
         entries = list(self.entries.values())
         for entry in entries:
             entry.connection.close()
-        tasks = [entry.task for entry in entries if entry.task is not None]
+        tasks = [*self._retired, *(entry.task for entry in entries if entry.task is not None)]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
             for task in late:
@@ -159,6 +160,9 @@ class McpServers:
     def _retire(self, name: str) -> None:
         entry = self.entries.pop(name)
         entry.connection.close()
+        if entry.task is not None:
+            self._retired.add(entry.task)
+            entry.task.add_done_callback(self._retired.discard)
         self._take_away(entry.tools)
 
     def _watch(self, pid: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
 from wieldy.core.event import ToolProgress
@@ -137,8 +138,6 @@ async def test_resources_are_listed_and_read_and_a_server_that_is_not_there_is_n
 
 @pytest.mark.asyncio
 async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
-    from wieldy import Toolbox
-
     (stage.folder / ".wieldy").mkdir()
     (stage.folder / ".wieldy" / "settings.json").write_text(json.dumps({"mcpServers": {"s": stage.entry()}}))
     async with Toolbox(stage.folder) as box:
@@ -178,3 +177,26 @@ async def test_changed_settings_start_end_and_keep_servers(stage, states):
         assert "mcp__one__echo" not in box.catalog
         assert "mcp__three__echo" in box.catalog
         assert box.catalog.find("mcp__two__echo") is kept
+
+
+@pytest.mark.asyncio
+async def test_a_reload_of_the_settings_starts_and_ends_servers_and_changes_the_rules(stage, states):
+    file = stage.folder.parent / "home" / "settings.json"
+    file.parent.mkdir()
+
+    def write(**settings: Any) -> None:
+        file.write_text(json.dumps(settings))
+
+    write()
+    async with Toolbox(stage.folder) as box:
+        assert "ListMcpResources" not in [tool.name for tool in (await box.offering()).tools]
+        write(mcpServers={"s": stage.entry()}, permissions={"allow": ["mcp__s__*"]})
+        await box.reload()
+        assert (await box.call("mcp__s__echo", text="there")).text == "there"
+        assert "ListMcpResources" in [tool.name for tool in (await box.offering()).tools]
+        write(permissions={"deny": ["Write"]})
+        await box.reload()
+        assert states(box) == {}
+        offered = [tool.name for tool in (await box.offering()).tools]
+        assert "Write" not in offered and "mcp__s__echo" not in offered
+    assert stage.pids()
