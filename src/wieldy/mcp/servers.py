@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 from wieldy.core.catalog import Catalog
@@ -63,6 +64,7 @@ class McpServers:
         self._guardian = Guardian(self._token)
         self._loaded: asyncio.Future[None] | None = None
         self._needed = asyncio.Event()
+        self._numbers = count()
         self._retired: set[asyncio.Task[None]] = set()
 
     @property
@@ -137,7 +139,7 @@ class McpServers:
             listed=lambda tools: self._listed(entry, tools),
             changed=lambda state: self._changed(entry, state),
             started=self._watch,
-            mark=f"{self._token}.{len(self.entries)}.",
+            mark=f"{self._token}.{next(self._numbers)}.",
             sampler=self.sampler,
         )
         entry = self.entries[config.name] = Entry(Connection(config, around), key)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +179,13 @@ async def test_changed_settings_start_end_and_keep_servers(stage, states):
         assert "mcp__one__echo" not in box.catalog
         assert "mcp__three__echo" in box.catalog
         assert box.catalog.find("mcp__two__echo") is kept
+        started = len(stage.pids())
+        servers.update({"mcpServers": {"two": stage.entry()}})
+        while Path(f"/proc/{stage.pids()[-1]}/cmdline").exists():
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        assert (await box.call("mcp__two__echo", text="still")).text == "still"
+    assert len(stage.pids()) == started, "the end of one server is not the end of another"
 
 
 @pytest.mark.asyncio
