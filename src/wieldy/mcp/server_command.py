@@ -33,7 +33,8 @@ def main(argv: list[str]) -> int:
     """Run `wieldy mcp serve`."""
     parser = _parser()
     options = parser.parse_args(argv)
-    where, token = options.http, options.token or os.environ.get(TOKEN_VARIABLE) or None
+    # What tools run inherits the environment, and has no business with the token.
+    where, token = options.http, options.token or os.environ.pop(TOKEN_VARIABLE, "") or None
     if where is not None and (problem := exposure(where, token)):
         parser.error(problem)
     if not os.path.isdir(options.root):

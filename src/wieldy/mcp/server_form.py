@@ -10,7 +10,7 @@ from wieldy.core.decision import Answer, Question
 
 ALLOW = "Allow once"
 DENY = "Deny"
-MOST_SHOWN = 4_000
+MOST_SHOWN = 10_000
 
 
 def message(question: Question) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from wieldy.core.failure import SessionError
 from wieldy.mcp.server import Service
 from wieldy.mcp.server_guard import Address, App, Guard, Receive, Scope, Send
 from wieldy.mcp.server_rooms import SESSION_HEADER, ManyRooms
@@ -75,8 +77,7 @@ async def serve_http(
     """Serve until told to stop. `ready` learns the address once connections are taken; port 0 finds a free one."""
     import anyio
 
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-    with socket.create_server((where.host, where.port), family=family, backlog=128) as listener:
+    with _listening(where) as listener:
         found = Address(where.host, listener.getsockname()[1])
         server = _web_server(application(rooms, found, token=token, hosts=hosts))
         try:
@@ -88,6 +89,15 @@ async def serve_http(
                 group.cancel_scope.cancel()
         finally:
             await rooms.aclose()
+
+
+def _listening(where: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    try:
+        return socket.create_server((where.host, where.port), family=family, backlog=128)
+    except OSError as error:
+        said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise SessionError(f"cannot listen on {where}: {said}") from error
 
 
 async def _stop_when(told: asyncio.Event, server: uvicorn.Server) -> None:
