@@ -54,7 +54,7 @@ class Edited:
         arguments = await in_thread(checker.arguments, subject)
         stdin = content if checker.reads_stdin else b""
         output = await output_of((program, *arguments), stdin=stdin, cwd=self.root, env=self.env)
-        return list(checker.parse(output, subject)) if output else []
+        return await in_thread(lambda: list(checker.parse(output, subject))) if output else []
 
     def _laid_out(self, content: bytes, folder: str) -> Subject:
         """A copy of the content under the file's own name, in a folder of its own."""

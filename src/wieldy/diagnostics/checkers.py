@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 from wieldy.core.record import record
 from wieldy.diagnostics.problem import Problem
 
+# Of a compiler that stops at the first error, this much is looked through.
+COMPLAINT_CHARS = 20_000
+
 Parse: TypeAlias = Callable[[str, "Subject"], Iterator[Problem]]
 
 
@@ -138,7 +141,7 @@ _NODE = re.compile(r"^[^\n]*?:(?P<line>\d+)\n(?:.*\n)*?(?P<message>SyntaxError: 
 
 
 def _parse_node(output: str, subject: Subject) -> Iterator[Problem]:
-    if found := _NODE.search(output):
+    if found := _NODE.search(output[:COMPLAINT_CHARS]):
         yield Problem(int(found["line"]), found["message"], "", "node")
 
 
@@ -146,7 +149,7 @@ _PYTHON = re.compile(r'^\s*File "[^"\n]*", line (?P<line>\d+)\n(?:.*\n)*?(?P<mes
 
 
 def _parse_python(output: str, subject: Subject) -> Iterator[Problem]:
-    if found := _PYTHON.search(output):
+    if found := _PYTHON.search(output[:COMPLAINT_CHARS]):
         yield Problem(int(found["line"]), found["message"], "", "python")
 
 

@@ -18,6 +18,10 @@ Value: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]
 _KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
 _BLOCK = re.compile(r"([|>])[+-]?$")
 _FENCE = "---"
+# Possessive throughout: a file that was made to be slow is not.
+_QUOTED = r"(?>\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+')"
+_WHOLE = re.compile(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
+_ITEM = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
 
 
 class BadHead(ValueError):
@@ -136,7 +140,7 @@ class _Head:
     def _flow(self, text: str) -> list[Scalar]:
         if not text.endswith("]"):
             raise self._fault("a list in brackets must end on its line")
-        items = re.findall(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,][^,]*", text[1:-1])
+        items = _ITEM.findall(text[1:-1])
         return [self._scalar(item.strip()) for item in items if item.strip()]
 
     def _scalar(self, text: str) -> Scalar:
@@ -161,8 +165,8 @@ class _Head:
 
 
 def _uncommented(text: str) -> str:
-    """A value without the comment behind it."""
-    if text[:1] in ('"', "'"):
-        match = re.match(r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*')\s+#", text)
+    """A value without the comment behind it; a `#` in quotes begins none."""
+    if text[:1] in ('"', "'", "["):
+        match = _WHOLE.match(text)
         return match[1] if match else text.strip()
     return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()

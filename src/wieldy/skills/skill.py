@@ -15,6 +15,7 @@ Origin: TypeAlias = Literal["user", "project"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 ENTRY_CHARS = 1536
 LISTING_CHARS = 8_000
+TOOLS_CHARS = 4_000
 
 
 @record
@@ -90,4 +91,4 @@ def _words(value: Value | None) -> Iterator[str]:
     if isinstance(value, list):
         yield from map(str, value)
     elif isinstance(value, str):
-        yield from filter(None, re.split(r",\s*|\s+(?![^(]*\))", value))
+        yield from re.findall(r"[^\s,(]+(?:\([^)]*\))?", value[:TOOLS_CHARS])

@@ -83,6 +83,11 @@ def test_a_skill_has_a_name_a_purpose_and_tools() -> None:
     found = read_skill(f"---\n{head}\n---\n# T\n\nFirst.", "/s/pdf/SKILL.md", "user")
     assert (found.name, found.description, found.folder) == ("pdf", "when asked", "/s/pdf")
     assert found.tools == ("Read", "Bash(git log *)")
+    assert read_skill("---\nallowed-tools: Read Bash(a, b)\n---\nx", "/s/a/SKILL.md", "user").tools == (
+        "Read",
+        "Bash(a, b)",
+    )
+    read_skill(f"---\nallowed-tools: {'a( ' * 80_000}\n---\nx", "/s/a/SKILL.md", "user")
     assert read_skill("# T\n\nFirst\nparagraph.", "/s/pdf/SKILL.md", "user").description == "First paragraph."
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -86,3 +87,11 @@ def test_faults_have_their_line(lines: list[str], said: str) -> None:
 def test_a_head_that_is_never_closed_is_a_fault() -> None:
     with pytest.raises(BadHead, match="never closed"):
         read_page("---\nname: x\n")
+
+
+@pytest.mark.parametrize(
+    "hostile", ["'" * 100_000, '["' + "\\" * 100_000, "[" + "'" * 99_999, "[" + "a'" * 50_001, " #" * 50_000]
+)
+def test_a_head_made_to_be_slow_is_read_at_once(hostile: str) -> None:
+    with suppress(BadHead):
+        fields(f"key: {hostile}")
