@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Answer, Question
@@ -39,8 +40,6 @@ class Chat:
 
     async def run(self) -> int:
         """Talk until the person leaves. Returns the exit code."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         stop_notices = self.session.box.subscribe(self._notice)
         try:
             self._greet()
@@ -49,13 +48,13 @@ class Chat:
                 if line is None:
                     return 0
                 try:
-                    await self._take(line)
+                    with self._interruptible():
+                        await self._take(line)
                 except Leave:
                     return 0
                 except WieldyError as problem:
                     self.say(f"{problem}", "red")
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
             stop_notices()
             await self.session.aclose()
 
@@ -136,10 +135,22 @@ class Chat:
             else:
                 await command.run(self, rest.strip())
         elif self.has_model():
-            self._leaving = False
             await self.turn(text)
         else:
             self.say(NO_MODEL, "yellow")
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C is ours while something runs, and the prompt's while it waits: it takes the signal over each time."""
+        self._leaving = False
+        self._catch()
+        try:
+            yield
+        finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
+    def _catch(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
 
     def _interrupt(self) -> None:
         """Ctrl-C while something runs: the first stops it, the second leaves."""
@@ -163,6 +174,8 @@ class Chat:
         except (KeyboardInterrupt, EOFError):
             self.session.abort()
             return "n"
+        finally:
+            self._catch()
 
 
 def _prompt_session() -> PromptSession[str]:

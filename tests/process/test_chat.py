@@ -1,0 +1,166 @@
+"""The interactive session, driven through a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-B0-2]|\x1b[=>]|\r")
+
+
+class Screen:
+    """A terminal with our program on it."""
+
+    def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
+        self._screen, child = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "wieldy", *argv],
+            cwd=cwd,
+            env={**env, "TERM": "xterm", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            start_new_session=True,
+        )
+        os.close(child)
+        self.text = ""
+
+    def wait_for(self, words: str, seconds: float = 30) -> None:
+        """Read until the words stand on the screen, after what was waited for before."""
+        deadline = time.monotonic() + seconds
+        while words not in self.text:
+            left = deadline - time.monotonic()
+            assert left > 0, f"`{words}` never came; there is:\n{self.text}"
+            if select.select([self._screen], [], [], left)[0]:
+                try:
+                    data = os.read(self._screen, 65536)
+                except OSError:
+                    data = b""
+                assert data, f"it ended before `{words}` came; there is:\n{self.text}"
+                self.text += _ESCAPES.sub("", data.decode("utf-8", "replace"))
+        self.text = self.text[self.text.index(words) + len(words) :]
+
+    def type(self, line: str) -> None:
+        os.write(self._screen, line.encode() + b"\r")
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def press(self, key: bytes) -> None:
+        os.write(self._screen, key)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._screen)
+
+
+Opener = Callable[..., Screen]
+
+
+@pytest.fixture
+def chat(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[Opener]:
+    opened: list[Screen] = []
+
+    def start(*argv: str, turns: list[object] | None = None) -> Screen:
+        if turns is not None:
+            script = tmp_path / "script.json"
+            script.write_text(json.dumps({"turns": turns}))
+            argv = ("--model", f"script:{script}", *argv)
+        opened.append(Screen(list(argv), project, environment))
+        return opened[-1]
+
+    yield start
+    for screen in opened:
+        screen.close()
+
+
+def test_a_question_is_answered_in_place_and_the_rule_is_kept(chat, project):
+    screen = chat(turns=[[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Made it."}]])
+    screen.wait_for(">")
+    screen.type("make it")
+    screen.wait_for("[a] yes, and always allow Bash(touch:*)")
+    screen.wait_for(">")
+    screen.type("a")
+    screen.wait_for("Made it.")
+    assert (project / "made").exists()
+    assert "Bash(touch:*)" in (project / ".wieldy/settings.local.json").read_text()
+
+
+def test_ctrl_c_stops_the_turn_and_one_can_go_on(chat):
+    turns = [[{"text": "Waiting."}, {"call": "Bash", "input": {"command": "sleep 251"}}], [{"text": "Still here."}]]
+    screen = chat(turns=turns)
+    screen.wait_for(">")
+    screen.type("wait")
+    screen.wait_for("● sleep 251")
+    screen.interrupt()
+    screen.wait_for("interrupted by the user")
+    screen.wait_for(">")
+    screen.type("and now?")
+    screen.wait_for("Still here.")
+    screen.wait_for(">")
+    screen.type("/exit")
+    assert screen.process.wait(timeout=30) == 0
+
+
+def test_ctrl_c_twice_at_the_prompt_leaves(chat):
+    screen = chat(turns=[])
+    screen.wait_for(">")
+    screen.press(b"\x03")
+    screen.wait_for("once more leaves")
+    screen.wait_for(">")
+    screen.press(b"\x03")
+    assert screen.process.wait(timeout=30) == 0
+
+
+def test_without_a_model_it_says_how_to_set_one_up_and_runs_tools_by_hand(chat):
+    screen = chat()
+    screen.wait_for("No model is set up")
+    screen.wait_for("WIELDY_MODEL")
+    screen.wait_for(">")
+    screen.type("/call Grep pattern=TODO")
+    screen.wait_for("a.py")
+    screen.wait_for(">")
+    screen.type("!ls")
+    screen.wait_for("b.txt")
+    screen.wait_for(">")
+    screen.type("/help")
+    screen.wait_for("/undo")
+    screen.wait_for(">")
+    screen.type("/nonsense")
+    screen.wait_for("there is no /nonsense")
+
+
+def test_an_edit_is_shown_as_a_diff_and_can_be_undone(chat, project):
+    turns = [
+        [{"call": "Read", "input": {"file_path": "b.txt"}}],
+        [{"call": "Edit", "input": {"file_path": "b.txt", "old_string": "hello", "new_string": "goodbye"}}],
+        [{"text": "Changed."}],
+    ]
+    screen = chat("--permission-mode", "acceptEdits", turns=turns)
+    screen.wait_for(">")
+    screen.type("change it")
+    screen.wait_for("-hello")
+    screen.wait_for("+goodbye")
+    screen.wait_for("Changed.")
+    screen.wait_for(">")
+    screen.type("/undo")
+    screen.wait_for("took back")
+    assert (project / "b.txt").read_text() == "hello\nworld\n"
+
+
+def test_without_a_terminal_it_says_to_use_p(wieldy):
+    done = wieldy()
+    assert done.returncode == 2
+    assert "-p" in done.stderr
