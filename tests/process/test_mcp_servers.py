@@ -1,0 +1,84 @@
+"""`wieldy mcp` and what other commands know of MCP servers, as a person meets them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "unit" / "mcp" / "scripted_server.py"
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> list[str]:
+    """The command line of a small server."""
+    return [sys.executable, "-I", "-S", str(SCRIPT), json.dumps({"log": str(tmp_path / "log"), "stderr": 2})]
+
+
+def test_a_server_is_added_listed_used_and_removed(wieldy, project, line):
+    added = wieldy("mcp", "add", "tiny", "--env", "A=b", "--timeout", "5", "--", *line)
+    assert added.returncode == 0, added.stderr
+    written = json.loads((project / ".wieldy" / "settings.local.json").read_text())["mcpServers"]["tiny"]
+    assert (written["command"], written["env"], written["timeout"]) == (line[0], {"A": "b"}, 5000)
+    listed = wieldy("mcp", "list")
+    assert listed.returncode == 0 and listed.stdout.startswith("✓ tiny") and "11 tools" in listed.stdout
+    got = wieldy("mcp", "get", "tiny")
+    assert "mcp__tiny__echo" in got.stdout and "last words" in got.stdout
+    assert wieldy("mcp", "reconnect", "tiny").returncode == 0
+    wieldy("permissions", "allow", "mcp__tiny__echo")
+    said = wieldy("call", "mcp__tiny__echo", "text=hello")
+    assert (said.returncode, said.stdout.strip()) == (0, "hello")
+    tools = json.loads(wieldy("tools", "--json").stdout)
+    assert {"mcp__tiny__echo", "ListMcpResources"} <= {row["name"] for row in tools}
+    assert all(row["reason"] for row in tools)
+    assert wieldy("mcp", "remove", "tiny").returncode == 0
+    assert "no MCP server" in wieldy("mcp", "list").stdout
+
+
+def test_a_server_that_does_not_start_is_said_in_a_line(wieldy):
+    assert wieldy("mcp", "add", "gone", "--scope", "user", "--", "no-such-program").returncode == 0
+    listed = wieldy("mcp", "list", "--json")
+    assert json.loads(listed.stdout)[0]["state"] == "failed"
+    again = wieldy("mcp", "reconnect", "gone")
+    assert again.returncode == 1
+    assert "there is no program `no-such-program`" in again.stdout
+    tools = wieldy("tools")
+    assert tools.returncode == 0 and "Read" in tools.stdout
+    assert "the MCP server gone has no tools" in tools.stderr
+    call = wieldy("call", "mcp__gone__x")
+    assert call.returncode != 0 and "No such tool" in call.stdout + call.stderr
+
+
+def test_a_server_of_the_project_waits_for_consent(wieldy, project, line):
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": {"command": line[0], "args": line[1:]}}}))
+    assert "? tiny" in wieldy("mcp", "list").stdout
+    assert wieldy("permissions", "trust", "--yes").returncode == 0
+    assert "✓ tiny" in wieldy("mcp", "list").stdout
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": {"command": "other"}}}))
+    assert "? tiny" in wieldy("mcp", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "a b", "http://x.org"), "no name for a server"),
+        (("add", "x"), "either a URL or"),
+        (("add", "x", "ftp://x.org"), "http:// or https://"),
+        (("add", "x", "http://x.org", "--header", "nonsense"), "is not NAME:VALUE"),
+        (("remove", "x"), "no server `x`"),
+        (("get", "x"), "there is no MCP server `x`"),
+        (("reconnect", "x"), "there is no MCP server `x`"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(wieldy, words, said):
+    done = wieldy("mcp", *words)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", ["add", "remove", "list", "get", "reconnect"])
+def test_every_verb_explains_itself(wieldy, verb):
+    done = wieldy("mcp", verb, "--help")
+    assert done.returncode == 0 and f"wieldy mcp {verb}" in done.stdout
