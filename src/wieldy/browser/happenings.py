@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,15 @@ class Happenings:
         self.note(f"script error: {error}")
 
     async def _dialog(self, dialog: Dialog) -> None:
-        self.note(f"the page showed a dialog ({dialog.type}), which was dismissed: {dialog.message}")
-        await dialog.dismiss()
+        from playwright.async_api import Error
+
+        # The page may be gone before it has its answer.
+        with contextlib.suppress(Error):
+            if dialog.type == "beforeunload":
+                await dialog.accept()
+                return
+            self.note(f"the page showed a dialog ({dialog.type}), which was dismissed: {dialog.message}")
+            await dialog.dismiss()
 
     def _crash(self, page: Page) -> None:
         self.crashed = True

@@ -17,7 +17,7 @@ from wieldy.browser.way_out import REFUSED_BY_US, WayOut
 from wieldy.core.decision import Judge
 from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.web.address import WebAddress
+from wieldy.web.address import WebAddress, parse_address
 from wieldy.web.connect import Streams
 from wieldy.web.fetch import Fetcher
 from wieldy.web.reach import OutOfReach
@@ -55,10 +55,11 @@ class BrowserSession:
         url = self._chromium.page.url
         return None if url == "about:blank" or url.startswith("chrome-error:") else url
 
-    async def navigate(self, where: WebAddress, judge: Judge) -> int | None:
+    async def navigate(self, url: str, judge: Judge) -> int | None:
         """Go to a page that somebody permitted; its HTTP status. Raises `ToolFailure`."""
         from playwright.async_api import Error, TimeoutError
 
+        where = parse_address(url)
         async with self._alone:
             await self._started(judge)
             # Said here rather than by an error page of the browser.
@@ -66,7 +67,7 @@ class BrowserSession:
             self.visits.permit(where)
             page = self._page()
             try:
-                response = await self._gone(page, where)
+                response = await self._gone(page, url)
             except TimeoutError:
                 raise ToolFailure(f"{where} did not load within {NAVIGATE_SECONDS:g} s.") from None
             except Error as error:
@@ -157,18 +158,18 @@ class BrowserSession:
             await way_out.aclose()
         return chromium is not None
 
-    async def _gone(self, page: Page, where: WebAddress) -> Response | None:
+    async def _gone(self, page: Page, url: str) -> Response | None:
         from playwright.async_api import Error
 
         for _ in range(ATTEMPTS - 1):
             try:
-                return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
+                return await page.goto(url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
             except Error as error:
                 if "interrupted by another navigation" not in str(error):
                     raise
             # What an earlier call had begun, or its error page, came in between.
             await self._happenings.quiet(SETTLE_SECONDS)
-        return await page.goto(where.url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
+        return await page.goto(url, wait_until="domcontentloaded", timeout=NAVIGATE_SECONDS * 1000)
 
     async def _addresses(self, where: WebAddress) -> Sequence[str]:
         if (why := self.visits.forbidden(where)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wieldy.browser.declared import usable
 from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
-from wieldy.web.input import canonical_url, fetches_url
+from wieldy.web.input import canonical_page, fetches_url
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -15,7 +15,7 @@ DESCRIPTION, PROMPT = words(__file__)
     description=DESCRIPTION,
     prompt=PROMPT,
     deferred=True,
-    normalize=canonical_url,
+    normalize=canonical_page,
     effects=fetches_url,
     concurrency_safe=False,
     enabled=usable,
@@ -25,8 +25,7 @@ async def TOOL(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
     from wieldy.browser.session import BrowserSession
     from wieldy.browser.view import view
-    from wieldy.web.address import parse_address
 
     session = ctx.workspace.resident(BrowserSession)
-    status = await session.navigate(parse_address(url), ctx.judge)
+    status = await session.navigate(url, ctx.judge)
     return Output(await view(session, ctx.judge), {"url": session.url, "code": status})

@@ -120,8 +120,10 @@ class Fetcher:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await self.connect(address, where.port, tls, where.host)
-            except ssl.SSLError as error:
+            except ssl.SSLCertVerificationError as error:
                 raise FetchFailure(f"The certificate of {where.host} was not accepted: {_said(error)}.") from None
+            except ssl.SSLError as error:
+                raise FetchFailure(f"{where.place} makes no encrypted connection: {error.reason}.") from None
             except TimeoutError:
                 problem = f"no answer within {CONNECT_SECONDS:g} s"
             except OSError as error:

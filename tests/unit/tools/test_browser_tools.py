@@ -68,6 +68,23 @@ async def test_a_page_is_read_filled_in_and_clicked(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
+async def test_places_within_a_page_are_reached_and_a_page_that_wants_to_keep_us_is_left(tmp_path: Path) -> None:
+    program = response(
+        b"""<body><script>const show = () => document.title = "at " + location.hash; show(); onhashchange = show;
+onbeforeunload = event => { event.preventDefault(); return "stay" }</script><button>b</button>""",
+        content_type="text/html",
+    )
+    async with serving({"/": program, "/cake": CAKE}) as site, browsing(tmp_path) as box:
+        first = await box.call("BrowserNavigate", url=f"{site.origin}/#/one two".replace(" ", "%20"))
+        assert first.text.startswith("at #/one%20two\n"), first.text
+        second = await box.call("BrowserNavigate", url=f"{site.origin}/#/three")
+        assert second.text.startswith("at #/three\n"), second.text
+        await box.call("BrowserClick", ref=ref(second, 'button "b"'))
+        left = await box.call("BrowserNavigate", url=f"{site.origin}/cake")
+        assert left.text.startswith("Cake\n"), left.text
+
+
+@pytest.mark.asyncio
 async def test_pictures_of_page_and_element(tmp_path: Path) -> None:
     page = response(
         b"<style>body{margin:0;height:3000px;background:red}</style><button>b</button>", content_type="text/html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import subprocess
 from pathlib import Path
@@ -71,6 +72,20 @@ async def test_a_redirect_out_of_encryption_is_reported(tmp_path: Path, certific
         answer = await fetch.get(parse_address(f"https://site.test:{site.port}/"))
         assert isinstance(answer, Moved)
         assert answer.to.scheme == "http"
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_does_not_encrypt_is_not_blamed_for_its_certificate(tmp_path: Path) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(response(b"speak plainly", "400 Bad Request"))
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["127.0.0.1"]))
+        with pytest.raises(FetchFailure, match="makes no encrypted connection"):
+            await fetch.get(parse_address(f"https://127.0.0.1:{port}/"))
 
 
 @pytest.mark.asyncio
