@@ -139,6 +139,7 @@ class Policy:
 
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
+        self._alike: dict[tuple[str, Level, str], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
         self._deny, self._ask, self._allow = shelves
         self._files = Files(shelves, self._paths, self._protected, self._outside)
@@ -155,6 +156,21 @@ class Policy:
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
+        if plan.effects or opinions or not self._blind_to_input(plan.tool.name):
+            return self._weighed(plan, opinions)
+        # What touches nothing and of whose input nobody speaks is always decided alike.
+        key = plan.tool.name, self._levels.of(plan.tool, plan.input, plan.effects), self._mode.name
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = self._weighed(plan, opinions)
+        return found
+
+    def _blind_to_input(self, tool_name: str) -> bool:
+        return not self._levels.looks_at_input(tool_name) and not any(
+            shelf.looks_at_input(tool_name) for shelf in (self._deny, self._ask, self._allow)
+        )
+
+    def _weighed(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
         case = self._case(plan, opinions)
         findings = [*self._about_tool(case), *self._about_effects(case)]
         findings += [_spoken(opinion, plan) for opinion in sorted(opinions, key=lambda o: (o.who, o.behavior, o.why))]

@@ -113,6 +113,11 @@ class Levels:
         """What the settings say about a tool."""
         return self._configured.get(name, _NO_CARE)
 
+    def looks_at_input(self, name: str) -> bool:
+        """Whether the settings list patterns over a tool's parameters."""
+        care = self.care(name)
+        return bool(care.allowlist or care.blocklist)
+
     def of(self, tool: Tool, input: Mapping[str, Any], effects: Effects) -> Level:
         """The level of one call. What a foreign server says about its tools is not believed."""
         configured = self.care(tool.name).level

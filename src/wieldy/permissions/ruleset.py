@@ -90,6 +90,10 @@ class Shelf:
                 return found
         return next((rule for rule in loose if domain.matches(rule.specifier or "", host)), None)
 
+    def looks_at_input(self, tool: str) -> bool:
+        """Whether any rule speaks of a parameter of this tool."""
+        return tool in self._inputs
+
     def for_input(self, tool: str, input: Mapping[str, Any]) -> Rule | None:
         """A rule about a parameter of the call, or about what it picks."""
         for rule in self._inputs.get(tool, ()):
