@@ -7,11 +7,11 @@ from typing import Any
 
 GATES: Mapping[str, str] = {
     "Architect": "architect",
-    "Browser": "browser",
     "MemoryRead": "memory",
     "MemoryWrite": "memory",
     "StickerRequest": "stickers",
 }
+FAMILIES: Mapping[str, str] = {"Browser": "browser"}
 PREFIX = "WIELDY_FEATURE_"
 YES = frozenset({"1", "true", "yes", "on"})
 SIMPLE = "simple"
@@ -28,7 +28,7 @@ def is_on(feature: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> 
 
 def gate_of(name: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> str | None:
     """Why a tool is off, or None where no gate is shut before it."""
-    feature = GATES.get(name)
+    feature = GATES.get(name) or next((f for family, f in FAMILIES.items() if name.startswith(family)), None)
     if feature is None or is_on(feature, settings, env):
         return None
     return f"off: switch it on with `features.{feature}` in the settings or {PREFIX}{feature.upper()}=1"

@@ -138,10 +138,20 @@ def _in_order(sources: Sequence[Source]) -> list[Source]:
 
 def _trusted(sources: Sequence[Source], root: str, trust: Trust) -> tuple[list[Source], tuple[Item, ...]]:
     items = [one for source in sources if source.from_project for one in consent.wanted(source)]
-    pending = trust.pending(root, items)
+    pending = tuple(one for one in trust.pending(root, items) if not _agreed(one, sources))
     if not pending:
         return list(sources), ()
     return [consent.without(source, pending) if source.from_project else source for source in sources], pending
+
+
+def _agreed(wanted: Item, sources: Sequence[Source]) -> bool:
+    """Whether the user's own settings agree beforehand to a server that a project brings."""
+    section, _, name = wanted.name.partition(".")
+    if section != "mcpServers":
+        return False
+    own = [source.values for source in sources if not source.from_project]
+    named = [name for values in own for name in values.get("enabledMcpjsonServers", ())]
+    return name in named or any(values.get("enableAllProjectMcpServers") is True for values in own)
 
 
 def _settled(

@@ -84,3 +84,17 @@ def test_a_server_is_taken_whole_from_the_strongest_layer(tmp_path: Path):
         tmp_path, explicit={"mcpServers": {"s": {"url": "http://x.org"}}}, env={"WIELDY_HOME": str(home)}
     )
     assert found.get("mcpServers") == {"s": {"url": "http://x.org"}, "u": {"command": "y"}}
+
+
+@pytest.mark.parametrize("agreement", [{"enableAllProjectMcpServers": True}, {"enabledMcpjsonServers": ["s"]}])
+def test_the_user_s_own_settings_may_agree_beforehand_and_the_project_s_may_not(tmp_path: Path, agreement):
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": {"command": "x"}}}))
+    (tmp_path / ".wieldy").mkdir()
+    (tmp_path / ".wieldy" / "settings.json").write_text(json.dumps(agreement))
+    trust = Trust(tmp_path / "trust.json", env={})
+    assert load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust).get("mcpServers") is None
+    (home / "settings.json").write_text(json.dumps(agreement))
+    found = load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust)
+    assert found.get("mcpServers") == {"s": {"command": "x"}}

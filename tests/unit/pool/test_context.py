@@ -90,4 +90,6 @@ def test_features_are_off_until_switched_on_and_the_environment_has_the_last_wor
     assert gate_of("MemoryRead", {}, {"WIELDY_FEATURE_MEMORY": "1"}) is None
     assert gate_of("MemoryRead", {"features": {"memory": True}}, {"WIELDY_FEATURE_MEMORY": "0"}) is not None
     assert gate_of("Read", {}, {}) is None
+    assert "features.browser" in str(gate_of("BrowserClick", {}, {}))
+    assert gate_of("BrowserClick", {"features": {"browser": True}}, {}) is None
     assert not is_on("browser", {"features": {"browser": "yes"}}, {})
