@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from wieldy.core.decision import Answer, Question
 from wieldy.core.event import Event, Notice, RunEnded
 from wieldy.core.failure import SessionError, WieldyError
+from wieldy.core.inquiry import Person
 from wieldy.core.places import state_home
 from wieldy.session.session import Session
 from wieldy.terminal.commands import COMMANDS, Leave
@@ -34,7 +35,7 @@ class Chat:
         self._first = first
         self._paint = Paint.for_stream()
         self._prompt: PromptSession[str] = _prompt_session()
-        self.session = open_session(ask=self._ask, resume=resume)
+        self.session = self._seated(open_session(ask=self._ask, resume=resume))
         self._view = View(self.session.box.catalog.find, self._paint)
         self._leaving = False
 
@@ -64,7 +65,7 @@ class Chat:
 
     async def resume(self, session_id: str) -> None:
         """Go on with another session."""
-        following = self._open_session(ask=self._ask, resume=session_id)
+        following = self._seated(self._open_session(ask=self._ask, resume=session_id))
         await self.session.aclose()
         self.session = following
         self._view = View(following.box.catalog.find, self._paint)
@@ -162,6 +163,13 @@ class Chat:
     async def _notice(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.say(f"  {event.text}", "dim")
+
+    def _seated(self, session: Session) -> Session:
+        """A session whose model may ask the person here."""
+        from wieldy.terminal.inquiry import AtTerminal
+
+        session.box.workspace.resident(Person).asker = AtTerminal(self._ask_line)
+        return session
 
     async def _ask(self, question: Question) -> Answer:
         from wieldy.terminal.question import put

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from wieldy.core.declare import FunctionTool, words
 from wieldy.core.failure import Refusal
-from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool import Doubt, Output, ToolContext
 from wieldy.schema.annotate import Param
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -33,11 +33,13 @@ class ExitPlan(FunctionTool):
         return f"The plan was not approved: {why}"
 
 
-async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
+    """Always a doubt: no rule, mode or hook may approve a plan in the person's place."""
     if not isinstance(ctx.judge, Moded) or ctx.judge.mode != "plan":
         raise Refusal("check", "This is not plan mode, so there is nothing to leave. Go on with the work.")
     if not str(input["plan"]).strip():
         raise Refusal("check", "The plan is empty. Send the whole plan: the user sees nothing else of it.")
+    return Doubt("work starts only when you approve the plan")
 
 
 async def _leave(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
@@ -57,7 +59,7 @@ TOOL = ExitPlan(
         "description": DESCRIPTION,
         "prompt": PROMPT,
         "read_only": True,
-        "needs_permission": True,
+        "needs_permission": False,
         "concurrency_safe": False,
         "check": _check,
     },

@@ -56,6 +56,19 @@ async def test_nobody_there_keeps_plan_mode(tmp_path: Path) -> None:
         assert box.policy.mode == "plan"
 
 
+async def test_neither_a_rule_nor_a_yes_for_ever_approves_a_plan(tmp_path: Path) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def decline(question: Question) -> bool:
+        asked.append(question.decision.suggestions)
+        return False
+
+    settings = {"permissions": {"allow": ["ExitPlan"]}}
+    async with Toolbox(tmp_path, settings=settings, mode="plan", ask=decline) as box:
+        assert (await box.call("ExitPlan", plan=PLAN)).is_error
+    assert asked == [()]
+
+
 async def test_outside_plan_mode_nobody_is_asked(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}, ask=lambda question: pytest.fail("asked")) as box:
         assert "This is not plan mode" in (await box.call("ExitPlan", plan=PLAN)).text
