@@ -1,0 +1,33 @@
+"""What the model asks of the person, answered at a real terminal."""
+
+from __future__ import annotations
+
+import pytest
+from tests.process.test_chat import chat as chat
+
+ASK = {"call": "AskUser", "input": {"questions": [{"question": "Which one?", "options": ["left", "right"]}]}}
+PLAN = {"call": "ExitPlan", "input": {"plan": "1. write made"}}
+WRITE = {"call": "Write", "input": {"file_path": "made", "content": "x\n"}}
+
+
+@pytest.mark.parametrize(("typed", "answer"), [("2", "right"), ("neither, go back", "neither, go back")])
+def test_a_question_is_answered_by_number_or_in_words(chat, typed, answer):
+    screen = chat(turns=[[ASK], [{"text": "Understood."}]])
+    screen.type("go")
+    screen.wait_for("Which one?")
+    screen.wait_for("[2] right")
+    screen.type(typed)
+    screen.wait_for(f"→ {answer}")
+    screen.wait_for("Understood.")
+
+
+def test_a_plan_is_shown_whole_and_work_begins_when_it_is_approved(chat, project):
+    screen = chat("--permission-mode", "plan", turns=[[PLAN], [WRITE], [{"text": "Made it."}]])
+    screen.type("go")
+    screen.wait_for("1. write made")
+    screen.wait_for("work starts only when you approve the plan")
+    screen.type("y")
+    screen.wait_for("made")
+    screen.type("y")
+    screen.wait_for("Made it.")
+    assert (project / "made").read_text() == "x\n"
