@@ -6,8 +6,10 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,9 @@ async def test_the_everything_server_over_streamable_http_and_sse(programs: Path
                 assert said.text == "Echo: over the wire", (kind, said.text)
                 slow = await box.call("mcp__far__trigger-long-running-operation", duration=0.2, steps=2)
                 assert not slow.is_error
+                os.kill(server.pid, signal.SIGSTOP)
+                closing = time.monotonic()
+            assert time.monotonic() - closing < 10, "a server that says no goodbye holds up nothing"
         finally:
             server.kill()
             server.wait()
@@ -187,7 +192,6 @@ def _free_port() -> int:
 
 def _wait_for(port: int) -> None:
     import socket
-    import time
 
     for _ in range(200):
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -137,3 +139,18 @@ async def test_a_port_where_nobody_listens_is_said_to_be_so(tmp_path: Path, port
         state = box.workspace.resident(McpServers).states()["p"]
         assert state.word == "failed"
         assert state.why
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_falls_silent_holds_up_neither_a_call_nor_the_end(tmp_path: Path, http: Http):
+    entry = {"type": "http", "url": f"http://127.0.0.1:{http.port}/mcp", "timeout": 1000}
+    started = time.monotonic()
+    async with box_with(tmp_path, entry) as box:
+        assert (await box.call("mcp__p__echo", text="one")).text == "one"
+        assert http.process is not None
+        os.kill(http.process.pid, signal.SIGSTOP)
+        late = await box.call("mcp__p__grow", {})
+        assert late.is_error and "did not answer within 1 s" in late.text
+        closing = time.monotonic()
+    assert time.monotonic() - closing < 10, "a bound, not a speed"
+    assert time.monotonic() - started < 60

@@ -30,6 +30,7 @@ log = logging.getLogger("wieldy")
 REFRESH = "refresh"
 FRUITLESS = 4
 STEADY_SECONDS = 5.0
+GOODBYE_SECONDS = 3.0
 
 Progressed: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -177,6 +178,13 @@ class Connection:
                 self._become(State("ready"))
                 yield
             finally:
+                await self._left(client)
+
+    async def _left(self, client: Any) -> None:
+        """Leave. The end of a process is bounded in itself and must not be cut short; a remote server may never say goodbye."""
+        limit = None if self.config.kind == "stdio" else GOODBYE_SECONDS
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
                 await client.__aexit__(None, None, None)
 
     def _tools_changed(self) -> None:
