@@ -45,7 +45,12 @@ STEPS = st.one_of(
         ]
     ),
 )
-TURNS = st.lists(st.lists(STEPS, min_size=1, max_size=5), min_size=1, max_size=6)
+PLAIN = st.lists(STEPS, min_size=1, max_size=5)
+# Breaks while tools run, or when some have ended: the moments at which asking again would do things twice.
+BROKEN = st.tuples(st.lists(CALLS, min_size=1, max_size=3), st.lists(STEPS, max_size=2)).map(
+    lambda parts: [*parts[0], {"pause": 0.004}, *parts[1], {"cut": True}]
+)
+TURNS = st.lists(st.one_of(PLAIN, BROKEN), min_size=1, max_size=6)
 
 
 class World:

@@ -102,6 +102,25 @@ async def test_a_tool_runs_while_the_model_still_speaks(make_session, ledger):
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("steps", range(14))
+async def test_a_result_is_in_the_next_request_at_whatever_step_of_the_loop_the_tool_ends(make_session, steps):
+    class Lingering(Script):
+        """Goes on for some steps of the event loop after its call."""
+
+        async def _deltas(self, turn):
+            async for delta in super()._deltas(turn):
+                if type(delta).__name__ == "Stopped":
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                yield delta
+
+    model = Lingering([[NOTE], [{"text": "done"}]])
+    async with make_session(model) as session:
+        await events_of(session)
+    assert model.requests[1].messages[-1].content[0]["content"] == [{"type": "text", "text": "noted once"}]
+
+
+@pytest.mark.asyncio
 async def test_a_call_cut_off_by_the_length_limit_is_never_run(make_session, ledger):
     cut = {"call": "note", "raw": '{"word": "x"', "open": True}
     model = Script([[cut, {"stop": "max_tokens"}], [{"text": "less then"}]])
