@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.process.test_chat import chat as chat
+from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of that name
 
 ASK = {"call": "AskUser", "input": {"questions": [{"question": "Which one?", "options": ["left", "right"]}]}}
 PLAN = {"call": "ExitPlan", "input": {"plan": "1. write made"}}
