@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from wieldy.core.abort import Abort
 from wieldy.core.failure import WieldyError
+from wieldy.engine.deadlines import Deadlines
 
 T = TypeVar("T")
 log = logging.getLogger("wieldy")
@@ -40,25 +41,20 @@ class Leash:
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.grace = grace
         self._strays: set[asyncio.Task[Any]] = set()
+        self._deadlines = Deadlines()
 
     async def hold(self, work: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:
         """The result of the work. Raises `Aborted`, `TimedOut`, or whatever the work raised."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         task = loop.create_task(_telling(work, waiter))
-        timer: asyncio.TimerHandle | None = None
 
         def wake() -> None:
             if not waiter.done():
                 waiter.set_result(None)
 
-        def arm() -> None:
-            # Most work ends in its first step: only what outlives it costs a timer.
-            nonlocal timer
-            if not waiter.done() and seconds is not None:
-                timer = loop.call_later(seconds, wake)
-
-        loop.call_soon(arm)
+        if seconds is not None:
+            self._deadlines.add(loop, seconds, wake)
         key = abort.listen(wake)
         ended = False
         try:
@@ -71,8 +67,8 @@ class Leash:
             raise
         finally:
             abort.forget(key)
-            if timer is not None:
-                timer.cancel()
+            if seconds is not None:
+                self._deadlines.drop(seconds, wake)
         if ended:
             return self._result_of(task)
         partial = _what_it_gave(task)
