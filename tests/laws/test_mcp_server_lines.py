@@ -54,7 +54,7 @@ async def read_all(data: bytes, cuts: list[int]) -> tuple[list[int], list[Any]]:
         os.close(back)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(pings | noise, max_size=20), st.lists(st.integers(0, 5000), max_size=5))
 def test_every_line_is_a_message_or_is_answered_as_none(lines: list[bytes], cuts: list[int]):
     got, answers = asyncio.run(read_all(b"".join(line + b"\n" for line in lines), cuts))

@@ -52,7 +52,7 @@ class Served:
         assert message["jsonrpc"] == "2.0"
         return message
 
-    def answer(self, request: int | None) -> dict[str, Any]:
+    def answer(self, request: int | str | None) -> dict[str, Any]:
         while (message := self.receive()).get("id") != request or "method" in message:
             pass
         return message
@@ -75,34 +75,53 @@ class Served:
         return self.process.wait(PATIENCE)
 
 
+def started(project: Path, environment: dict[str, str], *options: str) -> Served:
+    process = subprocess.Popen(
+        [*SERVE, *options],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    # Nobody reads stderr in most tests; it must not fill up.
+    assert process.stderr
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    return Served(process)
+
+
+def ended(served: Served) -> None:
+    served.process.kill()
+    served.process.wait()
+    for stream in (served.to, served.back, served.process.stderr):
+        if stream:
+            stream.close()
+
+
 @pytest.fixture
 def serve(project: Path, environment: dict[str, str]) -> Iterator[Start]:
-    started: list[Served] = []
+    servers: list[Served] = []
 
     def start(*options: str, greet: bool = True) -> Served:
-        process = subprocess.Popen(
-            [*SERVE, *options],
-            cwd=project,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        # Nobody reads stderr in most tests; it must not fill up.
-        assert process.stderr
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        served = Served(process)
-        started.append(served)
-        return served.shake_hands() if greet else served
+        servers.append(started(project, environment, *options))
+        return servers[-1].shake_hands() if greet else servers[-1]
 
     yield start
-    for served in started:
-        served.process.kill()
-        served.process.wait()
-        served.to.close()
-        served.back.close()
-        if served.process.stderr:
-            served.process.stderr.close()
+    for served in servers:
+        ended(served)
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for the tests it must survive."""
+    folder = tmp_path_factory.mktemp("lasting")
+    (project := folder / "project").mkdir()
+    with open(os.fsencode(project) + b"/odd\xff.txt", "wb") as file:
+        file.write(b"needle\n")
+    home = {"HOME": str(folder), "WIELDY_HOME": str(folder / "state")}
+    served = started(project, {**home, "PATH": os.environ["PATH"]})
+    yield served.shake_hands()
+    ended(served)
 
 
 def running(mark: str) -> list[int]:
@@ -140,15 +159,14 @@ MALFORMED: dict[bytes, int] = {
 }
 
 
-def test_malformed_lines_are_answered_as_such_and_the_server_lives(serve: Start):
-    served = serve()
+def test_malformed_lines_are_answered_as_such_and_the_server_lives(lasting: Served):
     for line, code in MALFORMED.items():
-        served.send(line)
-        answer = served.receive()
+        lasting.send(line)
+        answer = lasting.receive()
         assert (line[:40], answer["error"]["code"]) == (line[:40], code)
         assert answer["id"] == (77 if b"77" in line else None)
-        served.send(b"")
-        assert served.text(served.call("Think", thought="on")) == "Noted."
+        lasting.send(b"")
+        assert lasting.text(lasting.call("Think", thought="on")) == "Noted."
 
 
 def test_a_malformed_line_before_the_first_request_is_survived(serve: Start):
@@ -158,15 +176,13 @@ def test_a_malformed_line_before_the_first_request_is_survived(serve: Start):
     served.shake_hands()
 
 
-def test_messages_of_more_than_32_mib_are_taken(serve: Start):
-    served = serve()
-    assert served.text(served.call("Think", thought="x" * (33 << 20))) == "Noted."
+def test_messages_of_more_than_32_mib_are_taken(lasting: Served):
+    assert lasting.text(lasting.call("Think", thought="x" * (33 << 20))) == "Noted."
 
 
-def test_a_client_that_reads_late_gets_everything(serve: Start):
-    served = serve()
-    requests = [served.call("Think", thought="x") for _ in range(1_500)]
-    answers = {served.receive()["id"] for _ in requests}
+def test_a_client_that_reads_late_gets_everything(lasting: Served):
+    requests = [lasting.call("Think", thought="x") for _ in range(1_500)]
+    answers = {lasting.receive()["id"] for _ in requests}
     assert answers == set(requests)
 
 
@@ -182,10 +198,7 @@ def test_a_client_that_never_reads_does_not_keep_the_server_from_ending(serve: S
     assert served.ended() == (128 + signal.SIGTERM if how == "term" else 0)
 
 
-def test_files_whose_names_are_no_text_can_be_listed(serve: Start, project: Path):
-    with open(os.fsencode(project) + b"/odd\xff.txt", "wb") as file:
-        file.write(b"needle\n")
-    served = serve()
+def test_files_whose_names_are_no_text_can_be_listed(lasting: Served):
     calls: dict[str, dict[str, str]] = {
         "Glob": {"pattern": "odd*"},
         "LS": {"path": "."},
@@ -194,16 +207,15 @@ def test_files_whose_names_are_no_text_can_be_listed(serve: Start, project: Path
         "Read": {"file_path": "odd\udcff.txt"},
     }
     for name, arguments in calls.items():
-        assert "odd" in served.text(served.call(name, **arguments)), name
-    assert served.text(served.call("Think", thought="on")) == "Noted."
+        assert "odd" in lasting.text(lasting.call(name, **arguments)), name
+    assert lasting.text(lasting.call("Think", thought="on")) == "Noted."
 
 
-def test_half_a_character_is_replaced(serve: Start):
-    served = serve()
-    served.send(
-        rb'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"Grep","arguments":{"pattern":"\ud99c"}}}'
+def test_half_a_character_is_replaced(lasting: Served):
+    lasting.send(
+        rb'{"jsonrpc":"2.0","id":"half","method":"tools/call","params":{"name":"Grep","arguments":{"pattern":"\ud99c"}}}'
     )
-    assert "error" not in served.answer(9)
+    assert "error" not in lasting.answer("half")
 
 
 def test_stdout_carries_the_protocol_alone_and_stdin_is_not_read_by_others(serve: Start):
@@ -294,6 +306,23 @@ def test_however_the_server_ends_nothing_it_started_outlives_it(serve: Start, ho
         served.to.close()
     assert served.ended() == code
     assert wait_until(lambda: not any(map(running, marks))), "a command outlived the server"
+
+
+def test_a_signal_that_whoever_started_the_server_ignores_stays_ignored(project: Path, environment: dict[str, str]):
+    """This is how `nohup` works."""
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *SERVE],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    served = Served(process).shake_hands()
+    try:
+        process.send_signal(signal.SIGHUP)
+        assert served.text(served.call("Think", thought="on")) == "Noted."
+    finally:
+        ended(served)
 
 
 def test_the_sdk_is_loaded_when_serving_begins_and_not_before(wieldy: Any):

@@ -156,7 +156,8 @@ async def _until_told(work: Callable[[asyncio.Event], Awaitable[None]]) -> int:
         told.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(number, stop, number)
     await work(told)
     return 128 + numbers[0] if numbers else 0
 
