@@ -89,7 +89,8 @@ class Http:
     def __init__(
         self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float = IDLE_SECONDS
     ) -> None:
-        self.url = urlsplit(base_url if "://" in base_url else f"https://{base_url}")
+        scheme = "http" if base_url.startswith(("localhost", "127.", "[::1]")) else "https"
+        self.url = urlsplit(base_url if "://" in base_url else f"{scheme}://{base_url}")
         if self.url.scheme not in ("http", "https") or not self.url.hostname:
             raise HttpFailure(f"`{base_url}` is not an http address")
         self.headers = dict(headers)

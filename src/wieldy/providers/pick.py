@@ -63,10 +63,19 @@ def pick(model: str | None, *, base_url: str | None, env: Mapping[str, str]) -> 
     token = env.get("ANTHROPIC_AUTH_TOKEN") if house_name == "anthropic" else None
     if not key and not token and url == house.url and not (url or "").startswith("http://localhost"):
         raise SessionError(f"no key for {house_name}: set {house.key}")
-    if house.api == "anthropic":
-        from wieldy.providers.anthropic import Anthropic
+    return _spoken(house.api, rest, key, url, env)
 
-        return Anthropic(rest, key=key, base_url=url, env=env)
-    from wieldy.providers.openai import OpenAI
 
-    return OpenAI(rest, key=key, base_url=url, env=env)
+def _spoken(api: str, model: str, key: str | None, url: str | None, env: Mapping[str, str]) -> Provider:
+    from wieldy.providers.http import HttpFailure
+
+    try:
+        if api == "anthropic":
+            from wieldy.providers.anthropic import Anthropic
+
+            return Anthropic(model, key=key, base_url=url, env=env)
+        from wieldy.providers.openai import OpenAI
+
+        return OpenAI(model, key=key, base_url=url, env=env)
+    except HttpFailure as failure:
+        raise SessionError(str(failure)) from None

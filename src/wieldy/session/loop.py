@@ -144,7 +144,9 @@ def _ended(exchange: Exchange, abort: Abort, text: str) -> End | None:
         return End("interrupted", abort.reason, text)
     if exchange.looping:
         return End("looping", "the model kept making the same failing call", text)
-    if exchange.results or exchange.broken is not None or exchange.answer.stop_reason == "pause_turn":
+    if exchange.results or exchange.broken is not None:
+        return None
+    if exchange.answer.stop_reason == "pause_turn" and exchange.answer.content():
         return None
     match exchange.answer.stop_reason:
         case "max_tokens":

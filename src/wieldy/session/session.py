@@ -18,13 +18,12 @@ from wieldy.core.message import Message
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
-from wieldy.engine.clean import clean
 from wieldy.engine.leash import Aborted
 from wieldy.session.conversation import Conversation, fold
 from wieldy.session.loop import Bounds, End, Loop
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
-from wieldy.session.transcript import NAME, VERSION, Transcript, records
+from wieldy.session.transcript import NAME, VERSION, Transcript, cleaned, records
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -300,9 +299,11 @@ def _told_in(folder: Path) -> Conversation:
 
 
 def _content(prompt: Prompt) -> list[dict[str, Any]]:
-    blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
-    content = [{**b, "text": clean(b["text"])} if isinstance(b.get("text"), str) else b for b in blocks]
-    if not any(block.get("type") != "text" or block["text"].strip() for block in content):
+    blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
+    content: list[dict[str, Any]] = [cleaned(block) for block in blocks]
+    if not all(isinstance(block.get("type"), str) for block in content):
+        raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")
+    if not any(block["type"] != "text" or block["text"].strip() for block in content):
         raise SessionError("the prompt is empty")
     return content
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,15 +175,16 @@ def _line(record: dict[str, Any]) -> bytes:
     try:
         return _encode(record) + b"\n"
     except UnicodeEncodeError:
-        return _encode(_cleaned(record)) + b"\n"
+        return _encode(cleaned(record)) + b"\n"
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """A value whose every text can be written down and sent."""
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
-    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(item) for key, item in value.items()}
+    return [cleaned(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _write_all(file: int, data: bytes) -> None:

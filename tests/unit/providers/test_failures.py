@@ -7,7 +7,9 @@ import asyncio
 import pytest
 from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refused, sse, status, stream
 
+from wieldy.core.failure import SessionError
 from wieldy.core.provider import ProviderFailure
+from wieldy.providers.http import Http
 from wieldy.providers.pick import pick
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
@@ -179,8 +181,15 @@ async def test_an_address_that_is_none_is_said():
     ],
 )
 def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(SessionError, match=says):
         pick(model, base_url=None, env={})
+
+
+def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
+    for url, scheme in (("localhost:8000/v1", "http"), ("127.0.0.1:1", "http"), ("models.test/v1", "https")):
+        assert Http(url, {}, env={}).url.scheme == scheme
+    with pytest.raises(SessionError, match="not an http address"):
+        pick("my-model", base_url="ftp://x", env={})
 
 
 @pytest.mark.parametrize(

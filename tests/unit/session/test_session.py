@@ -13,6 +13,7 @@ from tests.unit.session.oracle import check_history, check_request
 from wieldy import Script, Session
 from wieldy.core.event import ModelAnswered, ToolStarted
 from wieldy.core.failure import SessionError
+from wieldy.providers.anthropic import body
 from wieldy.session.store import kept_sessions, last_session
 from wieldy.session.transcript import records
 
@@ -198,6 +199,24 @@ async def test_an_empty_prompt_is_refused_before_anything_is_sent(make_session, 
     async with make_session(model) as session:
         assert ended(await events_of(session, prompt)).detail == "the prompt is empty"
         assert model.requests == []
+
+
+@pytest.mark.asyncio
+async def test_half_characters_anywhere_in_a_prompt_are_no_obstacle(make_session):
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a\ud83d"}}
+    model = Script([[{"text": "fine"}]])
+    async with make_session(model) as session:
+        assert await session.ask([document, {"type": "text", "text": "b\udc00"}]) == "fine"
+        assert body(model.requests[0], "m")
+        assert ended(await events_of(session, [{"text": "no type"}])).detail.startswith("a prompt is text")
+
+
+@pytest.mark.asyncio
+async def test_a_pause_in_which_nothing_was_said_ends_the_run(make_session):
+    async with make_session(
+        Script([[{"text": "searching"}, {"stop": "pause_turn"}], [{"stop": "pause_turn"}]])
+    ) as session:
+        assert ended(await events_of(session)).why == "done"
 
 
 @pytest.mark.asyncio
