@@ -8,7 +8,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from wieldy.browser.chromium import arguments, find_browser, what_is_missing
+from wieldy.browser.chromium import arguments, find_browser
 from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -46,8 +46,6 @@ class Chromium:
 
     async def start(self, workspace: Workspace, proxy: str) -> None:
         """Start a browser that knows nothing, and open an empty page. Raises `ToolFailure`."""
-        if missing := what_is_missing(workspace.env):
-            raise ToolFailure(f"There is no browser to use: {missing}.")
         from playwright.async_api import Error, async_playwright
 
         try:

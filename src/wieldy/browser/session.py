@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from wieldy.browser.chromium import what_is_missing
 from wieldy.browser.documents import Documents
 from wieldy.browser.happenings import Happenings
 from wieldy.browser.launch import Chromium
@@ -57,13 +58,16 @@ class BrowserSession:
 
     async def navigate(self, url: str, judge: Judge) -> int | None:
         """Go to a page that somebody permitted; its HTTP status. Raises `ToolFailure`."""
+        if missing := what_is_missing(self._workspace.env):
+            raise ToolFailure(f"There is no browser to use: {missing}.")
         from playwright.async_api import Error, TimeoutError
 
         where = parse_address(url)
         async with self._alone:
-            await self._started(judge)
-            # Said here rather than by an error page of the browser.
+            self.visits.judge = judge
+            # Said here rather than by an error page, and before anything is started.
             await self._addresses(where)
+            await self._started(judge)
             self.visits.permit(where)
             page = self._page()
             try:
@@ -81,11 +85,11 @@ class BrowserSession:
     @asynccontextmanager
     async def act(self, judge: Judge, *, settle: bool = True) -> AsyncIterator[Page]:
         """The page, for one action; afterwards it has come to rest. Raises `ToolFailure` for what went wrong with it."""
-        from playwright.async_api import Error, TimeoutError
-
         async with self._alone:
             self.visits.judge = judge
             page = self._page()
+            from playwright.async_api import Error, TimeoutError
+
             try:
                 yield page
                 if settle:
@@ -127,7 +131,6 @@ class BrowserSession:
         return self._chromium.page
 
     async def _started(self, judge: Judge) -> None:
-        self.visits.judge = judge
         if self._chromium is not None and self._chromium.alive and not self._happenings.crashed:
             return
         await self._discarded()

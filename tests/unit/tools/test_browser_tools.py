@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -179,10 +180,22 @@ async def test_each_says_what_is_missing_where_there_is_no_browser(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIELDY_BROWSER", "/no/such/browser")
-    async with Toolbox(tmp_path, settings={}) as box:
+    async with Toolbox(tmp_path, settings={"features": {"browser": True}}) as box:
         (row,) = [row for row in await box.offer() if row.tool.name == name]
         assert not row.offered
         assert "/no/such/browser" in row.reason
+
+
+@pytest.mark.asyncio
+async def test_a_call_without_playwright_or_browser_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browsing(tmp_path) as box:
+        monkeypatch.setenv("WIELDY_BROWSER", "/no/such/browser")
+        assert "/no/such/browser" in (await box.call("BrowserNavigate", url="http://127.0.0.1:9/")).text
+        monkeypatch.setitem(sys.modules, "playwright", None)
+        assert "wieldy[browser]" in (await box.call("BrowserNavigate", url="http://127.0.0.1:9/")).text
+        assert "No page is open" in (await box.call("BrowserSnapshot")).text
 
 
 @pytest.mark.asyncio
