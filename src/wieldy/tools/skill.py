@@ -57,8 +57,8 @@ async def _load(
         raise ToolFailure(f"There is no skill `{skill}`.{_why_not(skill, skills)} The skills are:\n{skills.listing()}")
     if found.hidden:
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
-    if ctx.led_to(found.path) != found.path:
-        raise ToolFailure(f"{found.path} was replaced by a link. Go on without this skill.")
+    if ctx.real.get(found.path) != found.path:  # another file than the one that was judged
+        raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
     text = await in_thread(told, found, args)
     return Output(text, {"skill": found.name, "folder": found.folder, "allowedTools": list(found.tools)})
 

@@ -61,3 +61,12 @@ async def test_unknown_broken_and_hidden_ones_are_told_apart(root: Path) -> None
         assert "Only the user may call" in (await box.call("Skill", skill="mine")).text
         assert (await box.call("Skill")).text == "- good: does things"
     assert sum(isinstance(event, Notice) for event in heard) == 1
+
+
+async def test_only_the_file_that_was_judged_is_loaded(root: Path) -> None:
+    make(root / ".claude/skills/deploy", body="theirs")
+    async with Toolbox(root, settings={}) as box:
+        assert (await box.call("Skill", skill="deploy")).text.endswith("theirs")
+        make(root.parent / ".claude/skills/deploy", body="mine")
+        assert "has just changed" in (await box.call("Skill", skill="deploy")).text
+        assert (await box.call("Skill", skill="deploy")).text.endswith("mine")
