@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MOST = 20
 LONGEST = 300
 STILL = 0.15
+# The one is a page changing its mind, or stopped; the other is a connection that was refused, with a reason.
+TOLD_ELSEWHERE = ("ERR_ABORTED", "ERR_TUNNEL_CONNECTION_FAILED")
 
 
 class Happenings:
@@ -101,7 +103,7 @@ class Happenings:
 
     def _failed(self, request: Request) -> None:
         self.ended(request)
-        if request.failure and "ERR_ABORTED" not in request.failure:
+        if request.failure and not any(known in request.failure for known in TOLD_ELSEWHERE):
             self.note(f"request failed: {request.method} {request.url} ({request.failure})")
 
     def _answered(self, response: Response) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,16 @@ async def test_deeply_nested_html_neither_breaks_nor_blocks(tmp_path: Path) -> N
 async def test_html_that_takes_too_long_is_given_up() -> None:
     with pytest.raises(ToolFailure, match="takes over"):
         await to_markdown("<blockquote>" * 300_000, "https://e.org/", seconds=0.3)
+
+
+@pytest.mark.asyncio
+async def test_where_the_converter_is_missing_its_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    with pytest.raises(ToolFailure, match=r"wieldy\[web\]"):
+        await page_of(tmp_path, HTML, "text/html")
+    assert (await page_of(tmp_path, b"plain", "text/plain")).text == "plain"
 
 
 def pdf_of(*pages: str) -> bytes:
