@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_each_rings_after_its_own_seconds_and_a_dropped_one_never():
     loop, deadlines, rung = asyncio.get_running_loop(), Deadlines(), []
-    wakes = {name: (lambda name=name: rung.append(name)) for name in "abcd"}  # type: ignore[misc]
+    wakes = {name: (lambda name=name: rung.append(name)) for name in "abcd"}
     deadlines.add(loop, 0.04, wakes["a"])
     deadlines.add(loop, 0.01, wakes["b"])
     deadlines.add(loop, 0.04, wakes["c"])

@@ -6,11 +6,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from wieldy.core.record import changed
 from pathlib import Path
 
 import pytest
 
+from wieldy.core.record import changed
 from wieldy.search.command import Engine, choose_engine
 from wieldy.search.failure import SearchFailure
 from wieldy.search.glob import find_files
