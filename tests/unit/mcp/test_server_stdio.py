@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from wieldy.mcp.server_stdio import Inbox, Outbox, mended
+from wieldy.mcp.server_inbox import Inbox, mended
+from wieldy.mcp.server_outbox import Outbox
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 
@@ -135,6 +137,34 @@ async def test_lines_stay_whole_when_whoever_waits_for_one_is_cancelled():
         await next_one
     assert len(first["x"]) == 300_000
     assert second == {"next": 1}
+
+
+@pytest.mark.asyncio
+async def test_what_is_no_pipe_holds_up_nothing_when_it_is_full():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        outbox = Outbox(ours.fileno())
+        line = b'{"x": "' + b"y" * 2_000 + b'"}'
+        writing = asyncio.ensure_future(_all(outbox, [line] * 1_000))
+        for _ in range(100):
+            await asyncio.sleep(0.001)  # the loop goes on, though nobody reads
+        assert not writing.done()
+        size = 1_000 * (len(line) + 1)
+        received = await asyncio.to_thread(_drained, theirs, size)
+        await writing
+    assert received == (line + b"\n") * 1_000
+
+
+async def _all(outbox: Outbox, lines: list[bytes]) -> None:
+    for line in lines:
+        await outbox.write(line)
+
+
+def _drained(source: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += source.recv(1 << 20)
+    return data
 
 
 @pytest.mark.asyncio
