@@ -16,6 +16,7 @@ class Catalog:
 
     def __init__(self, loaders: Mapping[str, Callable[[], Tool]] | None = None) -> None:
         self._tools: dict[str, Tool | Callable[[], Tool]] = dict(loaders or {})
+        self.changes = 0  # how often a tool has come or gone: whoever remembers the number knows whether to look again
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
@@ -45,6 +46,7 @@ class Catalog:
         if tool.name in self._tools:
             raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
         self._tools[tool.name] = tool
+        self.changes += 1
 
     def adapt(self, name: str, change: Callable[[Tool], Tool]) -> None:
         """Have a tool, or whatever its loader gives, replaced by a changed one."""
@@ -58,6 +60,7 @@ class Catalog:
     def remove(self, name: str) -> None:
         """Offer a tool no longer."""
         self._tools.pop(name, None)
+        self.changes += 1
 
 
 def unusable(tool: Tool) -> str | None:

@@ -12,8 +12,8 @@ from wieldy.toolbox import Toolbox
 
 
 class Outset:
-    """Made once, and again when the mode changes. Tools that are activated later come after those that were there, so that a
-    cached prefix still holds."""
+    """Made once, and again when the mode changes or tools come and go. Tools that are activated later come after those that
+    were there, so that a cached prefix still holds."""
 
     def __init__(self, box: Toolbox, extra: str = "") -> None:
         self._box = box
@@ -21,6 +21,7 @@ class Outset:
         self._window: int | None = None
         self._model = ""
         self._mode = ""
+        self._changes = -1
         self._stale = False
         self._activated: Callable[[list[str]], None] = lambda names: None
         self.offers: tuple[ToolOffer, ...] = ()
@@ -39,16 +40,17 @@ class Outset:
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Offer what was activated since the last request; where the mode is another one, what that offers."""
-        workspace, mode = self._box.workspace, self._box.policy.mode
-        if not self._stale and mode == self._mode:
+        """Offer what was activated since the last request; with another mode or other tools, what is to be had now."""
+        workspace, mode, changes = self._box.workspace, self._box.policy.mode, self._box.catalog.changes
+        same = mode == self._mode and changes == self._changes
+        if same and not self._stale:
             return
         self._stale = False
         offering = await self._box.offering(self._window)
         self.offers, self.breaks = offering.offers, offering.breaks
-        if mode == self._mode:
+        if same:
             return
-        self._mode = mode
+        self._mode, self._changes = mode, changes
         stable = system_prompt(offering.tools, mode=mode, extra=self._extra)
         here = surroundings(workspace.cwd, workspace.root, model=self._model)
         skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""

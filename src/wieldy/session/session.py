@@ -276,6 +276,7 @@ class Session:
             await self._provider.aclose()
 
     async def __aenter__(self) -> Self:
+        await self.box.__aenter__()
         await self._load()
         return self
 
