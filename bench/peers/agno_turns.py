@@ -20,7 +20,7 @@ TURNS = int(sys.argv[1])
 stamps: list[float] = []
 
 
-@tool(name="add")  # type: ignore[untyped-decorator]
+@tool(name="add")
 async def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

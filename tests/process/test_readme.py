@@ -36,6 +36,8 @@ def test_the_example_is_short_enough_to_read():
 def test_every_command_of_the_table_exists():
     text = README.read_text(encoding="utf-8")
     for command in re.findall(r"^\| `wieldy (\w+)", text, re.MULTILINE):
-        done = subprocess.run([sys.executable, "-m", "wieldy", command, "--help"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-m", "wieldy", command, "--help"], capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, command
         assert "example" in done.stdout, f"wieldy {command} --help shows no example"
