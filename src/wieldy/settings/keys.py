@@ -92,7 +92,11 @@ KEYS: tuple[Key, ...] = (
     Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
     Key("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
     Key("browser.sandbox", "boolean", "Let the browser build its own sandbox."),
-    Key("edit.diagnostics", "any", "Report new errors in a changed file with its edit: true, or the seconds it may take."),
+    Key(
+        "edit.diagnostics",
+        "any",
+        "Report new errors in a changed file with its edit: true, or the seconds it may take.",
+    ),
     Key("journal.enabled", "boolean", "Keep what is needed to undo."),
     Key("journal.max_age_days", "integer", "Days that undo is kept."),
     Key("journal.max_bytes", "integer", "Bytes that undo may take."),
