@@ -26,7 +26,7 @@ from wieldy.core.provider import (
 )
 from wieldy.providers.decoded import decoded
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
-from wieldy.providers.refusal import accepted, reported
+from wieldy.providers.refusal import accepted, reported, unheard
 from wieldy.providers.sse import events_of
 from wieldy.schema.dialect import ANTHROPIC, adapted
 
@@ -99,7 +99,7 @@ class Anthropic:
                 async with aclosing(events_of(response)) as events:
                     yield deltas(events, self.model, response)
         except HttpFailure as broken:
-            raise ProviderFailure("connection", str(broken)) from None
+            raise unheard(broken) from None
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -31,6 +31,10 @@ class HttpFailure(WieldyError):
     """The server could not be reached, or broke off; one line says where and how."""
 
 
+class Hopeless(HttpFailure):
+    """Asking again will end the same way, until somebody changes something."""
+
+
 class NoAnswer(HttpFailure):
     """The connection ended before a single byte of an answer: on one that was kept alive, the server had left already."""
 
@@ -91,8 +95,8 @@ class Http:
     ) -> None:
         scheme = "http" if base_url.startswith(("localhost", "127.", "[::1]")) else "https"
         self.url = urlsplit(base_url if "://" in base_url else f"{scheme}://{base_url}")
-        if self.url.scheme not in ("http", "https") or not self.url.hostname:
-            raise HttpFailure(f"`{base_url}` is not an http address")
+        if self.url.scheme not in ("http", "https") or not self.url.hostname or not _has_port(self.url):
+            raise Hopeless(f"`{base_url}` is not an http address")
         self.headers = dict(headers)
         self.idle_seconds = idle_seconds
         self._env = env
@@ -168,7 +172,8 @@ class Http:
         import h11
 
         state = connection.state
-        ended = state.our_state is h11.DONE and (whole or state.their_state is h11.DONE)
+        sent = state.our_state is h11.DONE and not connection.writer.transport.get_write_buffer_size()
+        ended = sent and (whole or state.their_state is h11.DONE)
         if ended and state.their_state in (h11.DONE, h11.SEND_BODY) and len(self._idle) < MOST_IDLE:
             connection.used = True
             self._idle.append(connection)
@@ -201,7 +206,7 @@ class Http:
         try:
             proxy = self._proxy()
         except ProxyProblem as problem:
-            raise HttpFailure(str(problem)) from None
+            raise Hopeless(str(problem)) from None
         near = f"the proxy {proxy.host}" if proxy else self.place
         secure = self.url.scheme == "https"
         try:
@@ -214,7 +219,7 @@ class Http:
         except TimeoutError:
             raise HttpFailure(f"{self.place} did not answer within {CONNECT_SECONDS:g} s") from None
         except ssl.SSLError as error:
-            raise HttpFailure(
+            raise Hopeless(
                 f"{self.place}: the certificate was not accepted ({error.reason}). "
                 "Set WIELDY_CA_FILE to your organisation's certificate authority."
             ) from None
@@ -230,8 +235,10 @@ class Http:
         try:
             writer.write("\r\n".join([*lines, "", ""]).encode())
             head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
-            if head.split(" ", 2)[1:2] != ["200"]:
-                raise HttpFailure(f"the proxy {proxy.host} refused: {head}")
+            status = head.split(" ", 2)[1:2]
+            if status != ["200"]:
+                refused = Hopeless if status and status[0].startswith("4") else HttpFailure
+                raise refused(f"the proxy {proxy.host} refused: {head}")
             await writer.start_tls(self._context(), server_hostname=self.url.hostname)
         except BaseException:
             writer.transport.abort()
@@ -245,11 +252,18 @@ class Http:
                 try:
                     self._tls.load_verify_locations(extra)
                 except (OSError, ssl.SSLError) as error:
-                    raise HttpFailure(f"the certificates in {extra} cannot be read: {error}") from None
+                    raise Hopeless(f"the certificates in {extra} cannot be read: {error}") from None
         return self._tls
 
     def _proxy(self) -> Proxy | None:
         return proxy_for(self.url, self._env)
+
+
+def _has_port(url: SplitResult) -> bool:
+    try:
+        return _port(url) > 0
+    except ValueError:
+        return False
 
 
 def _port(url: SplitResult) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from wieldy.core.message import ContentBlock, Message
-from wieldy.core.provider import Delta, ProviderFailure, Request, ToolOffer
+from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import deltas
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure
-from wieldy.providers.refusal import accepted
+from wieldy.providers.refusal import accepted, unheard
 from wieldy.providers.sse import events_of
 from wieldy.schema.dialect import OPENAI, adapted
 
@@ -53,7 +53,7 @@ class OpenAI:
                 async with aclosing(events_of(response)) as events:
                     yield deltas(events, self.model, response)
         except HttpFailure as broken:
-            raise ProviderFailure("connection", str(broken)) from None
+            raise unheard(broken) from None
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from wieldy.core.provider import FailureKind, ProviderFailure
-from wieldy.providers.http import Response
+from wieldy.providers.http import Hopeless, HttpFailure, Response
 
 _TOO_LONG = re.compile(
     r"prompt is too long|context.{0,20}(length|window|size)|maximum context|too many tokens",
@@ -32,6 +32,11 @@ _KINDS: Mapping[str, FailureKind] = {
     "403": "auth",
     "429": "rate",
 }
+
+
+def unheard(broken: HttpFailure) -> ProviderFailure:
+    """The failure that a broken connection is: most pass, some do not."""
+    return ProviderFailure("protocol" if isinstance(broken, Hopeless) else "connection", str(broken))
 
 
 async def accepted(response: Response, model: str, place: str) -> None:

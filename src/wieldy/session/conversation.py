@@ -78,8 +78,8 @@ class Conversation:
         self.turns += 1
         self._spend(record.get("cost"))
         usage = record.get("usage")
-        if isinstance(usage, Mapping) and (counted := sum(n for n in usage.values() if isinstance(n, int))):
-            self.tokens = counted
+        if isinstance(usage, Mapping):
+            self.tokens = sum([n for n in usage.values() if isinstance(n, int)]) or self.tokens
 
     def _dropped(self, record: Mapping[str, Any]) -> None:
         self.blocks.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import is_
 from typing import Any
 
@@ -99,11 +100,16 @@ def _clean_text(block: ContentBlock) -> ContentBlock | None:
 def _clean_call(block: ContentBlock) -> ContentBlock | None:
     if not isinstance(block.get("id"), str) or not block["id"]:
         return None
-    name = _ODD.sub("_", str(block.get("name") or "unknown"))[:64]
+    name = _legal(str(block.get("name") or "unknown"))
     input = block.get("input")
     if name == block.get("name") and isinstance(input, Mapping):
         return block
     return {**block, "name": name, "input": input if isinstance(input, Mapping) else {}}
+
+
+@lru_cache(maxsize=512)
+def _legal(name: str) -> str:
+    return _ODD.sub("_", name)[:64]
 
 
 def _clean_result(block: ContentBlock) -> ContentBlock:

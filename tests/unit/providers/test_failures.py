@@ -164,7 +164,7 @@ async def test_a_server_that_stays_silent_or_sends_drops_is_given_up_on(wire, re
 
 @pytest.mark.asyncio
 async def test_an_address_that_is_none_is_said():
-    for url in ("ftp://x", "http://", "http:///v1"):
+    for url in ("ftp://x", "http://", "http:///v1", "http://x:port"):
         with pytest.raises(Exception, match="not an http address"):
             provider("openai", url)
 

@@ -121,6 +121,7 @@ async def test_a_proxy_that_refuses_is_said():
     async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n") as there:
         failure = await refused(provider("openai", "https://model.test", {"https_proxy": there}))
     assert "407 Proxy Authentication Required" in str(failure)
+    assert not failure.transient
 
 
 @pytest.mark.asyncio
@@ -128,6 +129,7 @@ async def test_an_authority_of_our_own_is_trusted_when_named_and_not_otherwise(t
     async with loopback(HELLO, tls=tls, host="localhost") as server:
         failure = await refused(provider("openai", server.url, {}))
         assert "WIELDY_CA_FILE" in str(failure)
+        assert not failure.transient
         answer = await heard(provider("openai", server.url, {"WIELDY_CA_FILE": trusted}))
         assert answer.content()[0]["text"] == "hi"
         answer = await heard(provider("openai", server.url, {"SSL_CERT_FILE": trusted}))
