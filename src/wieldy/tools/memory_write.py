@@ -64,16 +64,16 @@ async def TOOL(
     async def write(revision: Revision) -> Written:
         return await _applied(ctx, absolute, revision.before, revision.after)
 
-    return await change_file(_prepare(ctx.workspace, absolute, content), write, ctx.workspace.resident(ReadState))
+    return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.resident(ReadState))
 
 
-def _prepare(workspace: Workspace, absolute: str, content: str) -> Prepare:
+def _prepare(ctx: ToolContext, absolute: str, content: str) -> Prepare:
     from wieldy.edit.overwrite import rewrite
     from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
 
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once)
+    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(absolute)
+    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once, led_to=real)
 
 
 async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
@@ -83,7 +83,7 @@ async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
     from wieldy.journal.journal import CannotWrite, Moved
 
     state = ctx.workspace.resident(ReadState)
-    landing = look_at(absolute, Policy.of(ctx.workspace))
+    landing = look_at(absolute, Policy.of(ctx.workspace), led_to=ctx.led_to(absolute))
     if landing.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
     if not state.is_current(absolute, landing.content or b"", landing.stat):

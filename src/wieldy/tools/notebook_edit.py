@@ -9,7 +9,6 @@ from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.edit.change import Prepare
     from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
@@ -22,8 +21,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.edit.rehearsal import Rehearsals
 
     path, edit = input["notebook_path"], _wanted(**{**input, "notebook_path": None})
-    prepare = _prepare(ctx.workspace, path, edit)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, (path, edit), prepare, path)
+    prepare = _prepare(ctx, path, edit)
+    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, (path, edit), prepare, ctx.led_to(path))
 
 
 @tool(
@@ -58,7 +57,7 @@ async def TOOL(
         return receipt.written[0]
 
     edit = _wanted(None, new_source, cell_id, cell_type, edit_mode)
-    prepare = _prepare(ctx.workspace, notebook_path, edit)
+    prepare = _prepare(ctx, notebook_path, edit)
     rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, (notebook_path, edit))
     return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
 
@@ -75,18 +74,18 @@ def _wanted(
     return CellEdit(edit_mode, cell_id, new_source, cell_type)
 
 
-def _prepare(workspace: Workspace, path: str, edit: CellEdit) -> Prepare:
+def _prepare(ctx: ToolContext, path: str, edit: CellEdit) -> Prepare:
     from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
     from wieldy.edit.revision import revise
     from wieldy.notebook.edit import require_notebook
 
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(path)
     if policy.on_change == "markers":
         policy = Policy(policy.tiers, "merge", policy.max_bytes)  # conflict markers would be no JSON
 
     def prepare(at_once: bool) -> Revision:
-        revision = revise(path, edit.plan, state, policy, at_once=at_once)
+        revision = revise(path, edit.plan, state, policy, at_once=at_once, led_to=real)
         if revision.merged:
             require_notebook(revision)
         return revision

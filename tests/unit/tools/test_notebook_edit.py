@@ -206,6 +206,24 @@ async def test_a_link_is_followed_to_the_file_that_was_judged(book: Path, box: T
     assert cells(real)[0]["source"] == ["x"]
 
 
+async def test_what_is_swapped_in_while_the_person_is_asked_is_neither_read_nor_written(book: Path) -> None:
+    other = book.parent.parent / "other.ipynb"
+    elsewhere = write(other, cell("aa", ["secret"]))
+    before = write(book, cell("aa", ["a"]))
+    moved = book.with_name("moved.ipynb")
+
+    def swap(question: object) -> bool:
+        book.rename(moved)
+        book.symlink_to(other)
+        return True
+
+    async with Toolbox(book.parent, settings={}, ask=swap) as box:
+        result = await edit(box, cell_id="aa", new_source="x")
+    assert result.is_error
+    assert "secret" not in result.text
+    assert (other.read_bytes(), moved.read_bytes()) == (elsewhere, before)
+
+
 async def test_a_file_with_escapes_stays_in_escapes(book: Path, box: Toolbox) -> None:
     write(book, cell("aa", ["é"]), cell("bb", ["\u2028"]))
     await edit(box, cell_id="aa", new_source="ü")
