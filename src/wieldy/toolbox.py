@@ -98,7 +98,7 @@ class Toolbox:
         self.policy = self.settings.policy(self.workspace, mode)
         person = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
         pool = self.workspace.resident(Pool)
-        pool.refresh = self.offering
+        pool.refresh, pool.starting, pool.settled = self.offering, self._starting, self.connected
         self._bench = Bench(
             catalog=Called(self.catalog, pool),
             workspace=self.workspace,
@@ -318,6 +318,15 @@ class Toolbox:
         self.workspace.settings = self.settings.values
         self.policy.replace(self.settings.rules)
         self._start_servers()
+
+    def _starting(self) -> list[str]:
+        """The MCP servers whose tools are not known yet."""
+        if not self._serving:
+            return []
+        from wieldy.mcp.servers import McpServers
+
+        states = self.workspace.resident(McpServers).states()
+        return [name for name, state in states.items() if state.word == "connecting"]
 
     async def _expected(self, tool: str) -> None:
         """Wait for the MCP server that a tool's name speaks of; this is a caller's word, not a model's, that it will come."""

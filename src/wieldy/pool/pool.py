@@ -12,11 +12,12 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.pool.activations import Activations
-from wieldy.pool.arrange import Arranged, Defer, arrange, budget
+from wieldy.pool.arrange import Arranged, Defer, arrange, budget, is_foreign
 from wieldy.pool.listing import listing
 from wieldy.pool.rank import Index
 
 CONTEXT_WINDOW = 200_000
+PATIENCE = 10.0
 
 
 @record
@@ -42,6 +43,8 @@ class Pool:
         self._workspace = workspace
         self.activations = workspace.resident(Activations)
         self.refresh: Callable[[], Awaitable[object]] | None = None
+        self.starting: Callable[[], Sequence[str]] = tuple
+        self.settled: Callable[[float], Awaitable[None]] | None = None
         self.waiting: Mapping[str, Tool] = {}
         self.ready: Mapping[str, Tool] = {}
         self._offers: WeakKeyDictionary[Tool, ToolOffer] = WeakKeyDictionary()
@@ -71,7 +74,7 @@ class Pool:
             tuple(map(self._offer, arranged.tools)),
             arranged.breaks,
             arranged.deferred,
-            listing(arranged.deferred),
+            listing(arranged.deferred, starting=self.starting() if self.defer != "never" else ()),
             tuple(_told(rows, arranged)),
         )
 
@@ -87,15 +90,18 @@ class Pool:
         return [known[name] for name in names if name in known], [name for name in names if name not in known]
 
     async def search(self, query: str, most: int) -> list[Tool]:
-        """The deferred tools that fit a query best."""
+        """The deferred tools that fit a query best; where none is deferred, those of servers, which may only just have come."""
         await self._refreshed()
-        waiting = tuple(self.waiting.values())
+        among = tuple(self.waiting.values()) or tuple(filter(is_foreign, self.ready.values()))
         index = self._index
-        if index is None or index.tools != waiting:
-            index = self._index = await in_thread(Index, waiting)
+        if index is None or index.tools != among:
+            index = self._index = await in_thread(Index, among)
         return index.search(query, most)
 
     async def _refreshed(self) -> None:
+        """Look again at what there is; whoever searches may wait a little for servers that are still starting."""
+        if self.settled is not None and self.starting():
+            await self.settled(PATIENCE)
         if self.refresh is not None:
             await self.refresh()
 

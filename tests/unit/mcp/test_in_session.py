@@ -61,3 +61,17 @@ async def test_deferred_tools_are_named_found_and_kept_through_a_resume(stage):
         await resumed.box.connected()
         await resumed.ask("more")
     assert offered(again.requests[0])[-1] == "mcp__s__echo"
+
+
+@pytest.mark.parametrize("defer", ["always", "auto"])
+@pytest.mark.asyncio
+async def test_a_first_request_names_the_servers_that_are_starting_and_a_search_waits_for_them(stage, defer):
+    model = Script([[{"call": "ToolSearch", "input": {"query": "say it again"}}], [ECHO], [DONE]])
+    async with session_with(stage, model, defer=defer) as session:
+        await session.ask("echo something")
+        assert "hello" in str(session.messages)
+    first, second, _ = model.requests
+    assert "Still starting, ask ToolSearch for their tools: s" in "\n".join(first.system)
+    assert "mcp__s__echo" in offered(second)
+    assert '"input_schema"' in str(second.messages), "the schema came with the answer"
+    assert "Still starting" not in "\n".join(second.system)
