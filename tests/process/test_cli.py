@@ -279,3 +279,14 @@ def test_past_calls_are_held_against_the_rules_of_today(wieldy, project, tmp_pat
     assert {(row["tool"], row["now"]) for row in rows} == {("Bash", "allow"), ("Read", "deny")}
     assert not (project / "made").exists()
     assert wieldy("permissions", "replay", "nosuchsession").returncode == 1
+
+
+def test_an_edit_by_hand_needs_no_separate_read(wieldy, project):
+    fields = ("file_path=b.txt", "old_string=hello", "new_string=goodbye")
+    done = wieldy("call", "Edit", *fields, "--mode", "acceptEdits")
+    assert done.returncode == 0, done.stderr
+    assert "+goodbye" in done.stdout
+    assert (project / "b.txt").read_text() == "goodbye\nworld\n"
+    again = wieldy("call", "Write", "path=b.txt", "content=all new", "--mode", "acceptEdits")
+    assert again.returncode == 0, again.stderr
+    assert (project / "b.txt").read_text() == "all new"

@@ -20,7 +20,8 @@ EXAMPLES = """examples:
   wieldy call Read '{"file_path": "README.md", "limit": 20}'
   echo '{"file_path": "a.txt", "content": "hi"}' | wieldy call Write - --mode acceptEdits
 
-A field's value is text where the tool takes text, and JSON otherwise (limit=5, edits='[…]')."""
+A field's value is text where the tool takes text, and JSON otherwise (limit=5, edits='[…]').
+Editing tools want a file to have been read; here you vouch for having seen it."""
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -51,6 +52,7 @@ async def _call(options: argparse.Namespace, words: list[str]) -> int:
     async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
         tool = box.catalog.find(options.tool)
         input = input_of(words, tool)
+        await _look_first(box, tool, input)
         if sys.stderr.isatty() and not options.json:
             box.subscribe(_show_progress)
         result = await box.call(options.tool, input)
@@ -59,6 +61,20 @@ async def _call(options: argparse.Namespace, words: list[str]) -> int:
     else:
         print(shown(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
     return 1 if result.is_error else 0
+
+
+async def _look_first(box: Toolbox, tool: Tool | None, input: Mapping[str, Any] | str) -> None:
+    """Editing tools want the file read first. A person who names it has seen it, so it is read in their place."""
+    if tool is None or tool.read_only or not tool.paths:
+        return
+    try:
+        fields = json.loads(input) if isinstance(input, str) else input
+        named = {tool.parameters.aliases.get(name, name): value for name, value in fields.items()}
+    except (ValueError, AttributeError):
+        return
+    for path in (named.get(name) for name in tool.paths):
+        if isinstance(path, str):
+            await box.call("Read", file_path=path, limit=10_000_000)
 
 
 def _show_progress(event: Event) -> None:
