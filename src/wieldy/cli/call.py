@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.outcome import Done
 from wieldy.core.result import ToolResult
+from wieldy.core.tool import Tool
 from wieldy.engine.output import plain
 from wieldy.terminal.byhand import input_of, shown
 from wieldy.toolbox import Toolbox
