@@ -162,6 +162,16 @@ def test_installed_packages_ask_until_a_rule_allows_them(judge, called, root: st
     assert judge(mode="acceptEdits", allow=["Edit(node_modules/**)"]).decide(package).behavior == "allow"
 
 
+def test_memory_asks_until_a_rule_allows_it_and_opens_nothing_else(judge, called, root: str) -> None:
+    note = called("Write", f"{root}/.wieldy/memory/a.md")
+    assert judge(mode="bypassPermissions").decide(note).behavior == "ask"
+    policy = judge(mode="bypassPermissions", allow=["Edit(.wieldy/**)", "Edit(sub/**)"])
+    assert policy.decide(note).behavior == "allow"
+    for path in ("settings.json", "memories/a.md", "memory/.git/hooks/x", "skills/memory/SKILL.md"):
+        assert policy.decide(called("Write", f"{root}/.wieldy/{path}")).behavior == "ask", path
+    assert policy.decide(called("Write", f"{root}/sub/.wieldy/memory/a.md")).behavior == "ask"
+
+
 def test_case_and_composition_do_not_get_round_a_rule_on_a_folding_volume(judge, called, root: str, home: str) -> None:
     folding = Paths((root,), home=home, folds_case=lambda path: True)
     policy = judge(deny=["Read(.env)", "Read(~/.ssh/**)", "Read(caf\u00e9)"], paths=folding)
