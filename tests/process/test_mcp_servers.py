@@ -82,3 +82,19 @@ def test_what_cannot_be_done_is_one_line(wieldy, words, said):
 def test_every_verb_explains_itself(wieldy, verb):
     done = wieldy("mcp", verb, "--help")
     assert done.returncode == 0 and f"wieldy mcp {verb}" in done.stdout
+
+
+def test_a_headless_run_uses_the_servers_it_is_given(wieldy, tmp_path, line):
+    turns = [
+        [{"call": "ToolSearch", "input": {"query": "say it again"}}],
+        [{"call": "mcp__tiny__echo", "input": {"text": "from the server"}}],
+        [{"text": "done"}],
+    ]
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": turns}))
+    servers = json.dumps({"mcpServers": {"tiny": {"command": line[0], "args": line[1:]}}})
+    options = ("--model", f"script:{script}", "--mcp-config", servers, "--allowed-tools", "mcp__tiny__echo")
+    done = wieldy("-p", "go", *options, "--output-format", "stream-json")
+    assert done.returncode == 0, done.stderr
+    assert '"from the server"' in done.stdout
+    assert not any(json.loads(row).get("is_error") for row in done.stdout.splitlines())

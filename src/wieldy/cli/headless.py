@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     add("--append-system-prompt", default="", metavar="TEXT", help="to be told to the model from the start")
     add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
     add("--settings", metavar="FILE", help="a settings file, or its JSON, on top of the others")
+    add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers, as in .mcp.json, or their JSON")
     add("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
     add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder")
     add("-r", "--resume", metavar="ID", help="go on with this session")
@@ -106,7 +107,14 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     ):
         if words:
             permissions[name] = [*permissions.get(name, ()), *words]
-    return {**settings, "permissions": permissions} if permissions else settings
+    servers = dict(settings.get("mcpServers") or {})
+    for named in options.mcp_config:
+        servers.update(_named(named).get("mcpServers") or {})
+    return {
+        **settings,
+        **({"permissions": permissions} if permissions else {}),
+        **({"mcpServers": servers} if servers else {}),
+    }
 
 
 def rules(words: list[str]) -> list[str]:
