@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -78,7 +77,7 @@ class Toolbox:
         judge: Judge | None = None,
         session_id: str | None = None,
     ) -> None:
-        self.id = session_id or secrets.token_hex(6)
+        self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         self.hook_problems: tuple[str, ...] = ()
         self._servers = servers

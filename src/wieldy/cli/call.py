@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from wieldy.cli.parsing import command_parser
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.outcome import Done
 from wieldy.core.result import ToolResult
@@ -28,11 +29,10 @@ Editing tools want a file to have been read; here you vouch for having seen it."
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy call`."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy call",
-        description="Run one tool through the whole pipeline: checked, allowed or asked about, run, and undoable.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "wieldy call",
+        "Run one tool through the whole pipeline: checked, allowed or asked about, run, and undoable.",
+        EXAMPLES,
         allow_abbrev=False,
     )
     parser.add_argument("tool", metavar="TOOL", help="the tool's name; `wieldy tools` lists them")

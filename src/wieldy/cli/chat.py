@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 
@@ -11,15 +10,12 @@ EXAMPLES = """examples:
   wieldy "Add a --json flag" --model anthropic/claude-sonnet-4-5
   wieldy --resume ID                       go on where you left"""
 
+from wieldy.cli.parsing import command_parser
+
 
 def main(command: str, argv: list[str]) -> int:
     """Run the interactive session."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy",
-        description="The interactive session in this folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("wieldy", "The interactive session in this folder.", EXAMPLES)
     parser.add_argument("prompt", nargs="?", help="what to say first")
     parser.add_argument("--model", default=None, help="provider/name, or script:FILE for a recorded one")
     parser.add_argument("--base-url", default=None, help="the server of the model")

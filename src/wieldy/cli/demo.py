@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+
+from wieldy.cli.parsing import command_parser
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy demo`."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy demo",
-        description="A recorded model works on a copy of a bundled sample project with the real tools: no key, no network.",
-        epilog="example:\n  wieldy demo",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "wieldy demo",
+        "A recorded model works on a copy of a bundled sample project with the real tools: no key, no network.",
+        "example:\n  wieldy demo",
     )
     parser.parse_args(argv)
     from wieldy.demo.show import show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -15,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from wieldy.cli.parsing import command_parser
 from wieldy.core.places import config_home, state_home
 from wieldy.toolbox import Toolbox
 
@@ -31,11 +31,10 @@ class Finding:
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy doctor`; exit code 1 when something is broken."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy doctor",
-        description="Say what is found on this machine and what is not, with the fix.",
-        epilog="example:\n  wieldy doctor --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "wieldy doctor",
+        "Say what is found on this machine and what is not, with the fix.",
+        "example:\n  wieldy doctor --json",
     )
     parser.add_argument("--json", action="store_true", help="a list of objects: what, state, detail, fix")
     parser.add_argument(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from wieldy.cli.parsing import command_parser
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.failure import Refusal, SessionError
 from wieldy.engine.bind import bind
@@ -34,12 +35,7 @@ MAIN_FIELD = {"Bash": "command", "WebFetch": "url", "Glob": "pattern", "Grep": "
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy permissions`."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy permissions",
-        description="What is allowed in this folder, and why. Nothing is run.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("wieldy permissions", "What is allowed in this folder, and why. Nothing is run.", EXAMPLES)
     verbs = parser.add_subparsers(
         dest="verb", required=True, metavar="list | explain | allow | deny | ask | test | replay | trust"
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
 from typing import Any
 
+from wieldy.cli.parsing import command_parser
 from wieldy.engine.lookup import nearest
 from wieldy.toolbox import Toolbox
 
@@ -21,12 +21,7 @@ PATIENCE = 30.0
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy tools`."""
-    parser = argparse.ArgumentParser(
-        prog="wieldy tools",
-        description="List the tools a model would be offered in this folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("wieldy tools", "List the tools a model would be offered in this folder.", EXAMPLES)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show one tool with its schema")
     parser.add_argument("--all", action="store_true", help="also those that are not offered, with the reason")
     parser.add_argument("--json", action="store_true", help="a list of objects: name, offered, reason, input_schema …")

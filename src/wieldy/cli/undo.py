@@ -8,6 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from wieldy.cli.parsing import command_parser
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -33,12 +34,7 @@ def main(command: str, argv: list[str]) -> int:
         "redo": "Do again what was undone.",
         "history": "Show what tools changed.",
     }
-    parser = argparse.ArgumentParser(
-        prog=f"wieldy {command}",
-        description=about[command],
-        epilog=EXAMPLES[command],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(f"wieldy {command}", about[command], EXAMPLES[command])
     parser.add_argument("--root", default=".", metavar="DIR", help="the project (default: this folder)")
     if command == "history":
         parser.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many changes (default: 20)")
