@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from wieldy.cli.parsing import command_parser
+
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings
   wieldy "Add a --json flag" --model anthropic/claude-sonnet-4-5
   wieldy --resume ID                       go on where you left"""
-
-from wieldy.cli.parsing import command_parser
 
 
 def main(command: str, argv: list[str]) -> int:
