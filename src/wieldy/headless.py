@@ -91,7 +91,7 @@ class Lines:
             subtype="init",
             cwd=box.workspace.cwd,
             tools=self._session.offered,
-            mcp_servers=[],
+            mcp_servers=_servers(self._session),
             model=self._session.provider.model,
             permissionMode=box.policy.mode,
             slash_commands=[],
@@ -256,6 +256,16 @@ def summary(session: Session, last: RunEnded, tally: Tally, seconds: float) -> d
         "uuid": _uuid(),
     }
     return {**told, "result": last.text} if success else {**told, "errors": [last.detail or last.why]}
+
+
+def _servers(session: Session) -> list[dict[str, str]]:
+    """The MCP servers of a session, and how each of them stands."""
+    if not session.box.settings.get("mcpServers"):
+        return []
+    from wieldy.mcp.servers import McpServers
+
+    states = session.box.workspace.resident(McpServers).states()
+    return [{"name": name, "status": state.word} for name, state in states.items()]
 
 
 def _denied(result: ToolResult) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.abort import Abort
@@ -29,7 +29,17 @@ class Bounds:
 
     turns: int | None = None
     cost: float | None = None
+
+
+@record
+class Wishes:
+    """What every request asks of the model beside an answer: tokens for thinking, tools that its own server runs."""
+
     thinking_budget: int | None = None
+    server_tools: tuple[Mapping[str, Any], ...] = ()
+
+
+NO_WISHES = Wishes()
 
 
 @record
@@ -53,6 +63,7 @@ class Loop:
         outset: Outset,
         moments: Moments,
         bounds: Bounds,
+        wishes: Wishes = NO_WISHES,
     ) -> None:
         self.box = box
         self.provider = provider
@@ -61,6 +72,7 @@ class Loop:
         self.outset = outset
         self.moments = moments
         self.bounds = bounds
+        self.wishes = wishes
         self._spent_before = conversation.cost
         self._exchanger = Exchanger(box, provider, Breaker(), record)
         self._relief: Relief | None = None
@@ -118,7 +130,8 @@ class Loop:
             messages=self.conversation.settled(),
             tools=outset.offers,
             breaks=outset.breaks,
-            thinking_budget=self.bounds.thinking_budget,
+            server_tools=self.wishes.server_tools,
+            thinking_budget=self.wishes.thinking_budget,
         )
 
     def _bound(self, turns: int, text: str) -> End | None:

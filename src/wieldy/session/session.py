@@ -20,7 +20,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.leash import Aborted
 from wieldy.session.conversation import Conversation, fold
-from wieldy.session.loop import Bounds, End, Loop
+from wieldy.session.loop import Bounds, End, Loop, Wishes
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
 from wieldy.session.transcript import NAME, VERSION, Transcript, cleaned, records
@@ -55,6 +55,7 @@ class Session:
         max_turns: int | None = None,
         max_cost: float | None = None,
         thinking_budget: int | None = None,
+        server_tools: Sequence[Mapping[str, Any]] = (),
         system: str = "",
         resume: str | None = None,
         fork: bool = False,
@@ -73,7 +74,8 @@ class Session:
             hooks=hooks,
             session_id=None if fork else resume,
         )
-        self._bounds = Bounds(max_turns, max_cost, thinking_budget)
+        self._bounds = Bounds(max_turns, max_cost)
+        self._wishes = Wishes(thinking_budget, tuple(server_tools))
         self._model = model
         self._base_url = base_url
         self._outset = Outset(self.box, system)
@@ -223,7 +225,7 @@ class Session:
         if not told.header or self._copied_from is not None:
             self._record(self._header())
         moments = Moments(self.box.hooks)
-        self._loop = Loop(self.box, provider, told, self._record, self._outset, moments, self._bounds)
+        self._loop = Loop(self.box, provider, told, self._record, self._outset, moments, self._bounds, self._wishes)
         return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
 
     def _activated(self, names: list[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from tests.unit.providers.wire import STREAMS, heard, loopback, openai_stream, provider, request, sse, status, stream
 
+from wieldy import Session
 from wieldy.core.message import Message
 from wieldy.core.provider import ProviderFailure, Usage
 
@@ -155,3 +156,42 @@ async def test_leaving_a_stream_early_closes_its_connection(wire):
                 break
         await heard(model)
         assert server.connections == 2
+
+
+@pytest.mark.asyncio
+async def test_tools_that_the_provider_runs_itself_are_asked_for_and_kept_word_for_word(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    search = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "x", "encrypted": "abc"}]}
+    plain = STREAMS["anthropic"]([("text", "it is raining")])
+    at = plain.index(b"event: message_delta")
+    said = b"".join(
+        [
+            sse({"type": "content_block_start", "index": 1, "content_block": search}),
+            sse(
+                {
+                    "type": "content_block_delta",
+                    "index": 1,
+                    "delta": {"type": "input_json_delta", "partial_json": '{"query":'},
+                }
+            ),
+            sse(
+                {
+                    "type": "content_block_delta",
+                    "index": 1,
+                    "delta": {"type": "input_json_delta", "partial_json": '"rain"}'},
+                }
+            ),
+            sse({"type": "content_block_stop", "index": 1}),
+            sse({"type": "content_block_start", "index": 2, "content_block": found}),
+            sse({"type": "content_block_stop", "index": 2}),
+        ]
+    )
+    offered = {"type": "web_search_20250305", "name": "web_search"}
+    async with loopback(stream(plain[:at] + said + plain[at:]), stream(plain)) as server:
+        model = provider("anthropic", server.url)
+        async with Session(tmp_path, model=model, builtins=False, settings={}, server_tools=[offered]) as session:
+            await session.ask("weather?")
+            await session.ask("and now?")
+    assert server.asked[0].body["tools"] == [offered]
+    assert server.asked[1].body["messages"][1]["content"][1:] == [{**search, "input": {"query": "rain"}}, found]
