@@ -155,9 +155,15 @@ class McpServers:
             self._loaded = asyncio.get_running_loop().create_future()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._needed.wait(), HEAD_START_SECONDS)
-            await in_thread(_load)
+            await in_thread(self._prepare)
             self._loaded.set_result(None)
         await self._loaded
+
+    def _prepare(self) -> None:
+        """What would hold up the loop: the import, and the start of the guardian."""
+        _load()
+        if any(entry.connection.config.kind == "stdio" for entry in list(self.entries.values())):
+            self._guardian.wake()
 
     def _retire(self, name: str) -> None:
         entry = self.entries.pop(name)
