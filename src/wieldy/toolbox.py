@@ -130,7 +130,7 @@ class Toolbox:
         """Have every edit followed by the checkers of its language."""
         from wieldy.diagnostics.review import Diagnostics
 
-        checks, bench = Diagnostics(self.workspace), self._bench
+        checks, bench = Diagnostics(self.workspace, lambda: self.stop), self._bench
         bench.advisers = (*bench.advisers, checks)
         bench.reviewers = (checks, *bench.reviewers)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.content import Text
 from wieldy.core.decision import Advice
@@ -16,6 +20,8 @@ from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.diagnostics.checkers import BY_SUFFIX
 from wieldy.diagnostics.problem import Problem
+
+T = TypeVar("T")
 
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
 SECONDS = 5.0
@@ -27,8 +33,9 @@ SHOWN = 10
 class Diagnostics:
     """Reports errors that an edit brought in. On with the setting `edit.diagnostics`: `true`, or the seconds it may take."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, stop: Callable[[], Abort]) -> None:
         self._workspace = workspace
+        self._stop = stop
         self._before: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     @property
@@ -61,9 +68,9 @@ class Diagnostics:
         if not after or after == before:
             return outcome
         try:
-            found = await self._introduced(path, before, after)
-        except OSError:
-            return outcome  # no room for a copy, perhaps: that is no fault of the edit
+            found = await _until(self._stop(), self._introduced(path, before, after))
+        except (TimeoutError, OSError):
+            return outcome  # interrupted, or no room for a copy: that is no fault of the edit
         if not found:
             return outcome
         data = (
@@ -84,6 +91,25 @@ class Diagnostics:
             return None
         path = next((effect.path for effect in plan.effects if isinstance(effect, Writes)), "")
         return plan.real.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
+
+
+async def _until(stop: Abort, work: Awaitable[T]) -> T:
+    """The result of some work. Raises `TimeoutError` when the person interrupts."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit:
+        key = stop.listen(lambda: _expire(limit, loop))
+        try:
+            return await work
+        finally:
+            stop.forget(key)
+
+
+def _expire(limit: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+    def now() -> None:
+        with suppress(RuntimeError):  # the work has just ended
+            limit.reschedule(loop.time())
+
+    loop.call_soon_threadsafe(now)
 
 
 def _told(path: str, found: list[Problem]) -> str:

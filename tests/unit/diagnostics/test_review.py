@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -84,3 +85,19 @@ async def test_multi_edit_too(root: Path) -> None:
         await toolbox.call("Read", file_path="a.py")
         edits = [{"old_string": "x", "new_string": "z"}, {"old_string": "1", "new_string": "y"}]
         assert "Undefined name `y`" in (await toolbox.call("MultiEdit", file_path="a.py", edits=edits)).text
+
+
+async def test_an_interruption_does_not_wait_for_a_checker(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, slow = root.parent / "started", root.parent / "slow"
+    slow.mkdir()
+    (slow / "ruff").write_text(f"#!/bin/sh\necho > {started}\nexec sleep 600\n")
+    (slow / "ruff").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:/usr/bin:/bin")
+    async with box(root, 600) as toolbox:
+        writing = asyncio.gather(toolbox.call("Write", file_path="a.py", content="x = y\n"))
+        while not started.exists():
+            await asyncio.sleep(0.02)
+        toolbox.abort()
+        (result,) = await asyncio.wait_for(writing, 30)
+    assert not result.is_error
+    assert (root / "a.py").read_text() == "x = y\n"

@@ -112,8 +112,8 @@ def test_arguments_and_folder_go_to_their_places(tmp_path: Path) -> None:
     (folder / "run.py").touch()
     (folder / "refs").mkdir()
     found = read_skill((folder / "SKILL.md").read_text(), str(folder / "SKILL.md"), "user")
-    text = told(found, "issue 3")
-    assert text.endswith(f"Fix issue 3 with {folder}/run.py")
+    text = told(found, "the login")
+    assert text.endswith(f"Fix the login with {folder}/run.py")
     assert "Beside it: refs/, run.py\n" in text
     plain = read_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
     assert told(plain, "now").endswith("Do it.\n\nArguments: now")
