@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 from wieldy.core.provider import ProviderFailure
@@ -12,8 +11,14 @@ LONGEST_BACKOFF = 60.0
 LONGEST_WAIT = 300.0  # a server that asks for more than this is not waited for
 
 
+def _at_random() -> float:
+    import random
+
+    return random.random()
+
+
 def pause(
-    failure: ProviderFailure, attempt: int, most: int = MOST_ATTEMPTS, jitter: Callable[[], float] = random.random
+    failure: ProviderFailure, attempt: int, most: int = MOST_ATTEMPTS, jitter: Callable[[], float] = _at_random
 ) -> float | None:
     """Seconds to wait before the next attempt, or None when there should be none. What the server asks for is kept to."""
     if not failure.transient or attempt >= most:
