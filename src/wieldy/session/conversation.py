@@ -116,6 +116,12 @@ class Conversation:
 
             self.restart(without_media(self.settled(), frozenset(map(str, digests)), str(why)))
 
+    def _another_model(self, record: Mapping[str, Any]) -> None:
+        from wieldy.session.shorten import without_thoughts
+
+        self.header = {**self.header, "model": record.get("model")}
+        self.restart(without_thoughts(self.settled()))
+
     def _spend(self, cost: Any) -> None:
         if isinstance(cost, int | float):
             self.cost += cost
@@ -181,6 +187,7 @@ _FOLDERS: Mapping[str, Callable[[Conversation, Mapping[str, Any]], None]] = {
     "compacted": Conversation._compacted,
     "shortened": Conversation._shortened,
     "withheld": Conversation._withheld,
+    "model": Conversation._another_model,
 }
 
 

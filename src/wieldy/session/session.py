@@ -14,7 +14,6 @@ from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.event import Event, PermissionAsked, RunEnded
 from wieldy.core.failure import SessionError
-from wieldy.core.message import Message
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
@@ -221,7 +220,7 @@ class Session:
         if self._copied_from is not None:
             self._copy_history()
         elif told.header and told.header.get("model") != provider.model:
-            told.restart(_without_thoughts(told.settled()))
+            self._record({"type": "model", "model": provider.model})
         if not told.header or self._copied_from is not None:
             self._record(self._header())
         moments = Moments(self.box.hooks)
@@ -309,9 +308,3 @@ def _content(prompt: Prompt) -> list[dict[str, Any]]:
     if not any(block["type"] != "text" or block["text"].strip() for block in content):
         raise SessionError("the prompt is empty")
     return content
-
-
-def _without_thoughts(history: Sequence[Message]) -> list[Message]:
-    """For another model: thoughts are signed by the one that had them."""
-    kinds = ("thinking", "redacted_thinking")
-    return [Message(m.role, tuple(b for b in m.content if b["type"] not in kinds)) for m in history]

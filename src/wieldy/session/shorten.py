@@ -53,6 +53,12 @@ def without_media(history: History, digests: frozenset[str], why: str) -> list[M
     return [_mapped(message, shown) for message in history]
 
 
+def without_thoughts(history: History) -> list[Message]:
+    """The history for another model: thoughts are signed by the one that had them."""
+    kinds = ("thinking", "redacted_thinking")
+    return [Message(m.role, tuple(block for block in m.content if block["type"] not in kinds)) for m in history]
+
+
 def media(blocks: Iterable[ContentBlock]) -> Iterator[ContentBlock]:
     """Every picture and document in some blocks, those inside results too."""
     for block in blocks:

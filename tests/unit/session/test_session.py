@@ -60,13 +60,18 @@ async def test_a_fork_goes_its_own_way(make_session):
 
 
 @pytest.mark.asyncio
-async def test_another_model_is_not_shown_thoughts_it_did_not_have(make_session):
-    async with make_session(Script([[{"think": "hm"}, {"text": "well"}]], model="a")) as session:
+async def test_another_model_is_not_shown_thoughts_it_did_not_have_now_or_later(make_session):
+    def model(name: str) -> Script:
+        return Script([[{"think": f"{name} thinks"}, {"text": "well"}]], model=name)
+
+    async with make_session(model("a")) as session:
         await session.ask("go")
-    model = Script([[{"text": "x"}]], model="b")
-    async with make_session(model, resume=session.id) as resumed:
-        await resumed.ask("more")
-    assert "thinking" not in str(model.requests[0].messages)
+    for _ in range(2):
+        second = model("b")
+        async with make_session(second, resume=session.id) as resumed:
+            await resumed.ask("more")
+        assert "a thinks" not in str(second.requests[0].messages)
+    assert "b thinks" in str(second.requests[0].messages), "its own are kept"
 
 
 @pytest.mark.asyncio
