@@ -15,7 +15,7 @@ from typing import Any
 from wieldy import Toolbox
 from wieldy.mcp.servers import McpServers
 
-INPUTS: dict[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
+EXAMPLES: dict[str, Any] = {"string": "x", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}}
 
 
 async def main(url: str) -> int:
@@ -36,7 +36,8 @@ async def main(url: str) -> int:
             await box.connected(60)
             await asyncio.wait_for(connection.signed_in(), 60)
             await box.connected(60)
-            failures = [connection.state.why] if connection.state.word != "ready" else await use_all(box)
+            ready = connection.state.word == "ready"
+            failures = await use_all(box, told.get("toolCalls", [])) if ready else [connection.state.why]
             visitor.cancel()
             await asyncio.wait((visitor,))
     for failure in failures:
@@ -44,10 +45,18 @@ async def main(url: str) -> int:
     return 1 if failures else 0
 
 
-async def use_all(box: Toolbox) -> list[str]:
-    names = [name for name in box.catalog if name.startswith("mcp__peer__")]
-    results = [await box.call(name, INPUTS.get(name.removeprefix("mcp__peer__"), {})) for name in names]
+async def use_all(box: Toolbox, wanted: list[dict[str, Any]]) -> list[str]:
+    """Make the calls that the scenario wants, or else one of each tool with the least input it takes."""
+    calls = [(f"mcp__peer__{call['name']}", call.get("arguments", {})) for call in wanted]
+    if not calls:
+        found = [tool for name in box.catalog if name.startswith("mcp__peer__") and (tool := box.catalog.find(name))]
+        calls = [(tool.name, least(tool.schema)) for tool in found]
+    results = [await box.call(name, input) for name, input in calls]
     return [f"{result.name}: {result.text}" for result in results if result.is_error]
+
+
+def least(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: EXAMPLES.get(schema["properties"][name].get("type"), "x") for name in schema.get("required", ())}
 
 
 async def sign_in_wherever_asked(connection: Any) -> None:

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(700)]
 DOCS = Path(__file__).parents[2] / "docs" / "mcp.md"
 CLIENT = Path(__file__).with_name("mcp_conformance_client.py")
 SUITE = "conformance/dist/index.js"
+NEXT = "conformance-next/dist/index.js"
 COMMAND = f"{sys.executable} {CLIENT}"
 ROW = re.compile(r"^\| `(?P<scenario>auth/[^`]+)` \|", re.MULTILINE)
 VERDICT = re.compile(r"^(?P<mark>[✓✗]) (?P<name>[a-z0-9/-]+): \d+ passed", re.MULTILINE)
@@ -27,6 +28,25 @@ def node() -> Node:
 @pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])
 def test_our_client_conforms(node: Node, tmp_path: Path, scenario: str):
     done = node.run(SUITE, "client", "--command", COMMAND, "--scenario", scenario, "--timeout", "60000", cwd=tmp_path)
+    said = done.stdout + done.stderr
+    assert "OVERALL: PASSED" in said, said[-3000:]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+    ],
+)
+def test_our_client_conforms_to_the_revision_of_2026(node: Node, tmp_path: Path, scenario: str):
+    options = ("--command", COMMAND, "--scenario", scenario, "--spec-version", "2026-07-28", "--timeout", "60000")
+    done = node.run(NEXT, "client", *options, cwd=tmp_path)
     said = done.stdout + done.stderr
     assert "OVERALL: PASSED" in said, said[-3000:]
 

@@ -24,6 +24,8 @@ def mended(result: Any) -> None:
     if "task" in result and "content" not in result:
         result["_meta"] = {**_meta(result), TASK: result.pop("task")}
         result["content"] = []
+    if "content" in result:
+        result.setdefault("resultType", "complete")  # servers may leave it out; the SDK insists
     if not isinstance(result.get("tools"), list):
         return
     refused: list[str] = []

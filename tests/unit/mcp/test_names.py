@@ -81,14 +81,22 @@ def test_a_list_is_mended_entry_by_entry():
 
 
 def test_other_results_are_left_alone_and_a_task_is_set_aside():
-    others: list[Any] = [None, 3, {"content": []}, {"tools": 3}]
+    others: list[Any] = [None, 3, {"messages": []}, {"tools": 3}]
     for result in others:
         before = repr(result)
         mended(result)
         assert repr(result) == before
     made: dict[str, Any] = {"task": {"taskId": "1"}}
     mended(made)
-    assert made == {"content": [], "_meta": {TASK: {"taskId": "1"}}}
+    assert made == {"content": [], "resultType": "complete", "_meta": {TASK: {"taskId": "1"}}}
+
+
+def test_a_result_that_does_not_say_so_is_complete():
+    plain: dict[str, Any] = {"content": []}
+    asking: dict[str, Any] = {"content": [], "resultType": "input_required"}
+    mended(plain)
+    mended(asking)
+    assert (plain["resultType"], asking["resultType"]) == ("complete", "input_required")
 
 
 @pytest.mark.parametrize(
