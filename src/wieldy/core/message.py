@@ -42,3 +42,13 @@ class Message:
 
 
 History: TypeAlias = Sequence[Message]
+
+
+def encoded_all(history: History, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+    """Every message on a wire. All but the newest have mostly been encoded before, and are only looked up."""
+    old, new = history[:-2], history[-2:]
+    try:
+        looked_up = [message._wires[wire] for message in old]
+    except KeyError:
+        looked_up = [message.encoded(wire, encode) for message in old]
+    return [*looked_up, *(message.encoded(wire, encode) for message in new)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from wieldy.core.message import ContentBlock, Message
+from wieldy.core.message import ContentBlock, Message, encoded_all
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -127,7 +127,7 @@ def body(request: Request, model: str) -> bytes:
     messages = request.messages
     # The last two of the user's messages carry breakpoints: this request finds what the one before it left in the cache.
     plain = messages[:-3] if len(messages) > 3 else ()
-    encoded = [message.encoded(WIRE, _message) for message in plain]
+    encoded = encoded_all(plain, WIRE, _message)
     for message in messages[len(plain) :]:
         cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
         encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))

@@ -149,8 +149,7 @@ class Http:
         connection.state.send_with_data_passthrough(h11.Data(data=body))
         connection.state.send(h11.EndOfMessage())
         # Nobody waits for the request to be gone: a server may refuse it before it has read it all.
-        connection.writer.write(head)
-        connection.writer.write(body)
+        connection.writer.write(head + body)
         try:
             async with asyncio.timeout(self.idle_seconds):
                 return await self._head(connection)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from wieldy.core.message import ContentBlock, Message
+from wieldy.core.message import ContentBlock, Message, encoded_all
 from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import deltas
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure
@@ -72,7 +72,7 @@ def body(request: Request, model: str) -> bytes:
     if request.tools:
         pieces += [b',"tools":[', b",".join(map(_tool, request.tools)), b"]"]
     messages = [encode({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    messages += [encoded for message in request.messages if (encoded := message.encoded(WIRE, _message))]
+    messages += filter(None, encoded_all(request.messages, WIRE, _message))
     pieces += [b',"messages":[', b",".join(messages), b"]}"]
     return b"".join(pieces)
 
