@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from wieldy.core.failure import SessionError
+from wieldy.core.threads import in_thread
 from wieldy.engine.clean import clean
 from wieldy.session.payload import Payloads, has_long_strings
 
@@ -67,7 +68,7 @@ class Transcript:
         try:
             await self.flushed()
         finally:
-            await asyncio.to_thread(self._syncer.stop)
+            await in_thread(self._syncer.stop)
             os.close(self._file)
             self._file, self._syncer = -1, None
 
