@@ -23,7 +23,7 @@ def test_a_server_is_added_listed_used_and_removed(wieldy, project, line):
     written = json.loads((project / ".wieldy" / "settings.local.json").read_text())["mcpServers"]["tiny"]
     assert (written["command"], written["env"], written["timeout"]) == (line[0], {"A": "b"}, 5000)
     listed = wieldy("mcp", "list")
-    assert listed.returncode == 0 and listed.stdout.startswith("✓ tiny") and "11 tools" in listed.stdout
+    assert listed.returncode == 0 and listed.stdout.startswith("✓ tiny") and "12 tools" in listed.stdout
     got = wieldy("mcp", "get", "tiny")
     assert "mcp__tiny__echo" in got.stdout and "last words" in got.stdout
     assert wieldy("mcp", "reconnect", "tiny").returncode == 0

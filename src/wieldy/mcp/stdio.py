@@ -12,6 +12,7 @@ from typing import Any
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.mcp.listing import mended
+from wieldy.mcp.salvage import salvaged
 from wieldy.mcp.tail import Tail
 from wieldy.mcp.wire import Mouth, Wire
 from wieldy.shell.environment import MARK
@@ -21,6 +22,7 @@ log = logging.getLogger("wieldy")
 
 LEAVE_SECONDS = 1.0
 SHOWN = 200
+MOST_NOISE = 20
 
 PASSED_ON = frozenset(
     {
@@ -81,18 +83,25 @@ def _reader(program: Program) -> Callable[[bytes], Any]:
     noise = 0
 
     def read(line: bytes) -> Any:
-        nonlocal noise
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            noise += 1
-            if noise <= 20:
-                shown = line[:SHOWN]
-                log.info("%s printed what is no message: %s", program.argv[0], shown.decode("utf-8", "replace"))
-                program.stderr.add(b"(on stdout) " + shown + b"\n")
+            message = second_look(line)
+        if message is None:
             return None
         mended(getattr(message, "result", None))
         return SessionMessage(message)
+
+    def second_look(line: bytes) -> Any:
+        nonlocal noise
+        for candidate in salvaged(line):
+            with contextlib.suppress(ValueError):
+                return jsonrpc_message_adapter.validate_json(candidate, by_name=False)
+        noise += 1
+        if noise <= MOST_NOISE:
+            log.info("%s printed what is no message: %s", program.argv[0], line[:SHOWN].decode("utf-8", "replace"))
+            program.stderr.add(b"(on stdout) " + line[:SHOWN] + b"\n")
+        return None
 
     return read
 

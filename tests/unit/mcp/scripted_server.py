@@ -17,6 +17,7 @@ TOOLS = HABITS.get("tools") or [
     {"name": "big", "description": "Much text.", "inputSchema": ANYTHING},
     {"name": "sleep", "description": "Never answers.", "inputSchema": ANYTHING},
     {"name": "nudge", "description": "Reports progress for ever.", "inputSchema": ANYTHING},
+    {"name": "raw", "description": "Answers with given bytes.", "inputSchema": ANYTHING},
     {"name": "grow", "description": "Adds a tool.", "inputSchema": ANYTHING},
     {"name": "blocks", "description": "All kinds of content.", "inputSchema": ANYTHING},
     {"name": "slowly", "description": "Works with progress.", "inputSchema": ANYTHING},
@@ -143,6 +144,10 @@ def serve():
             continue
         if method == "tools/call" and params["name"] == "sleep":
             note("sleeping")
+            continue
+        if method == "tools/call" and params["name"] == "raw":
+            sys.stdout.buffer.write(HABITS["raw"].replace("ID", json.dumps(number)).encode("latin-1") + b"\n")
+            sys.stdout.flush()
             continue
         result = answer(method, params)
         if result is None:

@@ -117,6 +117,30 @@ async def test_banners_on_stdout_and_a_flood_on_stderr_do_no_harm(stage):
         assert "last words" in connection.stderr.text or "(on stdout)" in connection.stderr.text
 
 
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        (
+            '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"half \\ud83d of it"}]}}',
+            "half \ufffd of it",
+        ),
+        ('{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}', "caf\ufffd"),
+        ('{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text"}]}}', "cannot be used"),
+        ('{"jsonrpc":"2.0","id":ID,"result":7}', "malformed"),
+        ('{"jsonrpc":"2.0","id":ID,"error":"no"}', "malformed"),
+        ('{"jsonrpc":"2.0","id":ID}', "malformed"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_damaged_answer_is_mended_or_is_an_error_at_once(stage, raw, wanted):
+    async with stage.box(s=stage.entry(raw=raw)) as box:
+        await box.connected()
+        result = await asyncio.wait_for(box.call("mcp__s__raw", {}), 10)
+        assert wanted in result.text
+        result.text.encode("utf-8")
+        assert (await box.call("mcp__s__echo", text="still here")).text == "still here"
+
+
 @pytest.mark.asyncio
 async def test_twenty_megabytes_arrive_and_are_spilled(stage):
     async with stage.box(s=stage.entry()) as box:
