@@ -54,6 +54,8 @@ def main(command: str, argv: list[str]) -> int:
     except Misuse as misuse:
         print(f"wieldy: {misuse}", file=sys.stderr)
         return USAGE_ERROR
+    finally:
+        gc.freeze()  # the program ends here: looking through all there is once more would only take time
 
 
 class Misuse(WieldyError):
