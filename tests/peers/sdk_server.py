@@ -22,6 +22,7 @@ TOOLS = [
         annotations=types.ToolAnnotations(read_only_hint=True),
     ),
     types.Tool(name="grow", description="Add a tool.", input_schema={"type": "object"}),
+    types.Tool(name="big", description="Much text.", input_schema={"type": "object"}),
     types.Tool(name="ask", description="Ask the person.", input_schema={"type": "object"}),
 ]
 
@@ -37,6 +38,8 @@ async def on_call(context: Any, params: Any) -> Any:
         return _text("grew")
     if params.name == "ask":
         return _asked(params)
+    if params.name == "big":
+        return _text("x" * (33 << 20))
     return _text((params.arguments or {}).get("text", ""))
 
 

@@ -112,6 +112,14 @@ async def test_streamable_http_survives_a_restart_of_the_server(tmp_path: Path, 
 
 
 @pytest.mark.asyncio
+async def test_thirty_three_mebibytes_arrive_over_streamable_http(tmp_path: Path, http: Http):
+    async with box_with(tmp_path, {"url": f"http://127.0.0.1:{http.port}/mcp"}) as box:
+        big = await box.call("mcp__p__big", {})
+        assert not big.is_error, big.text[:300]
+        assert len(big.text) < 100_000
+
+
+@pytest.mark.asyncio
 async def test_many_calls_at_once_get_their_own_answers(tmp_path: Path, http: Http):
     async with box_with(tmp_path, {"url": f"http://127.0.0.1:{http.port}/mcp"}) as box:
         await box.connected()
