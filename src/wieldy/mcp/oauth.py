@@ -117,8 +117,12 @@ class Callback:
             head = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             writer.write(head % (status, len(PAGE)) + PAGE)
             await writer.drain()
-            if "code" in found and self._came is not None and not self._came.done():
+            if self._came is None or self._came.done():
+                return
+            if "code" in found:
                 self._came.set_result(found)
+            elif "error" in found:
+                self._came.set_exception(ConnectionRefusedError(f"the sign-in was refused: {found['error']}"))
         except (OSError, TimeoutError, ValueError):
             return
         finally:
