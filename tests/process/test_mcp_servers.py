@@ -51,6 +51,15 @@ def test_a_server_that_does_not_start_is_said_in_a_line(wieldy):
     assert call.returncode != 0 and "No such tool" in call.stdout + call.stderr
 
 
+def test_a_tool_that_cannot_be_offered_is_named_with_the_reason(wieldy, tmp_path, line):
+    tools = [{"name": "odd", "inputSchema": {"type": "string"}}, {"name": "good", "inputSchema": {"type": "object"}}]
+    habits = json.dumps({"log": str(tmp_path / "log"), "tools": tools})
+    wieldy("mcp", "add", "tiny", "--", *line[:-1], habits)
+    done = wieldy("tools")
+    assert "mcp__tiny__good" in done.stdout
+    assert "the tool odd of the MCP server tiny is left out: its input is of type" in done.stderr
+
+
 def test_a_server_of_the_project_waits_for_consent(wieldy, project, line):
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": {"command": line[0], "args": line[1:]}}}))
     assert "? tiny" in wieldy("mcp", "list").stdout

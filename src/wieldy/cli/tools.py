@@ -68,9 +68,13 @@ async def _servers(box: Toolbox) -> None:
     from wieldy.mcp.servers import McpServers
 
     await box.connected(PATIENCE)
-    for name, state in box.workspace.resident(McpServers).states().items():
+    servers = box.workspace.resident(McpServers)
+    for name, state in servers.states().items():
         if state.word != "ready":
             print(f"wieldy: the MCP server {name} has no tools to offer; {state}", file=sys.stderr)
+    for name, entry in servers.entries.items():
+        for tool, why in entry.quarantined.items():
+            print(f"wieldy: the tool {tool} of the MCP server {name} is left out: {why}", file=sys.stderr)
 
 
 def _line(row: dict[str, Any], width: int) -> str:

@@ -65,6 +65,7 @@ class McpServers:
         self._loaded: asyncio.Future[None] | None = None
         self._needed = asyncio.Event()
         self._numbers = count()
+        self._told: set[str] = set()
         self._retired: set[asyncio.Task[None]] = set()
 
     @property
@@ -211,8 +212,10 @@ class McpServers:
     def _quarantine(self, entry: Entry, tool: str, why: str) -> None:
         entry.quarantined[tool] = why
         text = f"the tool {tool} of the MCP server {entry.connection.config.name} is left out: {why}"
-        log.warning("%s", text)
-        self.workspace.emit(Notice(text=text))
+        if text not in self._told:
+            self._told.add(text)
+            log.warning("%s", text)
+            self.workspace.emit(Notice(text=text))
 
     def _put_in(self, tools: Mapping[str, ServerTool]) -> None:
         assert self._catalog is not None
