@@ -41,7 +41,7 @@ KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pau
 
 
 class Script:
-    """A model that follows a script. In code: `Script().calls("add", a=2, b=3).then().says("It is 5.")`.
+    """A model that follows a script. In code: `Script().calls("add", a=2, b=3).says("It is 5.")`.
 
     `requests` are those it was sent, unless told not to `remember` them.
     """
@@ -85,7 +85,9 @@ class Script:
         return script
 
     def says(self, text: str) -> Self:
-        """Say something; ends the turn."""
+        """Say something, after the results of the calls before it; ends the turn."""
+        if self._open and any("call" in step for step in self.turns[-1]):
+            self._open = False
         self._turn().append({"text": text})
         self._open = False
         return self

@@ -15,13 +15,23 @@ from wieldy.core.provider import ProviderFailure, Usage
 
 @pytest.mark.asyncio
 async def test_a_script_in_code_reads_like_a_conversation():
-    model = Script().thinks("hm").calls("add", a=2, b=3).calls("add", a=1, b=1).then().says("It is 5.")
+    model = Script().thinks("hm").calls("add", a=2, b=3).calls("add", a=1, b=1).says("It is 5.")
     first = await heard(model)
     assert [block["type"] for block in first.content()] == ["thinking", "tool_use", "tool_use"]
     assert [block["input"] for block in first.content()[1:]] == [{"a": 2, "b": 3}, {"a": 1, "b": 1}]
     assert first.stop_reason == "tool_use"
     second = await heard(model)
     assert (second.content()[0]["text"], second.stop_reason) == ("It is 5.", "end_turn")
+
+
+def test_then_begins_another_turn_and_thoughts_go_with_the_words_after_them():
+    model = Script().calls("a").then().calls("b").says("x").thinks("hm").says("y")
+    assert [[next(iter(step)) for step in turn] for turn in model.turns] == [
+        ["call"],
+        ["call"],
+        ["text"],
+        ["think", "text"],
+    ]
 
 
 @pytest.mark.asyncio
