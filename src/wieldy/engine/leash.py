@@ -45,6 +45,9 @@ class Leash:
 
     async def hold(self, work: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:
         """The result of the work. Raises `Aborted`, `TimedOut`, or whatever the work raised."""
+        if abort.aborted:
+            work.close()
+            raise Aborted(abort.reason)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         task = loop.create_task(_telling(work, waiter))
@@ -69,6 +72,8 @@ class Leash:
             abort.forget(key)
             if seconds is not None:
                 self._deadlines.drop(seconds, wake)
+            if task.cancelled() and work.cr_frame is not None:  # type: ignore[attr-defined]
+                work.close()  # stopped before its first step: nobody else will tell it
         if ended:
             return self._result_of(task)
         partial = _what_it_gave(task)

@@ -219,3 +219,25 @@ async def test_a_tool_may_call_tools_without_waiting_for_itself(make_box):
         box.add(inner)
         results = await asyncio.wait_for(box.call_many([("outer", {})] * 12), 10)
     assert {r.text for r in results} == {",".join(map(str, range(12)))}
+
+
+async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
+    import gc
+
+    from wieldy.core.abort import Abort
+    from wieldy.engine.leash import Aborted, Leash
+
+    async def work() -> str:
+        return "done"
+
+    stopped = Abort()
+    stopped.set()
+    with pytest.raises(Aborted):
+        await Leash().hold(work(), stopped)
+    waiting = asyncio.ensure_future(Leash().hold(work(), Abort(), 5))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
