@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from bench.claim import Claim
+
 from wieldy import Toolbox
 
 SLOW = "sleep 0.1"
