@@ -31,7 +31,7 @@ def _read(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
     raw = call.input
     if isinstance(raw, dict):
         # From a program: its strings may hold names of files that are no Unicode, which JSON could not.
-        if is_too_deep(raw):
+        if any(type(item) in (dict, list) for item in raw.values()) and is_too_deep(raw):
             raise Refusal("schema", f"InputValidationError: {tool.name} was not run. {TooDeep()} Send the call again.")
         return raw, ()
     try:

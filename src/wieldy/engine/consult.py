@@ -14,7 +14,7 @@ NO_ADVICE = Advice()
 
 async def consult(plan: PlannedCall, bench: Bench) -> Advice:
     """Gather every opinion. Rewrites were chained by the adviser that made them; the last adviser's stands."""
-    asked = [adviser for adviser in bench.advisers if adviser.wants(plan)]
+    asked = [adviser for adviser in bench.advisers if adviser.wants(plan)] if bench.advisers else None
     if not asked:
         return NO_ADVICE
     heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in asked))

@@ -8,7 +8,7 @@ from typing import Any
 from wieldy.core.call import ClearedCall
 from wieldy.core.event import ToolProgress, ToolStarted
 from wieldy.core.failure import ToolFailure
-from wieldy.core.tool import Output, Progress, ToolContext
+from wieldy.core.tool import Output, Progress, Tool, ToolContext
 from wieldy.engine.bench import Bench
 from wieldy.engine.leash import TimedOut
 from wieldy.engine.output import as_output
@@ -20,26 +20,22 @@ async def execute(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Outpu
     if bench.events.heard:
         bench.events.emit(ToolStarted(call_id=plan.call.id, name=plan.tool.name, input=plan.input))
     seconds = bench.limit_of(plan.tool)
-    try:
-        return await bench.leash.hold(_drive(cleared, ctx, bench), bench.abort, seconds)
-    except TimedOut as late:
-        said = f" Until then it said:\n{_text(late.partial)}" if late.partial is not None else ""
-        raise ToolFailure(f"{plan.tool.name} did not finish within {seconds:g} s and was stopped.{said}") from None
-
-
-async def _drive(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output:
-    plan = cleared.plan
 
     def report(progress: Progress) -> None:
         if bench.events.heard:
             shown = plan.tool.show_progress(progress)
             bench.events.emit(ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=progress.data))
 
-    return await output_of(plan.tool.run(plan.args, ctx), plan.tool.name, report)
+    try:
+        return await bench.leash.hold(output_of(plan.tool, plan.args, ctx, report), bench.abort, seconds)
+    except TimedOut as late:
+        said = f" Until then it said:\n{_text(late.partial)}" if late.partial is not None else ""
+        raise ToolFailure(f"{plan.tool.name} did not finish within {seconds:g} s and was stopped.{said}") from None
 
 
-async def output_of(running: Any, name: str, report: Callable[[Progress], None]) -> Output:
-    """The result of what `Tool.run` gave: an async generator of progress and one result, or an awaitable of it."""
+async def output_of(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Progress], None]) -> Output:
+    """Run a tool: `Tool.run` gives an async generator of progress and one result, or an awaitable of the result."""
+    running: Any = tool.run(args, ctx)
     if not hasattr(running, "__aiter__"):
         return as_output(await running)
     try:
@@ -49,7 +45,7 @@ async def output_of(running: Any, name: str, report: Callable[[Progress], None])
             report(item)
     finally:
         await _close(running)
-    raise ToolFailure(f"{name} ended without a result. This is a fault of the tool, not of the call.")
+    raise ToolFailure(f"{tool.name} ended without a result. This is a fault of the tool, not of the call.")
 
 
 async def _close(running: AsyncIterator[Any]) -> None:

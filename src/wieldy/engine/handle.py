@@ -139,12 +139,16 @@ async def _rewritten(plan: PlannedCall, input: Mapping[str, Any], place: Place, 
 
 
 async def _concluded(call: ToolCall, outcome: Outcome, limit: int, bench: Bench, notes: tuple[str, ...]) -> ToolResult:
-    if (
-        isinstance(outcome, Done)
-        and sum(len(b.text) for b in outcome.content if isinstance(b, Text)) > BIG_RESULT_CHARS
-    ):
+    if isinstance(outcome, Done) and _is_big(outcome):
         return await in_thread(conclude, call, outcome, limit, bench.spill, notes)
     return conclude(call, outcome, limit, bench.spill, notes)
+
+
+def _is_big(outcome: Done) -> bool:
+    first = outcome.content[0] if len(outcome.content) == 1 else None
+    if isinstance(first, Text):
+        return len(first.text) > BIG_RESULT_CHARS
+    return sum(len(block.text) for block in outcome.content if isinstance(block, Text)) > BIG_RESULT_CHARS
 
 
 def _one_sentence(bug: Exception) -> str:

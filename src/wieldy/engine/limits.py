@@ -160,7 +160,7 @@ class Cached(Wrapped):
             self._kept.move_to_end(key)
             return found[2]
         started = self._clock()
-        output = await output_of(self.inner.run(args, ctx), self.name, lambda progress: None)
+        output = await output_of(self.inner, args, ctx, lambda progress: None)
         if not output.is_error:
             touched = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NOTHING
             self._kept[key] = (started, touched, output)

@@ -53,6 +53,9 @@ class Place:
     def claim(self, effects: Effects, safe: bool | None) -> None:
         """State what the call touches; `safe` overrides what follows from it."""
         self.effects = effects
+        if not effects and safe is None:
+            self.alone = self.writes = False
+            return
         self.alone = any(map(is_opaque, effects)) if safe is None else not safe
         self.writes = safe is not True and bool(effects) and any(isinstance(effect, Writes) for effect in effects)
 
@@ -86,11 +89,16 @@ class Queue:
     async def admit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
         """Wait until no earlier call clashes. Must be reached without an await after `place`, so that order is arrival."""
         place.claim(effects, safe)
-        for other in self._clashing(place):
-            _let_wait(place, other)
+        exclusive = place.alone or place.writes
+        if exclusive or self._exclusive:
+            for other in self._clashing(place):
+                _let_wait(place, other)
         self._claimed[place] = None
-        self._exclusive += place.alone or place.writes
-        await self._wait_for_blockers(place, abort)
+        self._exclusive += exclusive
+        if place.blockers:
+            await self._wait_for_blockers(place, abort)
+        else:
+            place.admitted = True
 
     async def readmit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
         """The call changed after it was admitted: wait for whoever is running and clashes with what it has become."""
@@ -123,8 +131,6 @@ class Queue:
         self._release(place)
 
     def _clashing(self, place: Place) -> Iterator[Place]:
-        if not self._exclusive and not place.alone and not place.writes:
-            return
         for other in self._claimed:
             if other is not place and other.caller is place.caller and other.clashes(place):
                 yield other

@@ -23,6 +23,8 @@ class Turnstile:
     def leave(self, order: tuple[int, ...]) -> None:
         """The call is decided, or over. Saying so twice is fine."""
         self._undecided.discard(order)
+        if not self._waiting:
+            return
         self._waiting.pop(order, None)
         if self._waiting and (first := self._waiting.get(min(self._undecided))) is not None and not first.done():
             first.set_result(None)

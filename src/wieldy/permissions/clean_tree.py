@@ -31,7 +31,7 @@ class CleanTree:
 
     def wants(self, plan: PlannedCall) -> bool:
         """Whether the call runs a command."""
-        return any(isinstance(effect, Runs) for effect in plan.effects)
+        return bool(plan.effects) and any(isinstance(effect, Runs) for effect in plan.effects)
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Vouch for a call that would throw nothing away."""

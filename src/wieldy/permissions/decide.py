@@ -139,6 +139,7 @@ class Policy:
 
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
+        self._blind: dict[str, bool] = {}
         self._alike: dict[tuple[str, Level, str], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
         self._deny, self._ask, self._allow = shelves
@@ -166,9 +167,13 @@ class Policy:
         return found
 
     def _blind_to_input(self, tool_name: str) -> bool:
-        return not self._levels.looks_at_input(tool_name) and not any(
-            shelf.looks_at_input(tool_name) for shelf in (self._deny, self._ask, self._allow)
-        )
+        """Whether neither rules nor settings speak of this tool's parameters."""
+        blind = self._blind.get(tool_name)
+        if blind is None:
+            shelves = (self._deny, self._ask, self._allow)
+            blind = not any(one.looks_at_input(tool_name) for one in (self._levels, *shelves))
+            self._blind[tool_name] = blind
+        return blind
 
     def _weighed(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
         case = self._case(plan, opinions)
