@@ -22,7 +22,7 @@ NESTED = 'for f in a b c; do echo "$(wc -l "$f")"; done'
 
 
 def uncached(command: str) -> Callable[[], object]:
-    return lambda: analysis._analyse.__wrapped__(command, "/work/here", "/home/me", "/work/here")
+    return lambda: analysis._analyse.__wrapped__(command, "/project/here", "/home/me", "/project/here")
 
 
 def parsed(command: str) -> Callable[[], object]:
@@ -44,7 +44,7 @@ def claims() -> Iterator[Claim]:
         " ms",
         f"tree-sitter alone parses it in {parse * 1e3:.1f} ms",
     )
-    (remembered,) = best_of(200, lambda: analysis.analyse(TYPICAL[1], cwd="/work/here", home="/home/me"))
+    (remembered,) = best_of(200, lambda: analysis.analyse(TYPICAL[1], cwd="/project/here", home="/home/me"))
     yield Claim("a command judged before", remembered * 1e3, 0.05, " ms")
     shell = ["bash", "-c", "true"]
     ours, bash = best_of(15, uncached(NESTED), lambda: subprocess.run(shell, check=True))

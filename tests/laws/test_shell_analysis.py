@@ -16,7 +16,7 @@ CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
 
 
 def look(command: str) -> Analysis:
-    return analyse(command, cwd="/work/here", home="/home/me", root="/work/here")
+    return analyse(command, cwd="/project/here", home="/home/me", root="/project/here")
 
 
 def parses(text: str) -> bool:
@@ -172,7 +172,7 @@ def test_every_abbreviation_of_a_writing_option_writes(length: int, target: str,
 def test_a_writing_flag_is_seen_in_any_bundle(flags: list[str], joined: bool) -> None:
     analysis = look(f"sort -{''.join(flags)}o{'' if joined else ' '}F x")
     assert analysis.verdict == "known"
-    assert "it writes /work/here/F" in {part.why for part in analysis.parts}
+    assert "it writes /project/here/F" in {part.why for part in analysis.parts}
 
 
 SHELLISH = st.lists(
