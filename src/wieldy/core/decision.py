@@ -70,10 +70,11 @@ class Advice:
 
 @record
 class Question:
-    """What a person is asked."""
+    """What a person is asked; `agent` is the sub-agent that wants it, where one does."""
 
     plan: PlannedCall
     decision: Decision
+    agent: str = ""
 
 
 @record

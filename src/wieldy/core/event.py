@@ -136,6 +136,17 @@ class Notice(Event):
 
 
 @keyword_record
+class AgentEvent(Event):
+    """Something that happened inside a sub-agent: `call_id` is the call that it works for."""
+
+    kind: ClassVar[str] = "agent.event"
+    call_id: str
+    agent_id: str
+    agent_type: str
+    event: Event
+
+
+@keyword_record
 class ModelRequested(Event):
     """A request goes out to the model."""
 
