@@ -88,7 +88,8 @@ def _elsewhere(ending: Ending) -> str:
 
 
 def _own_fields(moment: type[Moment]) -> list[str]:
-    told = [name for name in fields_of(moment) if name not in fields_of(Moment)]
+    own = vars(moment)["__annotations__"]
+    told = [name for name in fields_of(moment) if name not in fields_of(Moment) or name in own]
     if issubclass(moment, ToolMoment):
         told.sort(key=lambda name: not name.startswith("tool_"))
     return told

@@ -11,7 +11,7 @@ from wieldy.core.record import keyword_record
 
 @keyword_record
 class Moment:
-    """What every hook is told: which session, where, in which mode."""
+    """What every hook is told: which session, where, in which mode; inside a sub-agent, which one."""
 
     event: ClassVar[str] = ""
     matched_on: ClassVar[str] = ""
@@ -23,6 +23,8 @@ class Moment:
     transcript_path: str = ""
     cwd: str = ""
     permission_mode: str = "default"
+    agent_id: str | None = None
+    agent_type: str | None = None
 
     @property
     def subject(self) -> str:
@@ -155,6 +157,7 @@ class SubagentStop(Moment):
 
     agent_id: str
     agent_type: str
+    agent_transcript_path: str = ""
     stop_hook_active: bool = False
     last_assistant_message: str = ""
 

@@ -84,6 +84,18 @@ class Policy:
             cwd=lambda: workspace.cwd,
         )
 
+    def beside(self, cwd: Callable[[], str], mode: str) -> Policy:
+        """The same rules for somebody who stands elsewhere, or works in another mode."""
+        return Policy(
+            self._rules,
+            paths=self._paths,
+            mode=mode,
+            levels=self._levels,
+            outside=self._outside,
+            configured_by=self._configured_by,
+            cwd=cwd,
+        )
+
     @property
     def mode(self) -> ModeName:
         """The mode in force."""

@@ -22,10 +22,11 @@ BY_LEVEL: dict[Level, tuple[str, ...]] = {
     "safe": (
         *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
         *("ToolSearch", "BashOutput", "AskUserQuestion"),
+        "Agent",  # every call that a sub-agent makes is judged on its own
     ),
     "confirm": (
         *("Write", "Edit", "MultiEdit", "NotebookEdit", "FileSearch"),
-        *("WebFetch", "WebSearch", "Agent", "Skill"),
+        *("WebFetch", "WebSearch", "Skill"),
     ),
     "dangerous": ("Bash",),
 }

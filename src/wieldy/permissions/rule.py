@@ -35,7 +35,7 @@ OWN_PARAMETERS = {
     "WebFetch": frozenset({"prompt"}),
 }
 # Tools that pick one of several things: the specifier is a pattern over the name picked.
-CHOICES = {"Agent": ("subagent_type", "type"), "Skill": ("skill", "name")}
+CHOICES = {"Agent": ("agent_type", "subagent_type", "type"), "Skill": ("skill", "name")}
 RENAMED = {"Task": "Agent", "Monitor": "Bash"}
 
 
