@@ -112,10 +112,12 @@ def test_a_skill_rule_takes_further_words_only_where_it_says_so(judge, plan) -> 
 
 
 def test_an_agent_rule_looks_at_the_type(judge, plan) -> None:
-    explore = plan("Agent", input={"subagent_type": "explore", "prompt": "x"})
-    assert judge(allow=["Agent(explore)"]).decide(explore).behavior == "allow"
-    assert judge(allow=["Agent(review)"]).decide(explore).behavior == "ask"
-    assert judge(deny=["Agent(ex*)"], allow=["Agent"]).decide(explore).behavior == "deny"
+    for named in ("agent_type", "subagent_type"):
+        explore = plan("Agent", input={named: "explore", "prompt": "x"})
+        assert judge().decide(explore).behavior == "allow", "what it does is judged call by call"
+        assert judge(ask=["Agent(explore)"]).decide(explore).behavior == "ask"
+        assert judge(ask=["Agent(review)"]).decide(explore).behavior == "allow"
+        assert judge(deny=["Agent(ex*)"], allow=["Agent"]).decide(explore).behavior == "deny"
 
 
 @pytest.mark.parametrize(
