@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+from wieldy.edit.alike import same_start
 from wieldy.edit.disk import Disk, pwrite_all, read_all
 
 BLOCK = 4096
@@ -28,7 +29,7 @@ def put_back(disk: Disk, fd: int, before: bytes) -> None:
     found = read_all(fd)
     if len(found) > len(before):
         disk.truncate(fd, len(before))
-    first = _common_prefix(found, before)
+    first = same_start(found, before)
     if first < len(before):
         pwrite_all(disk, fd, memoryview(before)[first:], first)
     disk.sync(fd)
@@ -47,17 +48,3 @@ def is_torn(found: bytes, before: bytes, after: bytes) -> bool:
         if mixed > MIXED_BLOCKS or not all(p is None or p in (o, n) for p, o, n in zip_longest(piece, old, new)):
             return False
     return True
-
-
-def _common_prefix(one: bytes, other: bytes) -> int:
-    shortest = min(len(one), len(other))
-    if one[:shortest] == other[:shortest]:
-        return shortest
-    low, high = 0, shortest  # one[:low] agrees, one[:high] does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

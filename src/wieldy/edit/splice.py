@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from wieldy.core.record import record
+from wieldy.edit.alike import same_end, same_start
 from wieldy.edit.codec import SplitsCharacter
 from wieldy.edit.document import Document, Span
 from wieldy.edit.endings import with_endings
@@ -111,15 +112,6 @@ def whole(document: Document, new: str) -> Splice:
 
 def changed_bytes(old: bytes, new: bytes) -> Splice:
     """The one least splice that turns a content into another."""
-    head = _same_start(old, new)
-    limit = min(len(old), len(new)) - head
-    tail = _same_start(old[::-1][:limit], new[::-1][:limit]) if limit else 0
+    head = same_start(old, new)
+    tail = same_end(old, new, min(len(old), len(new)) - head)
     return Splice(head, len(old) - tail, new[head : len(new) - tail])
-
-
-def _same_start(one: bytes, other: bytes) -> int:
-    at, step = 0, 1 << 16
-    while one[at : at + step] == other[at : at + step] and at < min(len(one), len(other)):
-        at += step
-    end = min(at + step, len(one), len(other))
-    return next((n for n in range(at, end) if one[n] != other[n]), end)

@@ -1,0 +1,33 @@
+"""How far contents agree: the same answer as looking at byte after byte gives."""
+
+from __future__ import annotations
+
+import os
+from itertools import takewhile
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wieldy.edit.alike import BLOCK, same_end, same_start
+from wieldy.edit.splice import apply, changed_bytes
+
+PIECES = st.binary(max_size=6) | st.sampled_from([b"a" * (BLOCK - 1), b"a" * BLOCK, b"a" * (BLOCK + 1), b"ab"])
+CONTENTS = st.lists(PIECES, max_size=4).map(b"".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CONTENTS, CONTENTS, CONTENTS, CONTENTS)
+def test_contents_agree_as_far_as_their_bytes_do(start: bytes, one: bytes, other: bytes, end: bytes):
+    a, b = start + one + end, start + other + end
+    assert same_start(a, b) == len(os.path.commonprefix([a, b]))
+    backwards = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(reversed(a), reversed(b), strict=False)))
+    for most in (0, backwards // 2, min(len(a), len(b))):
+        assert same_end(a, b, most) == min(backwards, most)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CONTENTS, CONTENTS, CONTENTS, CONTENTS)
+def test_the_least_splice_turns_one_content_into_the_other(start: bytes, one: bytes, other: bytes, end: bytes):
+    a, b = start + one + end, start + other + end
+    splice = changed_bytes(a, b)
+    assert apply(a, (splice,)) == b and len(splice.new) <= len(other)
