@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -35,6 +35,7 @@ VERSION = "2023-06-01"
 WIRE = "anthropic"
 CACHED = {"cache_control": {"type": "ephemeral"}}
 MAX_TOKENS = 16_000
+SEARCH = "web_search_20250305"
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -88,6 +89,7 @@ class Anthropic:
         elif token := env.get("ANTHROPIC_AUTH_TOKEN"):
             headers["authorization"] = f"Bearer {token}"
         url = (base_url or URL).rstrip("/").removesuffix("/v1")
+        self.searches = url == URL
         self._http = Http(url, headers, env=env, idle_seconds=idle_seconds)
 
     @asynccontextmanager
@@ -100,6 +102,12 @@ class Anthropic:
                     yield deltas(events, self.model, response)
         except HttpFailure as broken:
             raise unheard(broken) from None
+
+    def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
+        """The search of Anthropic's servers."""
+        domains = {"allowed_domains": list(allowed), "blocked_domains": list(blocked)}
+        named = {name: listed for name, listed in domains.items() if listed}
+        return {"type": SEARCH, "name": "web_search", "max_uses": 1, **named}
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from wieldy.core.failure import SessionError
 from wieldy.core.message import ContentBlock, History, Message
 from wieldy.core.provider import Provider, Request, Usage
 from wieldy.core.record import record
-from wieldy.session.assemble import Answer
+from wieldy.session.aside import answer_of, words_of
 from wieldy.session.shorten import old_results, size, text_of_result
 
 KEEP_MESSAGES = 6
@@ -57,15 +56,8 @@ async def summarise(history: History, provider: Provider, wish: str = "") -> Sum
     """Have the model sum a conversation up. Raises `ProviderFailure`, or `SessionError` when it says nothing."""
     told = as_text(history, int(provider.context_window * TOLD_SHARE * CHARS_PER_TOKEN))
     asked = f"{told}\n\nSum up the conversation above." + (f" Pay attention to this: {wish}" if wish else "")
-    answer = Answer()
-    async with (
-        provider.stream(Request((SUMMARISER,), (Message.user(asked),))) as deltas,
-        aclosing(deltas) as stream,  # type: ignore[type-var]
-    ):
-        async for delta in stream:
-            answer.take(delta)
-    answer.cut_off()
-    text = "\n".join(block["text"] for block in answer.content() if block["type"] == "text").strip()
+    answer = await answer_of(provider, Request((SUMMARISER,), (Message.user(asked),)))
+    text = words_of(answer)
     if not text:
         raise SessionError("the conversation could not be summed up: the model said nothing")
     return Summary(text, answer.usage)

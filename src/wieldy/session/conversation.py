@@ -78,7 +78,7 @@ class Conversation:
         self.turns += 1
         self._spend(record.get("cost"))
         usage = record.get("usage")
-        if isinstance(usage, Mapping):
+        if isinstance(usage, dict):
             self.tokens = sum([n for n in usage.values() if isinstance(n, int)]) or self.tokens
 
     def _dropped(self, record: Mapping[str, Any]) -> None:
@@ -126,6 +126,9 @@ class Conversation:
         if isinstance(cost, int | float):
             self.cost += cost
 
+    def _aside(self, record: Mapping[str, Any]) -> None:
+        self._spend(record.get("cost"))
+
     def _header(self, record: Mapping[str, Any]) -> None:
         self.header = record
 
@@ -138,13 +141,13 @@ class Conversation:
         self._settle_results()
 
     def _close_message(self, *, whole: bool) -> None:
-        content = tuple(block for _, block in sorted(self.blocks.items()))
+        content = tuple([block for _, block in sorted(self.blocks.items())])
         self.blocks = {}
         if not whole:
             content = _without_unanswered(content)
         if content:
             self._say(Message("assistant", content))
-            self.ids.update(str(block.get("id")) for block in content if block["type"] == "tool_use")
+            self.ids.update([str(block.get("id")) for block in content if block["type"] == "tool_use"])
 
     def _settle_results(self) -> None:
         """The results so far become the user's message, ordered by request."""
@@ -188,6 +191,7 @@ _FOLDERS: Mapping[str, Callable[[Conversation, Mapping[str, Any]], None]] = {
     "shortened": Conversation._shortened,
     "withheld": Conversation._withheld,
     "model": Conversation._another_model,
+    "aside": Conversation._aside,
 }
 
 
@@ -221,4 +225,4 @@ def _blocks(content: Any) -> tuple[ContentBlock, ...]:
 
 
 def _is_block(block: Any) -> bool:
-    return isinstance(block, Mapping) and isinstance(block.get("type"), str)
+    return (type(block) is dict or isinstance(block, Mapping)) and isinstance(block.get("type"), str)

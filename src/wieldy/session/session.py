@@ -18,6 +18,7 @@ from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.leash import Aborted
+from wieldy.session.aside import Asides
 from wieldy.session.conversation import Conversation, fold
 from wieldy.session.loop import Bounds, End, Loop, Wishes
 from wieldy.session.moments import Moments
@@ -34,8 +35,8 @@ Prompt = str | Sequence[Mapping[str, Any]]
 class Session:
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
-    `resume` goes on with an earlier session by its id; `fork` with a copy of it. `max_cost` is in US dollars, and holds for what
-    is spent from here on.
+    `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id; `fork` with a copy of it.
+    `max_cost` is in US dollars, and holds for what is spent from here on.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -50,6 +51,7 @@ class Session:
         load_settings: bool | None = None,
         builtins: bool = True,
         hooks: Sequence[Hook] = (),
+        small_model: str | Provider | None = None,
         base_url: str | None = None,
         max_turns: int | None = None,
         max_cost: float | None = None,
@@ -76,6 +78,8 @@ class Session:
         self._bounds = Bounds(max_turns, max_cost)
         self._wishes = Wishes(thinking_budget, tuple(server_tools))
         self._model = model
+        self._small_model = small_model
+        self._small: Provider | None = None
         self._base_url = base_url
         self._outset = Outset(self.box, system)
         self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
@@ -216,6 +220,8 @@ class Session:
         if self._loop is not None:
             return self._loop, ()
         provider, told = self.provider, self.conversation
+        asides = Asides(provider, self._picked_small if self._small_name() else None, self._record)
+        asides.serve(self.box.workspace)
         await self._outset.prepare(provider, told.activated, self._activated)
         if self._copied_from is not None:
             self._copy_history()
@@ -264,6 +270,24 @@ class Session:
         model = self._model or env.get("WIELDY_MODEL") or settings.get("model")
         return pick(model, base_url=self._base_url or settings.get("baseUrl"), env=env)
 
+    def _small_name(self) -> str | Provider | None:
+        box = self.box
+        return self._small_model or box.workspace.env.get("WIELDY_SMALL_MODEL") or box.settings.get("smallModel")
+
+    def _picked_small(self) -> Provider:
+        """The small model, at the address of the large one where both are of one house."""
+        if self._small is None:
+            name = self._small_name()
+            assert name is not None
+            if not isinstance(name, str):
+                return name
+            from wieldy.providers.pick import pick
+
+            url = self._base_url or self.box.settings.get("baseUrl")
+            same = name.partition("/")[0] == self.provider.name or "/" not in name
+            self._small = pick(name, base_url=url if same else None, env=self.box.workspace.env)
+        return self._small
+
     async def aclose(self) -> None:
         """Stop, tell the hooks, write the rest of the transcript, let go of everything."""
         self.box.abort("the session was closed")
@@ -273,8 +297,9 @@ class Session:
         await self.box.aclose()
         if self._transcript is not None:
             await self._transcript.aclose()
-        if self._provider is not None:
-            await self._provider.aclose()
+        for provider in (self._provider, self._small):
+            if provider is not None:
+                await provider.aclose()
 
     async def __aenter__(self) -> Self:
         await self.box.__aenter__()

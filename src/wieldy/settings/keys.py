@@ -70,6 +70,7 @@ KEYS: tuple[Key, ...] = (
     Key("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
     Key("compat.claude", "boolean", "Read .claude/settings*.json too."),
     Key("model", "string", "The model a session talks to, as provider/name."),
+    Key("smallModel", "string", "The model that answers WebFetch's questions from a page, as provider/name."),
     Key("baseUrl", "string", "The server of the model."),
     Key("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),
     Key("features.*", "boolean", "Features that are off unless named here."),
@@ -91,6 +92,11 @@ KEYS: tuple[Key, ...] = (
     Key("search.seconds", "number", "Seconds a search may take.", free=True),
     Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
     Key("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
+    Key(
+        "web.providerSearch",
+        "boolean",
+        "Whether WebSearch asks the provider's own search; by default where it has one.",
+    ),
     Key("browser.sandbox", "boolean", "Let the browser build its own sandbox."),
     Key(
         "edit.diagnostics",

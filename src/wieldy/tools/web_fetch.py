@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.content import Content, Image, Text
@@ -36,7 +37,7 @@ async def TOOL(
     from wieldy.web.cache import PageCache
     from wieldy.web.fetch import Fetcher, Moved
     from wieldy.web.page import read_page
-    from wieldy.web.summary import Summaries
+    from wieldy.web.summary import Summaries, Unanswered
 
     cache = ctx.workspace.resident(PageCache)
     page = cache.find(url)
@@ -46,10 +47,14 @@ async def TOOL(
             return _moved(answer)
         page = await read_page(answer, ctx.workspace.session_dir / "web")
         cache.keep(url, page)
-    answered = await ctx.workspace.resident(Summaries).answer(prompt, page.text)
+    remarks = page.remarks
+    try:
+        answered = await ctx.workspace.resident(Summaries).answer(prompt, page.text)
+    except Unanswered as why:
+        answered, remarks = None, (*remarks, str(why))
     if answered is not None:
         return Output(f"{_heading(page)}\n\n{answered}", _data(page, answered))
-    return Output(_shown(page), _data(page, page.text))
+    return Output(_shown(page, remarks), _data(page, page.text))
 
 
 def _moved(answer: Moved) -> Output:
@@ -60,8 +65,8 @@ def _moved(answer: Moved) -> Output:
     return Output(text, {"url": answer.address.url, "code": answer.status, "redirect": answer.to.url})
 
 
-def _shown(page: Page) -> Content:
-    said = "".join(f"\n\n[{remark}]" for remark in page.remarks)
+def _shown(page: Page, remarks: Sequence[str]) -> Content:
+    said = "".join(f"\n\n[{remark}]" for remark in remarks)
     if any(isinstance(block, Image) for block in page.content):
         return (Text(f"{_heading(page)}{said}"), *page.content)
     return (Text(f"{_heading(page)}\n\n{page.text}{said}"),)

@@ -37,16 +37,16 @@ async def TOOL(
     blocked_domains: list[str] | None = None,
 ) -> Output:
     """Search the web."""
-    from wieldy.web.search import NONE_SET_UP, Searches, kept, narrowed
+    from wieldy.web.search import NONE_SET_UP, Searches, Wanted, kept
 
     service = ctx.workspace.resident(Searches).service()
     if service is None:
         raise ToolFailure(f"The web cannot be searched: {NONE_SET_UP}.")
-    allowed, blocked = allowed_domains or [], blocked_domains or []
-    hits = kept(await service.search(narrowed(query, allowed)), allowed, blocked)
+    wanted = Wanted(query, tuple(allowed_domains or ()), tuple(blocked_domains or ()))
+    hits = kept(await service.search(wanted), wanted)
     data = {"query": query, "service": service.name, "results": [{"title": h.title, "url": h.url} for h in hits]}
     if not hits:
-        where = " on these domains" if allowed or blocked else ""
+        where = " on these domains" if wanted.allowed or wanted.blocked else ""
         return Output(f"Nothing was found{where}. Try other words.", data)
     lines = [f"{n}. {hit.title}\n   {hit.url}\n   {hit.excerpt}".rstrip() for n, hit in enumerate(hits, 1)]
     return Output("\n".join(lines), data)

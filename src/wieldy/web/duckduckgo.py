@@ -8,7 +8,7 @@ from typing import Any
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
-from wieldy.web.search import MOST_HITS, Hit
+from wieldy.web.search import MOST_HITS, Hit, Wanted
 
 SECONDS = 15
 
@@ -23,9 +23,9 @@ class DuckDuckGo:
 
     name = "ddgs"
 
-    async def search(self, query: str) -> Sequence[Hit]:
+    async def search(self, wanted: Wanted) -> Sequence[Hit]:
         """The hits."""
-        return await in_thread(_search, query)
+        return await in_thread(_search, wanted.in_words())
 
 
 def _search(query: str) -> list[Hit]:

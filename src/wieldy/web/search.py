@@ -25,12 +25,28 @@ class Hit:
     excerpt: str = ""
 
 
+@record
+class Wanted:
+    """What to look for; where domains are named, only there, and never on blocked ones."""
+
+    query: str
+    allowed: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    def in_words(self) -> str:
+        """The query with the wanted domains as search engines understand them."""
+        sites = [f"site:{domain}" for domain in map(bare, self.allowed)]
+        return (
+            f"{self.query} {sites[0] if len(sites) == 1 else '(' + ' OR '.join(sites) + ')'}" if sites else self.query
+        )
+
+
 class SearchService(Protocol):
     """Finds pages."""
 
     name: str
 
-    async def search(self, query: str) -> Sequence[Hit]:
+    async def search(self, wanted: Wanted) -> Sequence[Hit]:
         """The hits, best first. Raises `ToolFailure`."""
         ...
 
@@ -63,13 +79,12 @@ def _installed() -> SearchService | None:
     return DuckDuckGo() if is_installed() else None
 
 
-def narrowed(query: str, allowed: Sequence[str]) -> str:
-    """The query with the wanted domains as search services understand them."""
-    sites = [f"site:{domain.lower().removeprefix('*.')}" for domain in allowed]
-    return f"{query} {sites[0] if len(sites) == 1 else '(' + ' OR '.join(sites) + ')'}" if sites else query
+def bare(domain: str) -> str:
+    """A domain without what people write around it."""
+    return domain.strip().lower().removeprefix("*.").strip(".")
 
 
-def kept(hits: Sequence[Hit], allowed: Sequence[str], blocked: Sequence[str]) -> list[Hit]:
+def kept(hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
     """The hits on wanted domains (sub-domains included) and on no blocked one, each address once."""
     found: dict[str, Hit] = {}
     for hit in hits:
@@ -77,11 +92,10 @@ def kept(hits: Sequence[Hit], allowed: Sequence[str], blocked: Sequence[str]) ->
             host = parse_address(hit.url).host
         except BadAddress:
             continue
-        if (not allowed or _within(host, allowed)) and not _within(host, blocked):
+        if (not wanted.allowed or _within(host, wanted.allowed)) and not _within(host, wanted.blocked):
             found.setdefault(hit.url, hit)
     return list(found.values())[:MOST_HITS]
 
 
 def _within(host: str, domains: Sequence[str]) -> bool:
-    bare = [domain.strip().lower().removeprefix("*.").strip(".") for domain in domains]
-    return any(host == domain or host.endswith(f".{domain}") for domain in bare if domain)
+    return any(host == domain or host.endswith(f".{domain}") for domain in map(bare, domains) if domain)

@@ -11,7 +11,7 @@ from wieldy.core.failure import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.web.address import BadAddress, parse_address
 from wieldy.web.fetch import Fetcher, Moved
-from wieldy.web.search import Hit
+from wieldy.web.search import Hit, Wanted
 
 
 class SearXNG:
@@ -23,10 +23,10 @@ class SearXNG:
         self._server = server
         self._fetcher = workspace.resident(Fetcher)
 
-    async def search(self, query: str) -> Sequence[Hit]:
+    async def search(self, wanted: Wanted) -> Sequence[Hit]:
         """The hits of this server."""
         try:
-            where = parse_address(f"{self._server.rstrip('/')}/search?q={quote_plus(query)}&format=json")
+            where = parse_address(f"{self._server.rstrip('/')}/search?q={quote_plus(wanted.in_words())}&format=json")
         except BadAddress as problem:
             raise ToolFailure(f"The setting `web.searxng` is of no use: {problem}") from None
         answer = await self._fetcher.get(where, reach=self._fetcher.reach(where.host))

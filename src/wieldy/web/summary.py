@@ -10,6 +10,10 @@ from wieldy.core.workspace import Workspace
 MOST_CHARS = 100_000
 
 
+class Unanswered(WieldyError):
+    """Somebody is there to say, but could not; the page itself has to do."""
+
+
 class Summariser(Protocol):
     """Answers a question from the text of a page, and from nothing else."""
 
@@ -25,10 +29,10 @@ class Summaries:
         self.ask: Summariser | None = None
 
     async def answer(self, question: str, page: str) -> str | None:
-        """What the page says to a question; None where nobody can say, and the page itself has to do."""
+        """What the page says to a question; None where nobody is there to say. Raises `Unanswered`."""
         if self.ask is None or not question.strip() or not page.strip():
             return None
         try:
             return await self.ask(question, page[:MOST_CHARS])
-        except WieldyError:
-            return None
+        except WieldyError as failure:
+            raise Unanswered(f"the question could not be put to the small model: {failure}") from None

@@ -58,7 +58,9 @@ async def test_where_the_small_model_fails_the_page_itself_comes_back(tmp_path: 
         box.workspace.resident(Summaries).ask = overloaded
         result = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
         assert not result.is_error
-        assert result.text.endswith("# Tea\n\nHot.")
+        assert result.text.endswith(
+            "# Tea\n\nHot.\n\n[the question could not be put to the small model: 529 overloaded]"
+        )
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ from tests.unit.web.loopback import response, serving
 
 from wieldy import Toolbox
 from wieldy.tools.web_search import TOOL
-from wieldy.web.search import Hit, Searches
+from wieldy.web.search import Hit, Searches, Wanted
 
 RESULTS = [
     {"title": "Tea", "url": "https://tea.example/1", "content": "Hot."},
@@ -41,8 +41,8 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
     class OfProvider:
         name = "provider"
 
-        async def search(self, query: str) -> Sequence[Hit]:
-            return [Hit(query.upper(), "https://p.example/")]
+        async def search(self, wanted: Wanted) -> Sequence[Hit]:
+            return [Hit(wanted.query.upper(), "https://p.example/")]
 
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": "http://127.0.0.1:9"}}) as box:
         box.workspace.resident(Searches).provider = OfProvider()

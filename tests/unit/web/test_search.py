@@ -8,26 +8,26 @@ from tests.unit.web.loopback import response, serving, workspace
 
 from wieldy.core.failure import ToolFailure
 from wieldy.web.duckduckgo import hits
-from wieldy.web.search import Hit, kept, narrowed
+from wieldy.web.search import Hit, Wanted, kept
 from wieldy.web.searxng import SearXNG
 
 FOUND = [Hit("A", "https://a.org/1"), Hit("Sub", "https://docs.a.org/2"), Hit("Like", "https://nota.org/3")]
 
 
 def test_domains_include_their_sub_domains_and_no_lookalikes() -> None:
-    assert kept(FOUND, ["A.org"], []) == FOUND[:2]
-    assert kept(FOUND, ["*.a.org"], ["docs.a.org"]) == FOUND[:1]
-    assert kept(FOUND, [], ["a.org"]) == FOUND[2:]
+    assert kept(FOUND, Wanted("", ("A.org",))) == FOUND[:2]
+    assert kept(FOUND, Wanted("", ("*.a.org",), ("docs.a.org",))) == FOUND[:1]
+    assert kept(FOUND, Wanted("", (), ("a.org",))) == FOUND[2:]
 
 
 def test_a_hit_is_shown_once_and_only_if_it_is_a_web_address() -> None:
-    assert kept([FOUND[0], FOUND[0], Hit("x", "javascript:alert(1)"), Hit("y", "")], [], []) == FOUND[:1]
+    assert kept([FOUND[0], FOUND[0], Hit("x", "javascript:alert(1)"), Hit("y", "")], Wanted("")) == FOUND[:1]
 
 
 def test_wanted_domains_become_part_of_the_query() -> None:
-    assert narrowed("tea", []) == "tea"
-    assert narrowed("tea", ["a.org"]) == "tea site:a.org"
-    assert narrowed("tea", ["a.org", "*.b.org"]) == "tea (site:a.org OR site:b.org)"
+    assert Wanted("tea").in_words() == "tea"
+    assert Wanted("tea", ("a.org",)).in_words() == "tea site:a.org"
+    assert Wanted("tea", ("a.org", "*.b.org")).in_words() == "tea (site:a.org OR site:b.org)"
 
 
 def test_rows_of_ddgs_become_hits() -> None:
@@ -43,7 +43,7 @@ async def test_a_searxng_server_is_asked_for_json(tmp_path: Path) -> None:
         "?",
     ]
     async with serving({"/searx/search": response(json.dumps({"results": results}).encode())}) as site:
-        found = await SearXNG(f"{site.origin}/searx/", workspace(tmp_path)).search("tea & cake")
+        found = await SearXNG(f"{site.origin}/searx/", workspace(tmp_path)).search(Wanted("tea & cake"))
         assert found == [Hit("T", "https://a.org/", "one two"), Hit("", "https://b.org/")]
         assert site.asked == ["/searx/search?q=tea+%26+cake&format=json"]
 
@@ -62,10 +62,10 @@ async def test_a_searxng_server_is_asked_for_json(tmp_path: Path) -> None:
 async def test_a_server_that_is_of_no_use_is_explained(tmp_path: Path, said: bytes, message: str) -> None:
     async with serving({"/search": said}) as site:
         with pytest.raises(ToolFailure, match=message):
-            await SearXNG(site.origin, workspace(tmp_path)).search("tea")
+            await SearXNG(site.origin, workspace(tmp_path)).search(Wanted("tea"))
 
 
 @pytest.mark.asyncio
 async def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure, match=r"web\.searxng"):
-        await SearXNG("search.example", workspace(tmp_path)).search("tea")
+        await SearXNG("search.example", workspace(tmp_path)).search(Wanted("tea"))
