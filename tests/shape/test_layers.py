@@ -14,7 +14,20 @@ LAYERS = [
     {"schema"},
     {"core"},
     {"text"},
-    {"reading", "edit", "shell", "search", "pool", "notebook", "skills", "memory", "diagnostics", "web", "browser"},
+    {
+        "reading",
+        "edit",
+        "shell",
+        "search",
+        "pool",
+        "notebook",
+        "skills",
+        "agents",
+        "memory",
+        "diagnostics",
+        "web",
+        "browser",
+    },
     {"journal", "permissions", "hooks"},
     {"engine"},
     {"mcp"},
@@ -34,6 +47,7 @@ SIDEWAYS = {
     ("notebook", "edit"),
     ("notebook", "reading"),
     ("diagnostics", "shell"),
+    ("agents", "skills"),
     ("toolbox", "settings"),
     ("toolbox", "approval"),
     ("approval", "settings"),
@@ -96,7 +110,7 @@ def test_no_module_imports_upward(path: Path):
 
 def test_a_tool_imports_core_and_craft_only():
     craft = {"core", "schema", "text", "reading", "edit", "shell", "search", "journal", "pool", "mcp", "web", "browser"}
-    craft |= {"notebook", "skills", "memory"}
+    craft |= {"notebook", "skills", "agents", "memory"}
     for path in (SOURCE / "tools").glob("*.py"):
         strangers = imported(ast.parse(path.read_text(encoding="utf-8"))) - craft - {"tools"}
         assert not strangers, f"{path.name} imports {strangers}"

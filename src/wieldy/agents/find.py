@@ -1,0 +1,118 @@
+"""The kinds of sub-agent of a workspace: built-in ones, those the user has written, and those that come with the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from wieldy.agents.builtin import BUILT_IN
+from wieldy.agents.definition import Definition, Origin, read_definition
+from wieldy.core.event import Notice
+from wieldy.core.exact import open_exact
+from wieldy.core.places import config_home
+from wieldy.core.workspace import Workspace
+from wieldy.skills.frontmatter import BadHead
+
+IN_PROJECT = (".wieldy/agents", ".claude/agents")
+LARGEST = 256 * 1024
+MOST = 500
+ENTRY_CHARS = 300
+LISTING_CHARS = 4_000
+
+
+class AgentTypes:
+    """`workspace.resident(AgentTypes)`. Of two with one name the project's wins over the user's, and either over a built-in."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._reported: set[str] = set()
+        self.found: dict[str, Definition] = dict(BUILT_IN)
+        self.problems: tuple[str, ...] = ()
+
+    def refresh(self) -> dict[str, Definition]:
+        """Look again. Reads files: call it in a thread where there may be many."""
+        found: dict[str, Definition] = {}
+        problems: list[str] = []
+        for path, origin in _files(self._workspace):
+            try:
+                definition = read_definition(_text(path), path, origin)
+            except BadHead as error:
+                problems.append(f"{path}: {error}")
+            except (OSError, ValueError) as error:
+                problems.append(f"{path}: {getattr(error, 'strerror', None) or error}")
+            else:
+                found.setdefault(definition.name, definition)
+            if len(found) + len(problems) == MOST:
+                problems.append(f"there are more than {MOST} agents; the rest are left out")
+                break
+        self.found, self.problems = {**BUILT_IN, **dict(sorted(found.items()))}, tuple(problems)
+        return self.found
+
+    def report(self) -> None:
+        """Tell the person what is wrong, each fault once."""
+        for problem in self.problems:
+            if problem not in self._reported:
+                self._reported.add(problem)
+                self._workspace.emit(Notice(text=f"An agent is left out: {problem}"))
+
+    def listing(self) -> str:
+        """Every kind, a line each."""
+        return _lines(self.found.values())
+
+    def briefing(self) -> str:
+        """What a system prompt says of the kinds that files bring; empty where there are none."""
+        lines = _lines(one for one in self.found.values() if one.origin != "built-in")
+        return f"# Agents\nThe tool Agent takes these as `agent_type`, too.\n{lines}" if lines else ""
+
+
+def _lines(definitions: Iterable[Definition]) -> str:
+    lines: list[str] = []
+    left = LISTING_CHARS
+    for one in definitions:
+        text = one.description if len(one.description) <= ENTRY_CHARS else one.description[: ENTRY_CHARS - 1] + "…"
+        line = f"- {one.name}: {text}" if left > ENTRY_CHARS else f"- {one.name}"
+        left -= len(line) + 1
+        if left < 0:
+            lines.append("… and more")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
+    """Every file by its real path, strongest first; those of the project that are links out of it are left out."""
+    homes = _homes(workspace)
+    own = (workspace.root, *map(os.path.realpath, homes))
+    for place in IN_PROJECT:
+        for path in _in(Path(workspace.root, place)):
+            if any(path.startswith(folder + os.sep) for folder in own):
+                yield path, "project"
+    for home in homes:
+        for path in _in(home):
+            yield path, "user"
+
+
+def _homes(workspace: Workspace) -> tuple[Path, ...]:
+    env = workspace.env
+    return config_home(env) / "agents", Path(env.get("HOME") or Path.home(), ".claude", "agents")
+
+
+def _in(folder: Path) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if name.endswith(".md") and not name.startswith(".") and os.path.isfile(path):
+            yield os.path.realpath(path)
+
+
+def _text(path: str) -> str:
+    descriptor = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise BadHead(1, f"the file is larger than {LARGEST // 1024} KB")
+    return data.decode("utf-8")

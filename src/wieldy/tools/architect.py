@@ -1,0 +1,71 @@
+"""Architect: a plan by an analyst that reads and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from wieldy.agents.builtin import ARCHITECT
+from wieldy.agents.errand import Errand
+from wieldy.agents.roster import Delegation
+from wieldy.core.declare import FunctionTool, words
+from wieldy.core.effect import NOTHING
+from wieldy.core.failure import Refusal
+from wieldy.core.result import ToolResult
+from wieldy.core.tool import Output, ToolContext
+from wieldy.core.workspace import Workspace
+from wieldy.tools.agent import LONGEST, NO_MODEL, attended
+
+DESCRIPTION, PROMPT = words(__file__)
+
+
+class Architect(FunctionTool):
+    """Shows a person the plan whole: it is what they will want to judge."""
+
+    def show_use(self, input: Mapping[str, Any]) -> str:
+        """What is to be planned."""
+        return f"Architect({' '.join(str(input.get('prompt', '')).split())[:80]})"
+
+    def show_result(self, result: ToolResult) -> str:
+        """The plan."""
+        return result.text
+
+
+def _enabled(workspace: Workspace) -> bool | str:
+    return workspace.resident(Delegation).send is not None or NO_MODEL
+
+
+def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+    if ctx.workspace.resident(Delegation).send is None:
+        raise Refusal("check", f"Architect cannot be used: {NO_MODEL}. Work the plan out yourself.")
+    if not str(input["prompt"]).strip():
+        raise Refusal("check", "Say in `prompt` what is to be planned.")
+
+
+async def _plan(
+    ctx: ToolContext,
+    prompt: Annotated[str, "What is to be done"],
+    context: Annotated[str, "What is known already"] = "",
+) -> Output:
+    """Have the plan made."""
+    delegation = ctx.workspace.resident(Delegation)
+    assert delegation.send is not None
+    task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
+    return await attended(await delegation.send(Errand(ARCHITECT, task, "a plan"), ctx), ctx)
+
+
+TOOL = Architect(
+    _plan,
+    {
+        "name": "Architect",
+        "description": DESCRIPTION,
+        "prompt": PROMPT,
+        "read_only": True,
+        "needs_permission": False,
+        "effects": lambda input, workspace: NOTHING,
+        "enabled": _enabled,
+        "check": _check,
+        "max_result_chars": 100_000,
+        "timeout": LONGEST,
+    },
+)
