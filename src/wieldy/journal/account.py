@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping
 from wieldy.core.record import record
 from wieldy.edit.landing import Step
 from wieldy.journal.change import Change
-from wieldy.journal.frame import digest_of
+from wieldy.journal.names import Names
 from wieldy.journal.record import PathRecord
 from wieldy.journal.store import Store
 
 
 @record
 class Account:
-    """What is recorded of some files, and every content that the records name, by digest."""
+    """What is recorded of some files; every content that the records name, by digest; and which is a change of which."""
 
     paths: tuple[PathRecord, ...]
     contents: Mapping[bytes, bytes]
+    bases: Mapping[bytes, bytes]
 
     @property
     def size(self) -> int:
@@ -26,15 +27,15 @@ class Account:
         return sum(map(len, self.contents.values()))
 
 
-def planned(steps: Iterable[Step]) -> Account:
+def planned(steps: Iterable[Step], names: Names) -> Account:
     """The account of what is about to be written."""
-    contents: dict[bytes, bytes] = {}
+    ledger = _Ledger(names)
     paths = tuple(
         PathRecord(
             path=step.path,
             real_path=step.real_path,
-            before=_named(step.before, contents),
-            after=_named(step.after, contents),
+            before=before,
+            after=after,
             mode=step.mode,
             manner=step.manner,
             temp=step.temp,
@@ -42,25 +43,45 @@ def planned(steps: Iterable[Step]) -> Account:
             folders=step.folders,
         )
         for step in steps
+        for before, after in (ledger.entered(step.real_path, step.before, step.after),)
     )
-    return Account(paths, contents)
+    return Account(paths, ledger.contents, ledger.bases)
 
 
-def happened(changes: Iterable[Change]) -> Account:
+def happened(changes: Iterable[Change], names: Names) -> Account:
     """The account of what someone else has already done."""
-    contents: dict[bytes, bytes] = {}
+    ledger = _Ledger(names)
     paths = tuple(
-        PathRecord(
-            path=change.path,
-            real_path=change.real_path or os.path.realpath(change.path),
-            before=_named(change.before, contents),
-            after=_named(change.after, contents),
-            mode=change.mode,
-        )
+        PathRecord(path=change.path, real_path=real, before=before, after=after, mode=change.mode)
         for change in changes
         if change.before != change.after
+        for real in (change.real_path or os.path.realpath(change.path),)
+        for before, after in (ledger.entered(real, change.before, change.after),)
     )
-    return Account(paths, contents)
+    return Account(paths, ledger.contents, ledger.bases)
+
+
+class _Ledger:
+    """Gathers contents under their names."""
+
+    def __init__(self, names: Names) -> None:
+        self.contents: dict[bytes, bytes] = {}
+        self.bases: dict[bytes, bytes] = {}
+        self._names = names
+
+    def entered(self, path: str, before: bytes | None, after: bytes | None) -> tuple[str | None, str | None]:
+        """The names of a file's content before and after."""
+        old, new = self._named(path, before), self._named(path, after)
+        if old is not None and new is not None:
+            self.bases.setdefault(new, old)
+        return None if old is None else old.hex(), None if new is None else new.hex()
+
+    def _named(self, path: str, data: bytes | None) -> bytes | None:
+        if data is None:
+            return None
+        digest = self._names.of(path, data)
+        self.contents[digest] = data
+        return digest
 
 
 def step_of(record: PathRecord, store: Store) -> Step:
@@ -76,11 +97,3 @@ def step_of(record: PathRecord, store: Store) -> Step:
         folders=record.folders,
         mode=record.mode,
     )
-
-
-def _named(data: bytes | None, contents: dict[bytes, bytes]) -> str | None:
-    if data is None:
-        return None
-    digest = digest_of(data)
-    contents[digest] = data
-    return digest.hex()

@@ -11,19 +11,21 @@ from typing import Literal, TypeAlias
 
 from wieldy.core.record import record
 
-Kind: TypeAlias = Literal["blob", "entry", "settled"]
+Kind: TypeAlias = Literal["blob", "entry", "settled", "delta"]
 
 MAGIC = b"wjf1"
 HEAD = struct.Struct("<4sB3xQ20s")
+NAME_SIZE = 20
 CHECK = struct.Struct("<I")
 HEAD_SIZE = HEAD.size + CHECK.size
-CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "settled": 3}
+CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "settled": 3, "delta": 4}
 KINDS: dict[int, Kind] = {code: kind for kind, code in CODES.items()}
 
 
 @record
 class Frame:
-    """One frame found in a file. The payload of a blob is not read; `start` says where it lies."""
+    """One frame found in a file. The payload of a content (a blob or a delta) is not read, save where it begins with
+    the name of another; `start` says where it lies."""
 
     kind: Kind
     digest: bytes
@@ -34,11 +36,11 @@ class Frame:
 
 def digest_of(data: bytes) -> bytes:
     """The name of a content."""
-    return hashlib.blake2b(data, digest_size=20).digest()
+    return hashlib.blake2b(data, digest_size=NAME_SIZE).digest()
 
 
 def packed(kind: Kind, payload: bytes, digest: bytes | None = None) -> bytes:
-    """A frame as bytes. The digest of a blob is that of its content, of anything else that of its payload."""
+    """A frame as bytes. The digest of a blob or delta is that of its content, of anything else that of its payload."""
     head = HEAD.pack(MAGIC, CODES[kind], len(payload), digest_of(payload) if digest is None else digest)
     return head + CHECK.pack(zlib.crc32(head)) + payload
 
@@ -55,12 +57,14 @@ def frames(file: BufferedReader, start: int, end: int) -> Iterator[Frame]:
                 return
             at = following
             continue
-        if frame.kind != "blob":
+        if frame.kind == "blob":
+            yield frame
+        elif frame.kind == "delta":
+            yield Frame(frame.kind, frame.digest, frame.start, frame.size, file.read(min(frame.size, NAME_SIZE)))
+        else:
             payload = file.read(frame.size)
             if digest_of(payload) == frame.digest:
                 yield Frame(frame.kind, frame.digest, frame.start, frame.size, payload)
-        else:
-            yield frame
         at = frame.start + frame.size
 
 

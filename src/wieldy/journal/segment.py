@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import struct
 import zlib
+from collections.abc import Mapping
 
 from wieldy.core.failure import WieldyError
-from wieldy.journal.frame import digest_of, frames
-from wieldy.journal.record import BadRecord, Entry, Settled, decode_entry, decode_settled
+from wieldy.core.record import record
+from wieldy.journal.delta import FASTEST, delta_of, read_delta
+from wieldy.journal.frame import HEAD_SIZE, Kind, digest_of, frames, packed
+from wieldy.journal.record import BadRecord, Entry, Settled, decode_entry, decode_settled, encode
 
 SUFFIX = ".journal"
+# A content is at most so many changes away from one that is kept whole.
+DEEPEST = 32
 
 
 def segment_path(folder: str, number: int) -> str:
@@ -19,6 +25,26 @@ def segment_path(folder: str, number: int) -> str:
 
 class Unreadable(WieldyError):
     """A content that the journal no longer has, or has only damaged."""
+
+
+@record
+class Kept:
+    """Where a content lies: whole, or as a change of another one, and then how many changes away from a whole one."""
+
+    start: int
+    size: int
+    base: bytes | None = None
+    depth: int = 0
+
+
+@record
+class Piece:
+    """A content about to be added, as it will lie in the file."""
+
+    kind: Kind
+    payload: bytes
+    base: bytes | None = None
+    depth: int = 0
 
 
 class Segment:
@@ -31,7 +57,7 @@ class Segment:
         self.number = number
         self.path = segment_path(folder, number)
         self.end = 0
-        self.blobs: dict[bytes, tuple[int, int]] = {}
+        self.blobs: dict[bytes, Kept] = {}
         self.records: list[Entry | Settled] = []
         self.pending: dict[str, Entry] = {}
 
@@ -44,41 +70,100 @@ class Segment:
             with open(self.path, "rb") as file:
                 for frame in frames(file, self.end, size):
                     self.end = frame.start + frame.size
-                    if frame.payload is None:
-                        self.blobs[frame.digest] = frame.start, frame.size
+                    if frame.kind == "blob" or frame.payload is None:
+                        self.blobs[frame.digest] = Kept(frame.start, frame.size)
+                    elif frame.kind == "delta":
+                        self._take_delta(frame.digest, frame.start, frame.size, frame.payload)
                     else:
                         self._take(frame.kind == "entry", frame.payload)
         except FileNotFoundError:
             return 0
         return size
 
-    def packed(self, digest: bytes) -> bytes:
-        """A content as it lies in the file."""
-        start, size = self.blobs[digest]
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(start)
-                return file.read(size)
-        except FileNotFoundError:
-            raise Unreadable("the journal no longer keeps this content: it was too old or too large") from None
+    def pieces(self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]) -> dict[bytes, Piece]:
+        """The contents that are not kept here, made ready; `bases` says of which other one each is a change."""
+        made: dict[bytes, Piece] = {}
+        for digest, data in contents.items():
+            if digest not in self.blobs:
+                made[digest] = self._delta(data, bases.get(digest), contents, made) or whole(data)
+        return made
+
+    def extended(self, pieces: Mapping[bytes, Piece], record: Entry | Settled) -> tuple[bytes, dict[bytes, Kept]]:
+        """What an append adds to the file, and where its contents will lie."""
+        data: list[bytes] = []
+        places: dict[bytes, Kept] = {}
+        at = self.end
+        for digest, piece in pieces.items():
+            if digest not in self.blobs:
+                size = len(piece.payload)
+                data.append(packed(piece.kind, piece.payload, digest))
+                places[digest] = Kept(at + HEAD_SIZE, size, piece.base, piece.depth)
+                at += HEAD_SIZE + size
+        data.append(packed("entry" if isinstance(record, Entry) else "settled", encode(record)))
+        return b"".join(data), places
+
+    def grew(self, by: int, places: Mapping[bytes, Kept], record: Entry | Settled) -> None:
+        """Take in what this process has just appended."""
+        self.end += by
+        self.blobs.update(places)
+        self._note(record)
 
     def content(self, digest: bytes) -> bytes:
         """A content, checked against its name."""
         try:
-            data = zlib.decompress(self.packed(digest))
-        except zlib.error:
+            data = self._assembled(digest)
+        except FileNotFoundError:
+            raise Unreadable("the journal no longer keeps this content: it was too old or too large") from None
+        except (zlib.error, struct.error, KeyError):
             data = None
         if data is None or digest_of(data) != digest:
             raise Unreadable(f"the journal's copy {digest.hex()[:12]} in {self.path} is damaged")
         return data
 
+    def _assembled(self, digest: bytes) -> bytes:
+        changes = []
+        with open(self.path, "rb") as file:
+            kept = self.blobs[digest]
+            while True:
+                file.seek(kept.start)
+                payload = file.read(kept.size)
+                if kept.base is None:
+                    break
+                changes.append(read_delta(payload))
+                kept = self.blobs[kept.base]
+        data = zlib.decompress(payload)
+        for change in reversed(changes):
+            data = change.applied(data)
+        return data
+
+    def _delta(
+        self, data: bytes, base: bytes | None, contents: Mapping[bytes, bytes], made: Mapping[bytes, Piece]
+    ) -> Piece | None:
+        known = None if base is None else self.blobs.get(base) or made.get(base)
+        if base is None or known is None or known.depth >= DEEPEST:
+            return None
+        payload = delta_of(base, contents[base], data)
+        return None if payload is None else Piece("delta", payload, base, known.depth + 1)
+
+    def _take_delta(self, digest: bytes, start: int, size: int, base: bytes) -> None:
+        known = self.blobs.get(base)
+        if known is not None:  # a change of what is lost is lost too, unless it is added again
+            self.blobs[digest] = Kept(start, size, base, known.depth + 1)
+
     def _take(self, is_entry: bool, payload: bytes) -> None:
         try:
-            record = decode_entry(payload) if is_entry else decode_settled(payload)
+            self._note(decode_entry(payload) if is_entry else decode_settled(payload))
         except BadRecord:
             return  # of a later version: what cannot be understood is left alone
+
+    def _note(self, record: Entry | Settled) -> None:
         self.records.append(record)
         if isinstance(record, Settled):
             self.pending.pop(record.entry, None)
         elif record.kind != "snapshot":
             self.pending[record.id] = record
+
+
+def whole(data: bytes) -> Piece:
+    """A content that stands by itself."""
+    return Piece("blob", zlib.compress(data, FASTEST))

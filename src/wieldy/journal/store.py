@@ -9,19 +9,17 @@ import fcntl
 import os
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
-from wieldy.journal.frame import packed
-from wieldy.journal.record import Entry, Settled, encode
-from wieldy.journal.segment import SUFFIX, Segment, Unreadable, segment_path
+from wieldy.journal.record import Entry, Settled
+from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
 
 SEGMENT_BYTES = 16 << 20
 SEGMENT_SECONDS = 86_400.0
-FASTEST = 1
 
 
 class Store:
@@ -43,16 +41,20 @@ class Store:
         self._mutex = threading.RLock()
         self._segments: dict[int, Segment] = {}
 
-    def append(self, record: Entry | Settled, contents: Mapping[bytes, bytes] | None = None, *, durable: bool) -> None:
-        """Add a record after the contents it names. On failure nothing is added."""
-        wanted = contents or {}
-        ready = {digest: _blob(digest, wanted[digest]) for digest in self._unknown(wanted)}
+    def append(
+        self,
+        record: Entry | Settled,
+        contents: Mapping[bytes, bytes] = MappingProxyType({}),
+        bases: Mapping[bytes, bytes] = MappingProxyType({}),
+        *,
+        durable: bool,
+    ) -> None:
+        """Add a record after the contents it names. `bases` says of which other one of them a content is a change.
+        On failure nothing is added."""
+        foreseen, ready = self._made_ready(contents, bases)
         with self._mutex, self._turn():
             segment = self._current()
-            missing = [digest for digest in wanted if digest not in segment.blobs]
-            pieces = [ready.get(digest) or _blob(digest, wanted[digest]) for digest in missing]
-            pieces.append(packed("entry" if isinstance(record, Entry) else "settled", encode(record)))
-            self._extend(segment, b"".join(pieces), durable)
+            self._extend(segment, ready if segment is foreseen else segment.pieces(contents, bases), record, durable)
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -116,9 +118,11 @@ class Store:
     def _carry(self, entry: Entry, old: Segment, new: Segment) -> None:
         """An entry that is still under way moves on with its contents, for recovery looks at the last file alone."""
         names = {name for path in entry.paths for name in (path.before, path.after) if name is not None}
-        digests = [bytes.fromhex(name) for name in sorted(names)]
-        pieces = [packed("blob", old.packed(digest), digest) for digest in digests if digest in old.blobs]
-        self._extend(new, b"".join(pieces) + packed("entry", encode(entry)), True)
+        pieces: dict[bytes, Piece] = {}
+        for digest in map(bytes.fromhex, sorted(names)):
+            with suppress(Unreadable):  # recovery will say so
+                pieces[digest] = whole(old.content(digest))
+        self._extend(new, pieces, entry, True)
 
     def _begin(self, number: int) -> Segment:
         segment = self._segments[number] = Segment(self._place, number)
@@ -130,7 +134,8 @@ class Store:
             os.close(fd)
         return segment
 
-    def _extend(self, segment: Segment, data: bytes, durable: bool) -> None:
+    def _extend(self, segment: Segment, pieces: Mapping[bytes, Piece], record: Entry | Settled, durable: bool) -> None:
+        data, places = segment.extended(pieces, record)
         fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             pwrite_all(self._disk, fd, data, segment.end)
@@ -142,12 +147,16 @@ class Store:
             raise
         finally:
             os.close(fd)
-        segment.read_on()
+        segment.grew(len(data), places, record)
 
-    def _unknown(self, digests: Iterable[bytes]) -> list[bytes]:
+    def _made_ready(
+        self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]
+    ) -> tuple[Segment | None, Mapping[bytes, Piece]]:
+        """The contents as they would be added to the file that is the last one now, so that nobody has to wait while
+        they are compressed."""
         with self._mutex:
-            segment = self._last()
-            return [digest for digest in digests if segment is None or digest not in segment.blobs]
+            segment = self._segments[max(self._segments)] if self._segments else None
+        return segment, {} if segment is None else segment.pieces(contents, bases)
 
     def _last(self) -> Segment | None:
         if self._segments and not os.path.exists(self._segments[max(self._segments)].path):
@@ -186,10 +195,6 @@ class Store:
             yield
         finally:
             os.close(fd)
-
-
-def _blob(digest: bytes, data: bytes) -> bytes:
-    return packed("blob", zlib.compress(data, FASTEST), digest)
 
 
 def _begun(segment: Segment, clock: Callable[[], float]) -> float:

@@ -21,6 +21,7 @@ from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
 from wieldy.journal.locks import Locks
+from wieldy.journal.names import Names
 from wieldy.journal.record import Entry, EntryKind, Settled, Settlement
 from wieldy.journal.segment import Unreadable
 from wieldy.journal.store import Store
@@ -71,6 +72,7 @@ class Writer:
         self._roots = roots
         self._clock = clock
         self._own: set[str] = set()
+        self._names = Names()
         self.news: deque[str] = deque(maxlen=100)
 
     def apply(self, changes: Sequence[Change], origin: Origin, emptied: Emptied = MappingProxyType({})) -> Receipt:
@@ -105,7 +107,7 @@ class Writer:
 
     def record(self, changes: Sequence[Change], origin: Origin) -> Receipt:
         """Keep changes that have already happened, so that they can be taken back."""
-        account = happened(changes)
+        account = happened(changes, self._names)
         if self._store is None or not account.paths:
             return Receipt(None, ())
         return Receipt(self._append(self._store, self._entry(origin, account), account).id, ())
@@ -158,7 +160,7 @@ class Writer:
     def _carry_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
         if self._store is None:
             return None, commit(steps, disk=self._disk, roots=self._roots)
-        account = planned(steps)
+        account = planned(steps, self._names)
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
@@ -177,7 +179,7 @@ class Writer:
 
     def _append(self, store: Store, entry: Entry, account: Account) -> Entry:
         try:
-            store.append(entry, account.contents, durable=True)
+            store.append(entry, account.contents, account.bases, durable=True)
         except OSError as error:
             path = account.paths[0].path if account.paths else str(store.folder)
             raise self._unkept(path, error, account.size) from error
