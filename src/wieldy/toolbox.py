@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from wieldy.approval import Ask, Callback, Nobody
+from wieldy.approval import Ask, Callback, Nobody, Witnessed
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog
@@ -38,6 +38,7 @@ from wieldy.pool.called import Called
 from wieldy.pool.context import Context, survey
 from wieldy.pool.features import SIMPLE, gate_of, is_on
 from wieldy.pool.pool import Offering, Pool
+from wieldy.settings.load import Settings
 from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import MODULES, builtin_loaders
 
@@ -181,6 +182,10 @@ class Toolbox:
         bench.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *bench.advisers)
         bench.reviewers = (Review(hooks),)
 
+    def witness(self, told: Callable[[str], None]) -> None:
+        """Have the id of every call told about which a person is asked, or would be if there were one."""
+        self._bench.approver = Witnessed(self._bench.approver, told)
+
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
         self.catalog.add(tool)
@@ -217,16 +222,7 @@ class Toolbox:
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> Offering:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
-        simple = is_on(SIMPLE, self.settings.values, self.workspace.env)
-        context = Context(self.policy.mode, simple, None if only is None else tuple(only))
-        rows = await survey(
-            sorted(filter(None, map(self.catalog.find, self.catalog)), key=lambda tool: (is_foreign(tool), tool.name)),
-            context,
-            gate=lambda name: gate_of(name, self.settings.values, self.workspace.env),
-            removes=getattr(self._bench.judge, "removes", lambda name: None),
-            enabled=lambda tool: self._bench.leash.hold(tool.enabled(self.workspace), Abort(), ENABLED_SECONDS),
-        )
-        return self.workspace.resident(Pool).offering(rows, MODULES, window)
+        return await offered(self.catalog, self._bench, self.settings, self.policy.mode, window, only)
 
     async def undo(
         self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
@@ -272,6 +268,11 @@ class Toolbox:
     def stream(self) -> AbstractAsyncContextManager[Any]:
         """Every event from now on: `async with box.stream() as events: async for event in events`."""
         return self.events.stream()
+
+    @property
+    def bench(self) -> Bench:
+        """What calls are handled with now."""
+        return self._bench
 
     @property
     def leash(self) -> Leash:
@@ -365,6 +366,26 @@ class Toolbox:
     def _next_id(self) -> str:
         self._calls += 1
         return f"call_{self.id}_{self._calls}"
+
+
+async def offered(
+    catalog: Catalog,
+    bench: Bench,
+    settings: Settings,
+    mode: str,
+    window: int | None = None,
+    only: Sequence[str] | None = None,
+) -> Offering:
+    """What a request carries of the tools in a catalog, for somebody who works at a bench in some mode."""
+    workspace, values = bench.workspace, settings.values
+    rows = await survey(
+        sorted(filter(None, map(catalog.find, catalog)), key=lambda tool: (is_foreign(tool), tool.name)),
+        Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only)),
+        gate=lambda name: gate_of(name, values, workspace.env),
+        removes=getattr(bench.judge, "removes", lambda name: None),
+        enabled=lambda tool: bench.leash.hold(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
+    )
+    return workspace.resident(Pool).offering(rows, MODULES, window)
 
 
 def _concurrency(env: Mapping[str, str]) -> int:

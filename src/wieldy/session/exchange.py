@@ -21,8 +21,8 @@ from wieldy.providers.cost import cost
 from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
+from wieldy.session.equipment import Equipment
 from wieldy.session.retry import MOST_ATTEMPTS, pause
-from wieldy.toolbox import Toolbox
 
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
@@ -43,7 +43,7 @@ class Exchanger:
 
     def __init__(
         self,
-        box: Toolbox,
+        box: Equipment,
         provider: Provider,
         breaker: Breaker,
         record: Record,

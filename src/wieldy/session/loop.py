@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
@@ -12,10 +12,10 @@ from wieldy.engine.leash import Aborted
 from wieldy.session.attempt import Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.conversation import Conversation
+from wieldy.session.equipment import Equipment
 from wieldy.session.exchange import Exchange, Exchanger
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
-from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.session.relief import Relief
@@ -29,6 +29,26 @@ class Bounds:
 
     turns: int | None = None
     cost: float | None = None
+
+    def passed(self, turns: int, spent: float) -> tuple[str, str] | None:
+        """Which of them is reached, in a word and in a line."""
+        if self.turns is not None and turns >= self.turns:
+            return "max_turns", f"stopped after {turns} turns"
+        if self.cost is not None and spent >= self.cost:
+            return "max_cost", f"stopped at a cost of ${spent:.4f}"
+        return None
+
+
+class News(Protocol):
+    """What comes in while a model works that it did not ask for in this turn: ends of agents that it sent off."""
+
+    def ready(self) -> list[str]:
+        """What has come in by now."""
+        ...
+
+    async def next(self) -> str | None:
+        """Wait for what is still to come; None when there is nothing to wait for."""
+        ...
 
 
 @record
@@ -56,7 +76,7 @@ class Loop:
 
     def __init__(
         self,
-        box: Toolbox,
+        box: Equipment,
         provider: Provider,
         conversation: Conversation,
         record: Record,
@@ -76,6 +96,7 @@ class Loop:
         self._spent_before = conversation.cost
         self._exchanger = Exchanger(box, provider, Breaker(), record)
         self._relief: Relief | None = None
+        self.news: News | None = None
 
     async def follow(self, content: Sequence[dict[str, Any]], added: Sequence[str], abort: Abort) -> End:
         """Say something, with what hooks add to it, and go on until there is nothing more to do.
@@ -89,13 +110,15 @@ class Loop:
         while True:
             if abort.aborted:
                 raise Aborted(abort.reason)
-            if (end := self._bound(turns, text)) is not None:
-                return end
+            if (reached := self.passed(turns)) is not None:
+                return End(*reached, text)
+            for words in self.news.ready() if self.news is not None else ():
+                self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
-                if end.why != "done" or (why := await self.moments.stopping(text)) is None:
+                if end.why != "done" or (why := await self._sent_on(text)) is None:
                     return end
                 self.record({"type": "user", "content": [_text(why)]})
 
@@ -134,13 +157,14 @@ class Loop:
             thinking_budget=self.wishes.thinking_budget,
         )
 
-    def _bound(self, turns: int, text: str) -> End | None:
-        bounds, spent = self.bounds, self.conversation.cost - self._spent_before
-        if bounds.turns is not None and turns >= bounds.turns:
-            return End("max_turns", f"stopped after {turns} turns", text)
-        if bounds.cost is not None and spent >= bounds.cost:
-            return End("max_cost", f"stopped at a cost of ${spent:.4f}", text)
-        return None
+    def passed(self, turns: int = 0) -> tuple[str, str] | None:
+        """Which bound is reached after so many turns of a run, in a word and in a line."""
+        return self.bounds.passed(turns, self.conversation.cost - self._spent_before)
+
+    async def _sent_on(self, text: str) -> str | None:
+        """Why the model is to go on although it wants to stop: there is news to wait for, or a hook says so."""
+        words = await self.news.next() if self.news is not None else None
+        return await self.moments.stopping(text) if words is None else words
 
 
 def _text(words: str) -> dict[str, Any]:

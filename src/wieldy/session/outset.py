@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable
 
 from wieldy.core.provider import Provider, ToolOffer
 from wieldy.pool.activations import Activations
-from wieldy.session.prompt import instructions, surroundings, system_prompt
+from wieldy.session.equipment import Equipment
+from wieldy.session.prompt import ROLE, instructions, surroundings, system_prompt
 from wieldy.skills.find import Skills
-from wieldy.toolbox import Toolbox
 
 
 class Outset:
     """Made once, and again when the mode changes or tools come and go. Tools that are activated later come after those that
     were there, so that a cached prefix still holds."""
 
-    def __init__(self, box: Toolbox, extra: str = "") -> None:
+    def __init__(self, box: Equipment, extra: str = "", role: str = ROLE) -> None:
         self._box = box
         self._extra = extra
+        self._role = role
         self._window: int | None = None
         self._model = ""
         self._mode = ""
@@ -51,11 +52,19 @@ class Outset:
         if same:
             return
         self._mode, self._changes = mode, changes
-        stable = system_prompt(offering.tools, mode=mode, extra=self._extra)
+        stable = system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role)
         here = surroundings(workspace.cwd, workspace.root, model=self._model)
         skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
-        parts = (stable, offering.listing, skills, instructions(workspace.root), here)
+        parts = (stable, offering.listing, skills, self._agents(), instructions(workspace.root), here)
         self.prompt = tuple(part for part in parts if part)
+
+    def _agents(self) -> str:
+        """What there is to know of agents that files describe, where agents can be sent at all."""
+        if not any(offer.name == "Agent" for offer in self.offers):
+            return ""
+        from wieldy.agents.find import AgentTypes
+
+        return self._box.workspace.resident(AgentTypes).briefing()
 
     def _joined(self, names: tuple[str, ...]) -> None:
         self._stale = True

@@ -34,10 +34,10 @@ MODES = {
 }
 
 
-def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "") -> str:
+def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "", role: str = ROLE) -> str:
     """The stable part: role, and the guidance of the tools offered."""
     guidance = "\n".join(f"- {tool.name}: {' '.join(tool.prompt.split())}" for tool in tools if tool.prompt)
-    parts = [ROLE]
+    parts = [role]
     if guidance:
         parts.append(f"# Using the tools\n{guidance}")
     if mode in MODES:

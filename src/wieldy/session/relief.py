@@ -14,9 +14,9 @@ from wieldy.providers.cost import cost
 from wieldy.session.attempt import Record
 from wieldy.session.compact import CHARS_PER_TOKEN, put_aside, summarise, with_summary
 from wieldy.session.conversation import Conversation
+from wieldy.session.equipment import Equipment
 from wieldy.session.moments import Moments
 from wieldy.session.shorten import digest, media, size
-from wieldy.toolbox import Toolbox
 
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough
 
@@ -28,7 +28,7 @@ class Relief:
     """Makes room in one session's conversation. Everything it does is a record, so that a resumed session has it too."""
 
     def __init__(
-        self, box: Toolbox, provider: Provider, conversation: Conversation, record: Record, moments: Moments
+        self, box: Equipment, provider: Provider, conversation: Conversation, record: Record, moments: Moments
     ) -> None:
         self.box = box
         self.provider = provider
