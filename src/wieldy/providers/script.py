@@ -10,6 +10,9 @@ A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
     {"pause": 0.5}
 
 Text, thoughts and inputs come in pieces of `chunk` characters, `delay` seconds apart (per step, or for the whole script).
+
+What sub-agents say stands in `"agents": [{"type": "explore", "prompt": "where is", "turns": […]}, …]`: each of them follows
+the first entry whose `type` is its own and whose `prompt` is part of its task; either may be left out.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from wieldy.core.failure import SessionError
 from wieldy.core.provider import (
@@ -37,6 +40,7 @@ from wieldy.core.provider import (
 from wieldy.core.record import changed
 
 Step = Mapping[str, Any]
+Part: TypeAlias = "tuple[str | None, str, Script]"
 KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pause"})
 
 
@@ -57,6 +61,7 @@ class Script:
         model: str = "script",
         context_window: int = 200_000,
         remember: bool = True,
+        agents: Sequence[Part] = (),
     ) -> None:
         self.turns: list[list[Step]] = [list(turn) for turn in turns]
         self.chunk = chunk
@@ -64,6 +69,7 @@ class Script:
         self.model = model
         self.context_window = context_window
         self.remember = remember
+        self.agents: list[Part] = list(agents)
         self.requests: list[Request] = []
         self._next = 0
         self._calls = 0
@@ -76,8 +82,14 @@ class Script:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
             turns = _checked(found["turns"])
             script = cls(
-                turns, chunk=int(found.get("chunk", 0)), delay=float(found.get("delay", 0)), model=f"script:{path}"
+                turns,
+                chunk=int(found.get("chunk", 0)),
+                delay=float(found.get("delay", 0)),
+                model=f"script:{path}",
             )
+            for part in found.get("agents", ()):
+                agent = cls(_checked(part["turns"]), chunk=script.chunk, delay=script.delay, model=script.model)
+                script.sends(part.get("type"), agent, prompt=part.get("prompt", ""))
         except OSError as error:
             raise SessionError(f"the script {path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -111,6 +123,31 @@ class Script:
         """Begin the next turn."""
         self._open = False
         return self
+
+    def sends(self, type: str | None, agent: Script, *, prompt: str = "") -> Self:
+        """What a sub-agent of this kind (or of any) says, if `prompt` is part of its task."""
+        self.agents.append((type, prompt, agent))
+        return self
+
+    def delegated(self, agent_type: str, prompt: str) -> Script:
+        """The model of a sub-agent: a part of its own, from its first turn on."""
+        for kind, words, part in self.agents:
+            if kind in (None, agent_type) and words in prompt:
+                return part._anew(self)
+        return Script([[{"fail": "bad_request", "message": f"the script has no words for this {agent_type} agent"}]])
+
+    def _anew(self, whole: Script) -> Script:
+        other = Script(
+            self.turns,
+            chunk=self.chunk,
+            delay=self.delay,
+            model=whole.model,
+            context_window=self.context_window,
+            remember=self.remember,
+            agents=self.agents or whole.agents,
+        )
+        other.requests = self.requests
+        return other
 
     def _turn(self) -> list[Step]:
         if not self._open:
