@@ -96,7 +96,7 @@ class Toolbox:
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)
-        person = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
+        self.person: Approver = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
         pool = self.workspace.resident(Pool)
         pool.refresh, pool.starting, pool.settled = self.offering, self._starting, self.connected
         self._bench = Bench(
@@ -105,7 +105,7 @@ class Toolbox:
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
             leash=leash,
             judge=judge or self.policy,
-            approver=person,
+            approver=self.person,
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
             advisers=(*self._own_advisers(), *advisers),
@@ -113,7 +113,7 @@ class Toolbox:
         self._calls = self._turns = 0
         self._given_hooks = tuple(hooks)
         if hooks or self.settings.get("hooks"):
-            self._listen_to_hooks(person)
+            self._listen_to_hooks(self.person)
         for tool in tools:
             self.add(tool)
         self._apply_limits()
