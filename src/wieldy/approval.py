@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from wieldy.core.decision import Answer, Question
+from wieldy.core.decision import Answer, Approver, Question
 from wieldy.core.event import Notice
 from wieldy.core.failure import Refusal, WieldyError
 from wieldy.core.threads import in_thread
@@ -48,6 +48,19 @@ class Callback:
                 await in_thread(remember, self._policy.root, grant.rules)
             except (WieldyError, OSError) as error:
                 self._workspace.emit(Notice(text=f"allowed for this session only: {error}"))
+
+
+class Witnessed:
+    """Somebody who answers, and somebody who is told which calls they are asked about."""
+
+    def __init__(self, person: Approver, told: Callable[[str], None]) -> None:
+        self._person = person
+        self._told = told
+
+    async def ask(self, question: Question) -> Answer:
+        """Tell of the question, then put it."""
+        self._told(question.plan.call.id)
+        return await self._person.ask(question)
 
 
 class Nobody:

@@ -71,7 +71,8 @@ class Trace:
 async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, *, rewrites: bool = False) -> str:
     with queue.place() as place:
         try:
-            await queue.admit(place, job.effects, None, abort)
+            queue.enter(place, job.effects, None)
+            await queue.admitted(place, abort)
             effects = job.effects
             if rewrites and job.rewritten is not None:
                 await asyncio.sleep(0)
@@ -97,7 +98,8 @@ async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, 
 
 async def inner(effects: Effects, queue: Queue, abort: Abort) -> None:
     with queue.place() as place:
-        await queue.admit(place, effects, None, abort)
+        queue.enter(place, effects, None)
+        await queue.admitted(place, abort)
         await queue.start(place, abort)
         await asyncio.sleep(0)
 
@@ -168,7 +170,8 @@ def test_calls_that_do_not_clash_overlap() -> None:
 
         async def reader(effects: Effects) -> None:
             with queue.place() as place:
-                await queue.admit(place, effects, None, abort)
+                queue.enter(place, effects, None)
+                await queue.admitted(place, abort)
                 await queue.start(place, abort)
                 await together.wait()
 
@@ -188,7 +191,8 @@ def test_a_declared_safety_overrides_the_effects() -> None:
         async def call() -> None:
             nonlocal running, most
             with queue.place() as place:
-                await queue.admit(place, UNKNOWN if safe else NOTHING, safe, abort)
+                queue.enter(place, UNKNOWN if safe else NOTHING, safe)
+                await queue.admitted(place, abort)
                 await queue.start(place, abort)
                 running += 1
                 most = max(most, running)

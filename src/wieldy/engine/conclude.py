@@ -15,8 +15,9 @@ MAX_FAILURE_CHARS = 10_000
 def conclude(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: tuple[str, ...] = ()) -> ToolResult:
     """The result the model and the caller get. `notes` say what was mended in the call."""
     match outcome:
-        case Done(content, data, is_error):
-            return ToolResult(call.id, call.name, _content(content, call, limit, spill, notes), data, is_error, outcome)
+        case Done():
+            content = _content(outcome.content, call, limit, spill, notes)
+            return ToolResult(call.id, call.name, content, outcome.data, outcome.is_error, outcome)
         case Failed(message, data):
             text = shorten(clean(message), MAX_FAILURE_CHARS) or "The tool failed without a message."
             return ToolResult(call.id, call.name, (Text(text),), data, True, outcome)

@@ -149,31 +149,40 @@ class LoopFeed(Feed):
         super().__init__(backlog)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._ready = asyncio.Event()
-        self._woken = False
+        self._parked: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        """Let the loop look, from whichever thread this is."""
-        if self._woken:
+        """Let the loop look, from whichever thread this is. One that is looking already needs no telling."""
+        parked = self._parked
+        if parked is None:
             return
-        self._woken = True
         if threading.get_ident() == self._thread:
-            self._ready.set()
+            self._unpark()
             return
         try:
-            self._loop.call_soon_threadsafe(self._ready.set)
+            self._loop.call_soon_threadsafe(self._unpark)
         except RuntimeError:
             return  # the loop is closed
 
-    async def next(self) -> Event | None:
-        """Wait for an event; None when there will be no more."""
-        while (event := self.take()) is None:
+    def _unpark(self) -> None:
+        parked, self._parked = self._parked, None
+        if parked is not None and not parked.done():
+            parked.set_result(None)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event until the feed is closed."""
+        waiting = self.waiting
+        while True:
+            while self.dropped or waiting:
+                if (event := self.take()) is not None:
+                    yield event
             if self.closed:
-                return None
-            await self._ready.wait()
-            self._ready.clear()
-            self._woken = False
-        return event
+                return
+            parked = self._parked = self._loop.create_future()
+            if waiting or self.closed:  # it came from another thread, which saw nobody parked
+                self._parked = None
+                continue
+            await parked
 
 
 class AsyncFeed(LoopFeed):
@@ -185,7 +194,7 @@ class AsyncFeed(LoopFeed):
         self._task = self._loop.create_task(self._deliver())
 
     async def _deliver(self) -> None:
-        while (event := await self.next()) is not None:
+        async for event in self.events():
             try:
                 await self._subscriber(event)
             except Exception:
@@ -200,11 +209,6 @@ class AsyncFeed(LoopFeed):
 
 class StreamFeed(LoopFeed):
     """Hands events to whoever iterates."""
-
-    async def events(self) -> AsyncIterator[Event]:
-        """Every event until the feed is closed."""
-        while (event := await self.next()) is not None:
-            yield event
 
 
 def _is_async(subscriber: Subscriber) -> bool:

@@ -49,10 +49,14 @@ async def handle(
             limit = tool.max_result_chars
             if bench.abort.aborted:
                 raise Aborted(bench.abort.reason)
-            plan = await _admitted(bind(call, tool), place, bench)
+            bound = bind(call, tool)
+            plan = normalise(bound, bench.workspace)
+            if not bench.queue.enter(place, plan.effects, tool.concurrency_safe(plan.input)):
+                plan = await _admitted(bound, plan, place, bench)
             ctx = bench.context(call.id, message_id, siblings)
             cleared, context = await _judged(plan, place, ctx, bench)
-            await bench.queue.start(place, bench.abort)
+            if not bench.queue.starts(place):
+                await bench.queue.start(place, bench.abort)
             outcome = await _ran(cleared, ctx, bench, context)
             notes = cleared.plan.notes
         except asyncio.CancelledError:
@@ -67,11 +71,10 @@ async def handle(
     return result
 
 
-async def _admitted(bound: BoundCall, place: Place, bench: Bench) -> PlannedCall:
+async def _admitted(bound: BoundCall, plan: PlannedCall, place: Place, bench: Bench) -> PlannedCall:
     """The call planned for where it will run: once it may go, an earlier one may have changed the folder."""
     tool, cwd = bound.tool, bench.workspace.cwd
-    plan = normalise(bound, bench.workspace)
-    await bench.queue.admit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
+    await bench.queue.admitted(place, bench.abort)
     while bench.workspace.cwd != cwd:
         cwd = bench.workspace.cwd
         plan = normalise(bound, bench.workspace)

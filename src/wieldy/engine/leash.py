@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from wieldy.core.abort import Abort
 from wieldy.core.failure import WieldyError
 from wieldy.engine.deadlines import Deadlines
+from wieldy.engine.eager import begun
 
 T = TypeVar("T")
 log = logging.getLogger("wieldy")
@@ -48,13 +49,13 @@ class Leash:
         if abort.aborted:
             work.close()
             raise Aborted(abort.reason)
+        told = _Told()
+        task = begun(_telling(work, told))
+        if task.done():
+            return self._result_of(task)
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        task = loop.create_task(_telling(work, waiter))
-
-        def wake() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
+        waiter = told.waiter = loop.create_future()
+        wake = told.tell
 
         if seconds is not None:
             self._deadlines.add(loop, seconds, wake)
@@ -126,13 +127,25 @@ class Leash:
         return task.result()
 
 
-async def _telling(work: Coroutine[Any, Any, T], waiter: asyncio.Future[None]) -> T:
-    """The work, telling the waiter of its end one turn of the loop earlier than a callback of the task would."""
+class _Told:
+    """Whoever waits for the end of some work, once somebody does."""
+
+    __slots__ = ("waiter",)
+
+    def __init__(self) -> None:
+        self.waiter: asyncio.Future[None] | None = None
+
+    def tell(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+async def _telling(work: Coroutine[Any, Any, T], told: _Told) -> T:
+    """The work, telling of its end one turn of the loop earlier than a callback of the task would."""
     try:
         return await work
     finally:
-        if not waiter.done():
-            waiter.set_result(None)
+        told.tell()
 
 
 def _what_it_gave(task: asyncio.Task[Any]) -> Any:

@@ -17,14 +17,14 @@ def as_output(value: Any) -> Output:
         return value
     if isinstance(value, str):
         return Output(value)
+    if type(value) is int:
+        return Output(str(value), data=value)
     if value is None:
         return Output("")
     if isinstance(value, Text | Image):
         return Output((value,))
     if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
         return Output(tuple(value))
-    if type(value) is int:
-        return Output(str(value), data=value)
     data = plain(value)
     return Output(json.dumps(data, ensure_ascii=False, indent=2 if isinstance(data, dict | list) else None), data=data)
 

@@ -86,8 +86,11 @@ class Queue:
         self._tickets += 1
         return Place(self, self._tickets, _inside.get())
 
-    async def admit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
-        """Wait until no earlier call clashes. Must be reached without an await after `place`, so that order is arrival."""
+    def enter(self, place: Place, effects: Effects, safe: bool | None) -> bool:
+        """State what a call touches; true when no earlier call clashes, else it must wait to be `admitted`.
+
+        Must be reached without an await after `place`, so that order is arrival.
+        """
         place.claim(effects, safe)
         exclusive = place.alone or place.writes
         if exclusive or self._exclusive:
@@ -95,10 +98,15 @@ class Queue:
                 _let_wait(place, other)
         self._claimed[place] = None
         self._exclusive += exclusive
+        place.admitted = not place.blockers
+        return place.admitted
+
+    async def admitted(self, place: Place, abort: Abort) -> None:
+        """Wait until no earlier call clashes."""
         if place.blockers:
-            await self._wait_for_blockers(place, abort)
-        else:
-            place.admitted = True
+            place.turn = asyncio.get_running_loop().create_future()
+            await self._leash.wait(place.turn, abort)
+        place.admitted = True
 
     async def readmit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
         """The call changed after it was admitted: wait for whoever is running and clashes with what it has become."""
@@ -112,14 +120,27 @@ class Queue:
             elif not (_waits_for(place, other) or _waits_for(other, place)):
                 first, second = sorted((place, other), key=lambda one: one.order)
                 _let_wait(second, first)
-        await self._wait_for_blockers(place, abort)
+        await self.admitted(place, abort)
 
-    async def start(self, place: Place, abort: Abort) -> None:
-        """Wait to be one of the limited number that run at once; calls made from here on have this one as their caller."""
+    def starts(self, place: Place) -> bool:
+        """Be one of the limited number that run at once, if there is room; else the call must wait to `start`.
+
+        Calls made from here on have this one as their caller.
+        """
         if place.caller is None:
-            await self._take_slot(abort)
+            if self._running >= self.limit or self._slots:
+                return False
+            self._running += 1
             place.running = True
         place.inside = _inside.set(place)
+        return True
+
+    async def start(self, place: Place, abort: Abort) -> None:
+        """Wait until there is room to run."""
+        if not self.starts(place):
+            await self._take_slot(abort)
+            place.running = True
+            place.inside = _inside.set(place)
 
     def leave(self, place: Place) -> None:
         """The call is over: whoever waited for it may go."""
@@ -135,12 +156,6 @@ class Queue:
             if other is not place and other.caller is place.caller and other.clashes(place):
                 yield other
 
-    async def _wait_for_blockers(self, place: Place, abort: Abort) -> None:
-        if place.blockers:
-            place.turn = asyncio.get_running_loop().create_future()
-            await self._leash.wait(place.turn, abort)
-        place.admitted = True
-
     def _release(self, place: Place) -> None:
         if place not in self._claimed:
             return
@@ -152,9 +167,6 @@ class Queue:
                 follower.turn.set_result(None)
 
     async def _take_slot(self, abort: Abort) -> None:
-        if self._running < self.limit and not self._slots:
-            self._running += 1
-            return
         free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slots.append(free)
         try:

@@ -9,6 +9,7 @@ from typing import Self
 from wieldy.core.call import ToolCall
 from wieldy.core.result import ToolResult
 from wieldy.engine.bench import Bench
+from wieldy.engine.eager import begun
 from wieldy.engine.handle import handle
 
 
@@ -23,10 +24,10 @@ class Turn:
         self._tasks: list[asyncio.Task[ToolResult] | ToolResult] = []
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
-        """Start a call now, behind those that came before it."""
+        """Start a call now, behind those that came before it; one that need not wait for anything has its result at once."""
         self.submitted.append(call)
         self._ids.append(call.id)
-        task = asyncio.get_running_loop().create_task(handle(call, self._bench, self._message_id, self._ids))
+        task = begun(handle(call, self._bench, self._message_id, self._ids))
         self._tasks.append(task)
         return task
 

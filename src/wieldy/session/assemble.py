@@ -67,27 +67,28 @@ class Answer:
 
     def take(self, delta: Delta) -> ToolCall | None:
         """Add a delta; returns the call that may start now. Raises `ProviderFailure` for a stream that makes no sense."""
-        if isinstance(delta, BlockGrew):
-            try:
-                self.open[delta.index].grow(delta.field, delta.piece)
-            except KeyError:
-                raise _nonsense(f"block {delta.index} grows without having begun") from None
-            return None
-        if isinstance(delta, BlockStarted):
-            return self._begin(delta.index, delta.block)
-        if isinstance(delta, BlockEnded):
-            if delta.index not in self.open:
-                raise _nonsense(f"block {delta.index} ends without having begun")
-            return self._close(delta.index)
-        if isinstance(delta, Metered):
-            self.usage = delta.usage
-            return None
+        match delta:
+            case BlockGrew():
+                opened = self.open.get(delta.index)
+                if opened is None:
+                    raise _nonsense(f"block {delta.index} grows without having begun")
+                opened.grow(delta.field, delta.piece)
+                return None
+            case BlockStarted():
+                return self._begin(delta.index, delta.block)
+            case BlockEnded():
+                if delta.index not in self.open:
+                    raise _nonsense(f"block {delta.index} ends without having begun")
+                return self._close(delta.index)
+            case Metered():
+                self.usage = delta.usage
+                return None
         self.stop_reason = delta.reason
         return self._settled_doubt(cut=delta.reason == "max_tokens")
 
     def content(self) -> tuple[dict[str, Any], ...]:
         """The closed blocks that are worth keeping, in order."""
-        return tuple(block for _, block in sorted(self.blocks.items()) if not _is_blank(block))
+        return tuple([block for _, block in sorted(self.blocks.items()) if not _is_blank(block)])
 
     def cut_off(self) -> list[ToolCall]:
         """Close what the end of the message left open. Its tool uses are incomplete and will not run."""

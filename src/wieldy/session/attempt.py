@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Set
 from contextlib import aclosing
+from itertools import islice
 from typing import Any
 
 from wieldy.core.call import ToolCall
@@ -50,7 +51,11 @@ class Attempt:
         """Start a call, unless it has failed too often already."""
         refusal = self._breaker.refusal(call.name, call.input)
         if refusal is None:
-            self.turn.submit(call).add_done_callback(self._ended)
+            task = self.turn.submit(call)
+            if task.done():
+                self._ended(task)
+            else:
+                task.add_done_callback(self._ended)
             return
         result = ToolResult(call.id, call.name, (Text(refusal),), None, True, Refused("check", refusal))
         self.turn.answer(call, result)
@@ -58,10 +63,10 @@ class Attempt:
 
     def keep_blocks(self) -> None:
         """Record the blocks that have closed since the last time."""
-        closed = list(self.answer.blocks.items())
-        for index, block in closed[self._blocks_kept :]:
+        blocks = self.answer.blocks
+        for index, block in islice(blocks.items(), self._blocks_kept, None):
             self._record({"type": "block", "index": index, "block": block})
-        self._blocks_kept = len(closed)
+        self._blocks_kept = len(blocks)
 
     def keep_result(self, result: ToolResult) -> None:
         """Record a result, once, with what was decided about its call where that was not to allow it."""

@@ -32,6 +32,7 @@ class Exchange:
     """What came of one request."""
 
     answer: Answer
+    content: tuple[dict[str, Any], ...]
     results: list[ToolResult]
     interrupted: bool = False
     broken: ProviderFailure | None = None
@@ -95,7 +96,7 @@ class Exchanger:
                 broken = failure
                 attempt.answer.drop_open()
             reason = "interrupted" if interrupted else "broken" if broken else attempt.answer.stop_reason or "end_turn"
-            self._answered(attempt.answer, reason, time.monotonic() - started)
+            content = self._answered(attempt.answer, reason, time.monotonic() - started)
             results = await turn.results() if turn.submitted else []
             for result in results:
                 attempt.keep_result(result)
@@ -104,11 +105,12 @@ class Exchanger:
             self.breaker.note(call.name, call.input, failed=result.is_error)
             for call, result in zip(calls, results, strict=True)
         ]
-        return Exchange(attempt.answer, results, interrupted or abort.aborted, broken, any(stops))
+        return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
 
-    def _answered(self, answer: Answer, reason: str, seconds: float) -> None:
+    def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
+        """Record that the answer is over; returns what it came to."""
         content = answer.content()
-        if not any(block["type"] in SPOKEN for block in content):
+        if SPOKEN.isdisjoint([block["type"] for block in content]):
             self.record({"type": "dropped"})
         usage = answer.usage
         spent = cost(self.provider.model, usage)
@@ -119,6 +121,7 @@ class Exchanger:
             self.box.events.emit(
                 ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=spent)
             )
+        return content
 
     async def _wait(self, failure: ProviderFailure, attempt: int, abort: Abort) -> None:
         """Wait before the next attempt. Raises the failure when there should be none."""

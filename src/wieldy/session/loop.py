@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -116,6 +117,7 @@ class Loop:
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
+            await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
                 if end.why != "done" or (why := await self._sent_on(text)) is None:
@@ -172,7 +174,7 @@ def _text(words: str) -> dict[str, Any]:
 
 
 def _words(exchange: Exchange) -> str:
-    return "\n".join([block["text"] for block in exchange.answer.content() if block["type"] == "text"])
+    return "\n".join([block["text"] for block in exchange.content if block["type"] == "text"])
 
 
 def _ended(exchange: Exchange, abort: Abort, text: str) -> End | None:
@@ -183,7 +185,7 @@ def _ended(exchange: Exchange, abort: Abort, text: str) -> End | None:
         return End("looping", "the model kept making the same failing call", text)
     if exchange.results or exchange.broken is not None:
         return None
-    if exchange.answer.stop_reason == "pause_turn" and exchange.answer.content():
+    if exchange.answer.stop_reason == "pause_turn" and exchange.content:
         return None
     match exchange.answer.stop_reason:
         case "max_tokens":

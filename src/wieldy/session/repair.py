@@ -6,7 +6,7 @@ What a model said is left as it is, but for blocks no API takes. Applied to its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
 from typing import Any
@@ -73,20 +73,10 @@ def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
 def _clean_block(block: ContentBlock, role: Role) -> ContentBlock | None:
     """The block as any API takes it; None for one that none does."""
     kind = block.get("type")
-    if kind in NEVER_SAYS[role]:
+    if not isinstance(kind, str) or kind in NEVER_SAYS[role]:
         return None
-    match kind:
-        case "text":
-            return _clean_text(block)
-        case "tool_use":
-            return _clean_call(block)
-        case "tool_result":
-            return _clean_result(block) if isinstance(block.get("tool_use_id"), str) else None
-        case "image":
-            return _clean_image(block)
-        case "thinking":
-            return block if isinstance(block.get("thinking"), str) else None
-    return block if isinstance(kind, str) else None
+    cleaner = _CLEANERS.get(kind)
+    return block if cleaner is None else cleaner(block)
 
 
 def _clean_text(block: ContentBlock) -> ContentBlock | None:
@@ -102,7 +92,7 @@ def _clean_call(block: ContentBlock) -> ContentBlock | None:
         return None
     name = _legal(str(block.get("name") or "unknown"))
     input = block.get("input")
-    if name == block.get("name") and isinstance(input, Mapping):
+    if name == block.get("name") and (type(input) is dict or isinstance(input, Mapping)):
         return block
     return {**block, "name": name, "input": input if isinstance(input, Mapping) else {}}
 
@@ -112,18 +102,27 @@ def _legal(name: str) -> str:
     return _ODD.sub("_", name)[:64]
 
 
-def _clean_result(block: ContentBlock) -> ContentBlock:
+def _clean_result(block: ContentBlock) -> ContentBlock | None:
+    if not isinstance(block.get("tool_use_id"), str):
+        return None
     content = block.get("content")
     if isinstance(content, str):
         text = clean(content)
         return block if text == content and text.strip() else {**block, "content": text if text.strip() else EMPTY}
     if not isinstance(content, list | tuple) or not content:
         return {**block, "content": EMPTY}
-    known = [part for part in content if isinstance(part, Mapping)]
-    parts = [part for part in (_clean_block(part, "user") for part in known) if part is not None]
-    if _same(parts, content):
-        return block
-    return {**block, "content": parts or EMPTY}
+    parts: list[ContentBlock] = []
+    same = True
+    for part in content:
+        made = _clean_block(part, "user") if type(part) is dict or isinstance(part, Mapping) else None
+        same = same and made is part
+        if made is not None:
+            parts.append(made)
+    return block if same else {**block, "content": parts or EMPTY}
+
+
+def _clean_thought(block: ContentBlock) -> ContentBlock | None:
+    return block if isinstance(block.get("thinking"), str) else None
 
 
 def _clean_image(block: ContentBlock) -> ContentBlock:
@@ -138,6 +137,15 @@ def _clean_image(block: ContentBlock) -> ContentBlock:
     if not isinstance(data, str) or not data:
         return _placeholder("it is empty")
     return _placeholder("it is too large") if len(data) > MOST_IMAGE_CHARS else block
+
+
+_CLEANERS: Mapping[str, Callable[[ContentBlock], ContentBlock | None]] = {
+    "text": _clean_text,
+    "tool_use": _clean_call,
+    "tool_result": _clean_result,
+    "image": _clean_image,
+    "thinking": _clean_thought,
+}
 
 
 def _placeholder(why: str) -> ContentBlock:
@@ -179,6 +187,8 @@ def _with_unique_ids(message: Message, seen: set[str]) -> tuple[Message, list[tu
 
 def _answered(answer: Message | None, names: Sequence[tuple[str, str]]) -> Message:
     """The user message after some calls: one result each, in their order, then whatever else was said."""
+    if answer is not None and [block.get("tool_use_id") for block in answer.content] == [new for _, new in names]:
+        return answer
     found: dict[str, list[ContentBlock]] = {}
     rest: list[ContentBlock] = []
     for block in answer.content if answer else ():
@@ -200,7 +210,7 @@ def _result_for(old: str, new: str, found: Mapping[str, list[ContentBlock]]) -> 
 
 
 def _results(message: Message) -> bool:
-    return any(block["type"] == "tool_result" for block in message.content)
+    return "tool_result" in [block["type"] for block in message.content]
 
 
 def _without_results(message: Message) -> Message:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
-from wieldy.core.event import Event, PermissionAsked, RunEnded
+from wieldy.core.event import Event, RunEnded
 from wieldy.core.failure import SessionError
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
@@ -75,6 +75,7 @@ class Session:
             hooks=hooks,
             session_id=None if fork else resume,
         )
+        self.box.witness(self._asked)
         self._bounds = Bounds(max_turns, max_cost)
         self._wishes = Wishes(thinking_budget, tuple(server_tools))
         self._model = model
@@ -130,36 +131,38 @@ class Session:
 
         The last event is `RunEnded`. Leaving the loop early interrupts the run.
         """
-        if self._running:
-            raise SessionError("this session is already running; wait for it, or start another")
-        self._running = True
+        self._begin()
         try:
             async with self.box.events.stream() as events:
                 work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
                 try:
                     async for event in events:
-                        if isinstance(event, PermissionAsked):
-                            self._record({"type": "asked", "id": event.call_id})
                         yield event
                         if isinstance(event, RunEnded):
                             break
                     await work
                 finally:
-                    if not work.done():
-                        self.box.abort()
-                        await asyncio.wait((work,))
+                    await self._left(work)
         finally:
             self._running = False
 
     async def ask(self, prompt: Prompt) -> str:
-        """Say something and wait for the model's last words. Raises `SessionError` when the run ends otherwise."""
-        said = ""
-        async for event in self.run(prompt):
-            if isinstance(event, RunEnded):
-                if event.is_error:
-                    raise SessionError(event.detail or event.why)
-                said = event.text
-        return said
+        """Say something and wait for the model's last words. Raises `SessionError` when the run ends otherwise.
+
+        Nobody listens to what happens meanwhile, so no event is made, unless the session has subscribers.
+        """
+        self._begin()
+        try:
+            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
+            try:
+                ended = await asyncio.shield(work)
+            finally:
+                await self._left(work)
+        finally:
+            self._running = False
+        if ended.is_error:
+            raise SessionError(ended.detail or ended.why)
+        return ended.text
 
     async def compact(self, wish: str = "") -> None:
         """Have the conversation summed up now. Raises `SessionError` or `ProviderFailure`."""
@@ -175,7 +178,21 @@ class Session:
         """Interrupt the run: the stream ends, tools are stopped, every open call gets a result."""
         self.box.abort()
 
-    async def _run(self, prompt: Prompt, abort: Abort) -> None:
+    def _begin(self) -> None:
+        if self._running:
+            raise SessionError("this session is already running; wait for it, or start another")
+        self._running = True
+
+    async def _left(self, work: asyncio.Task[RunEnded]) -> None:
+        """Whoever followed a run goes away: one that is not over is interrupted, and comes to its end."""
+        if not work.done():
+            self.box.abort()
+            await asyncio.wait((work,))
+
+    def _asked(self, call_id: str) -> None:
+        self._record({"type": "asked", "id": call_id})
+
+    async def _run(self, prompt: Prompt, abort: Abort) -> RunEnded:
         started = time.monotonic()
         before = self.conversation.turns
         end = End("error")
@@ -197,17 +214,17 @@ class Session:
                 await self._flushed()
             except SessionError as failure:
                 end = End("error", str(failure), end.text)
-            self.box.events.emit(
-                RunEnded(
-                    why=end.why,
-                    text=end.text,
-                    turns=self.conversation.turns - before,
-                    cost=self.conversation.cost,
-                    seconds=time.monotonic() - started,
-                    is_error=end.why not in ("done", "interrupted"),
-                    detail=end.detail,
-                )
+            ended = RunEnded(
+                why=end.why,
+                text=end.text,
+                turns=self.conversation.turns - before,
+                cost=self.conversation.cost,
+                seconds=time.monotonic() - started,
+                is_error=end.why not in ("done", "interrupted"),
+                detail=end.detail,
             )
+            self.box.events.emit(ended)
+        return ended
 
     async def _load(self) -> None:
         """Read what an earlier session had come to, once."""

@@ -235,9 +235,9 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     with pytest.raises(Aborted):
         await Leash().hold(work(), stopped)
     waiting = asyncio.ensure_future(Leash().hold(work(), Abort(), 5))
-    await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+    assert await Leash().hold(work(), Abort(), 5) == "done"
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
