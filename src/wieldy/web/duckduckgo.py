@@ -1,9 +1,9 @@
-"""DuckDuckGo and its like as search service. Wraps ddgs."""
+"""DuckDuckGo as search service, and Brave and Mojeek where it says nothing. Wraps ddgs."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wieldy.core.failure import ToolFailure
@@ -11,6 +11,9 @@ from wieldy.core.threads import in_thread
 from wieldy.web.search import MOST_HITS, Hit, Wanted
 
 SECONDS = 15
+# One after the other: what a person looks for is nobody else's business. (Left to itself ddgs asks every engine it knows.)
+ENGINES = ("duckduckgo", "brave", "mojeek")
+PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 def is_installed() -> bool:
@@ -19,25 +22,33 @@ def is_installed() -> bool:
 
 
 class DuckDuckGo:
-    """What ddgs finds."""
+    """What ddgs finds; proxy and certificate authorities as the environment says."""
 
     name = "ddgs"
 
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._proxy = next((env[name] for name in PROXY_VARIABLES if env.get(name)), None)
+        self._authorities = env.get("WIELDY_CA_FILE") or env.get("SSL_CERT_FILE") or True
+
     async def search(self, wanted: Wanted) -> Sequence[Hit]:
-        """The hits."""
-        return await in_thread(_search, wanted.in_words())
+        """The hits of the first engine that has any."""
+        return await in_thread(self._search, wanted.in_words())
 
+    def _search(self, query: str) -> list[Hit]:
+        import ddgs
+        from ddgs.exceptions import DDGSException
 
-def _search(query: str) -> list[Hit]:
-    import ddgs
-    from ddgs.exceptions import DDGSException
-
-    try:
-        return hits(ddgs.DDGS(timeout=SECONDS).text(query, max_results=MOST_HITS))
-    except DDGSException as error:
-        if "no results" in str(error).lower():
-            return []
-        raise ToolFailure(f"The search failed: {' '.join(str(error).split())}. Try again later.") from None
+        engines = ddgs.DDGS(proxy=self._proxy, timeout=SECONDS, verify=self._authorities)
+        failed: list[str] = []
+        for engine in ENGINES:
+            try:
+                return hits(engines.text(query, max_results=MOST_HITS, backend=engine))
+            except DDGSException as error:
+                if "no results" not in str(error).lower():
+                    failed.append(f"{engine}: {' '.join(str(error).split())}")
+        if len(failed) == len(ENGINES):
+            raise ToolFailure(f"The search failed ({failed[0][:300]}). Try again later.")
+        return []
 
 
 def hits(rows: Sequence[dict[str, Any]]) -> list[Hit]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wieldy.core.record import record
@@ -60,7 +60,7 @@ class Searches:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.provider: SearchService | None = None
-        self.installed: Callable[[], SearchService | None] = _installed
+        self.installed: Callable[[Mapping[str, str]], SearchService | None] = _installed
 
     def service(self) -> SearchService | None:
         """The service to use, or None where none is set up."""
@@ -70,13 +70,13 @@ class Searches:
             from wieldy.web.searxng import SearXNG
 
             return SearXNG(server, self._workspace)
-        return self.installed()
+        return self.installed(self._workspace.env)
 
 
-def _installed() -> SearchService | None:
+def _installed(env: Mapping[str, str]) -> SearchService | None:
     from wieldy.web.duckduckgo import DuckDuckGo, is_installed
 
-    return DuckDuckGo() if is_installed() else None
+    return DuckDuckGo(env) if is_installed() else None
 
 
 def bare(domain: str) -> str:

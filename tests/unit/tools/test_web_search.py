@@ -54,7 +54,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        box.workspace.resident(Searches).installed = lambda: None
+        box.workspace.resident(Searches).installed = lambda env: None
         assert "web.searxng" in str(await TOOL.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered
