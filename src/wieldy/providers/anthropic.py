@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
-
-import msgspec
 
 from wieldy.core.message import ContentBlock, Message, encoded_all
 from wieldy.core.provider import (
@@ -24,10 +22,11 @@ from wieldy.core.provider import (
     ToolOffer,
     Usage,
 )
-from wieldy.providers.decoded import decoded
+from wieldy.providers.decoded import decoded, number, part, text
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
-from wieldy.providers.refusal import accepted, reported, unheard
-from wieldy.providers.sse import events_of
+from wieldy.providers.refusal import reported
+from wieldy.providers.stream import streamed
+from wieldy.schema.dense import dense
 from wieldy.schema.dialect import ANTHROPIC, adapted
 
 URL = "https://api.anthropic.com"
@@ -38,23 +37,6 @@ MAX_TOKENS = 16_000
 SEARCH = "web_search_20250305"
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
-
-encode = msgspec.json.Encoder().encode
-
-
-class Event(msgspec.Struct):
-    """Any event of the stream; each kind fills some of these."""
-
-    type: str
-    index: int = 0
-    content_block: dict[str, Any] | None = None
-    delta: dict[str, Any] | None = None
-    message: dict[str, Any] | None = None
-    usage: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-
-
-decode = msgspec.json.Decoder(Event).decode
 
 FIELDS: Mapping[str, tuple[str, Field]] = {
     "text_delta": ("text", "text"),
@@ -92,16 +74,9 @@ class Anthropic:
         self.searches = url == URL
         self._http = Http(url, headers, env=env, idle_seconds=idle_seconds)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        try:
-            async with self._http.post("/v1/messages", body(request, self.model)) as response:
-                await accepted(response, self.model, self._http.place)
-                async with aclosing(events_of(response)) as events:
-                    yield deltas(events, self.model, response)
-        except HttpFailure as broken:
-            raise unheard(broken) from None
+        return streamed(self._http, "/v1/messages", body(request, self.model), self.model, deltas)
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The search of Anthropic's servers."""
@@ -126,11 +101,11 @@ def body(request: Request, model: str) -> bytes:
         head["max_tokens"] += request.thinking_budget
     if request.stop_sequences:
         head["stop_sequences"] = list(request.stop_sequences)
-    pieces = [encode(head)[:-1]]
+    pieces = [dense(head)[:-1]]
     if request.tools or request.server_tools:
         breaks = request.breaks[-1:]
         tools = [_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
-        tools += [encode(tool) for tool in request.server_tools]
+        tools += [dense(tool) for tool in request.server_tools]
         pieces += [b',"tools":[', b",".join(tools), b"]"]
     messages = request.messages
     # The last two of the user's messages carry breakpoints: this request finds what the one before it left in the cache.
@@ -144,12 +119,12 @@ def body(request: Request, model: str) -> bytes:
 
 
 def _message(message: Message) -> bytes:
-    return encode({"role": message.role, "content": _content(message)})
+    return dense({"role": message.role, "content": _content(message)})
 
 
 def _cached(message: Message) -> bytes:
     *rest, final = _content(message)
-    return encode({"role": message.role, "content": [*rest, {**final, **CACHED}]})
+    return dense({"role": message.role, "content": [*rest, {**final, **CACHED}]})
 
 
 def _content(message: Message) -> list[ContentBlock]:
@@ -176,7 +151,7 @@ def _tool(tool: ToolOffer, ends_block: bool) -> bytes:
     if found is None:
         schema = adapted(tool.input_schema, ANTHROPIC)
         described = {"name": tool.name, "description": tool.description, "input_schema": schema}
-        found = tool.encoded[wire] = encode(described | CACHED if ends_block else described)
+        found = tool.encoded[wire] = dense(described | CACHED if ends_block else described)
     return found
 
 
@@ -187,36 +162,39 @@ async def deltas(
     usage = Usage()
     try:
         async for data in events:
-            event = decoded(data, Event, decode)
-            if event.type == "content_block_delta":
+            event = decoded(data)
+            kind = text(event, "type")
+            if kind == "content_block_delta":
                 delta = _grown(event)
                 if delta is not None:
                     yield delta
-            elif event.type == "content_block_start":
-                yield BlockStarted(event.index, event.content_block or {})
-            elif event.type == "content_block_stop":
-                yield BlockEnded(event.index)
-            elif event.type == "message_start":
-                usage = _usage((event.message or {}).get("usage"), usage)
+            elif kind == "content_block_start":
+                yield BlockStarted(number(event, "index"), part(event, "content_block"))
+            elif kind == "content_block_stop":
+                yield BlockEnded(number(event, "index"))
+            elif kind == "message_start":
+                usage = _usage(part(part(event, "message"), "usage"), usage)
                 yield Metered(usage)
-            elif event.type == "message_delta":
-                usage = _usage(event.usage, usage)
+            elif kind == "message_delta":
+                usage = _usage(part(event, "usage"), usage)
                 yield Metered(usage)
-                if reason := (event.delta or {}).get("stop_reason"):
+                if reason := part(event, "delta").get("stop_reason"):
                     yield Stopped(_REASONS.get(reason, reason))
-            elif event.type == "message_stop":
+            elif kind == "message_stop":
                 if response is not None:
                     response.whole = True
                 return
-            elif event.type == "error":
-                raise reported(event.error or {}, model)
+            elif kind == "error":
+                raise reported(event.get("error") or {}, model)
+            elif kind is None:
+                raise ProviderFailure("protocol", "the stream holds something that is no event: it has no `type`")
     except HttpFailure as broken:
         raise ProviderFailure("connection", str(broken)) from None
     raise ProviderFailure("connection", "the stream ended before the message did")
 
 
-def _grown(event: Event) -> BlockGrew | None:
-    delta = event.delta or {}
+def _grown(event: Mapping[str, Any]) -> BlockGrew | None:
+    delta = part(event, "delta")
     field = FIELDS.get(delta.get("type", ""))
     if field is None:
         return None
@@ -224,12 +202,11 @@ def _grown(event: Event) -> BlockGrew | None:
     piece = delta.get(name)
     if piece is None:
         raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
-    return BlockGrew(event.index, grows, piece)
+    return BlockGrew(number(event, "index"), grows, piece)
 
 
-def _usage(told: Mapping[str, Any] | None, known: Usage) -> Usage:
+def _usage(told: Mapping[str, Any], known: Usage) -> Usage:
     """What is told now replaces what was known; an output count is a running total."""
-    told = told or {}
     return Usage(
         input_tokens=told.get("input_tokens") or known.input_tokens,
         output_tokens=told.get("output_tokens") or known.output_tokens,

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
-import msgspec
-
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -22,46 +20,11 @@ from wieldy.core.provider import (
     StopReason,
     Usage,
 )
-from wieldy.providers.decoded import decoded
+from wieldy.providers.decoded import decoded, number, part, parts, text
 from wieldy.providers.extent import Extent
 from wieldy.providers.http import HttpFailure, Response
 from wieldy.providers.refusal import reported
-
-
-class Piece(msgspec.Struct):
-    """What a chunk adds to a call."""
-
-    index: int = 0
-    id: str | None = None
-    function: dict[str, Any] | None = None
-
-
-class Grown(msgspec.Struct):
-    """What a chunk adds to the message."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[Piece] | None = None
-
-
-class Choice(msgspec.Struct):
-    """One answer of several; we ask for one."""
-
-    delta: Grown = msgspec.field(default_factory=Grown)
-    finish_reason: str | None = None
-
-
-class Chunk(msgspec.Struct):
-    """One event of the stream."""
-
-    choices: list[Choice] = msgspec.field(default_factory=list)
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-
-decode = msgspec.json.Decoder(Chunk).decode
+from wieldy.schema.dense import dense
 
 REASONS: Mapping[str, StopReason] = {
     "stop": "end_turn",
@@ -83,9 +46,9 @@ async def deltas(
                 if response is not None:
                     response.whole = True
                 break
-            chunk = decoded(data, Chunk, decode)
-            if chunk.error:
-                raise reported(chunk.error, model)
+            chunk = decoded(data)
+            if error := chunk.get("error"):
+                raise reported(error, model)
             for delta in answer.take(chunk):
                 yield delta
     except HttpFailure as broken:
@@ -107,20 +70,20 @@ class Blocks:
         self._calls: list[Writing] = []
         self._at: dict[int, Writing] = {}
 
-    def take(self, chunk: Chunk) -> Iterator[Delta]:
+    def take(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
         """The deltas of one chunk."""
-        if chunk.usage:
-            yield Metered(_usage(chunk.usage))
-        for choice in chunk.choices[:1]:
-            grown = choice.delta
-            if thought := grown.reasoning_content or grown.reasoning:
+        if usage := part(chunk, "usage"):
+            yield Metered(_usage(usage))
+        for choice in parts(chunk, "choices")[:1]:
+            grown = part(choice, "delta")
+            if thought := text(grown, "reasoning_content") or text(grown, "reasoning"):
                 yield from self._say("thinking", thought)
-            if text := grown.content or grown.refusal:
-                yield from self._say("text", text)
-            for piece in grown.tool_calls or ():
+            if said := text(grown, "content") or text(grown, "refusal"):
+                yield from self._say("text", said)
+            for piece in parts(grown, "tool_calls"):
                 yield from self._call(piece)
-            if choice.finish_reason:
-                self.reason = REASONS.get(choice.finish_reason, "end_turn")
+            if reason := text(choice, "finish_reason"):
+                self.reason = REASONS.get(reason, "end_turn")
 
     def end(self) -> Iterator[Delta]:
         """Close what is open; a call that the length limit left incomplete stays open, and so is never run."""
@@ -131,40 +94,40 @@ class Blocks:
                 yield BlockEnded(call.number)
         yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
 
-    def _say(self, kind: Literal["text", "thinking"], text: str) -> Iterator[Delta]:
+    def _say(self, kind: Literal["text", "thinking"], said: str) -> Iterator[Delta]:
         if self._speaking is None or self._speaking[0] != kind:
             yield from self._hush()
             self._speaking = (kind, self._begun)
             yield BlockStarted(self._begun, {"type": kind, kind: ""})
             self._begun += 1
-        yield BlockGrew(self._speaking[1], kind, text)
+        yield BlockGrew(self._speaking[1], kind, said)
 
     def _hush(self) -> Iterator[Delta]:
         if self._speaking is not None:
             yield BlockEnded(self._speaking[1])
             self._speaking = None
 
-    def _call(self, piece: Piece) -> Iterator[Delta]:
-        function = piece.function or {}
-        call = self._at.get(piece.index)
-        if call is None or (piece.id and call.id and piece.id != call.id):
+    def _call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
+        function, index, id = part(piece, "function"), number(piece, "index"), text(piece, "id") or ""
+        call = self._at.get(index)
+        if call is None or (id and call.id and id != call.id):
             # Some servers give every call the same index: another id is another call.
-            call = self._at[piece.index] = Writing()
+            call = self._at[index] = Writing()
             self._calls.append(call)
-        call.id = call.id or piece.id or ""
+        call.id = call.id or id
         call.name += function.get("name") or "" if call.number is None else ""
         said = function.get("arguments")
-        text = said if isinstance(said, str) else "" if said is None else msgspec.json.encode(said).decode()
+        grown = said if isinstance(said, str) else "" if said is None else dense(said).decode()
         if call.number is None:
             if not call.name:
                 return
             yield from self._hush()
             call.number, self._begun = self._begun, self._begun + 1
-            id = call.id or f"call_{call.number}"
-            yield BlockStarted(call.number, {"type": "tool_use", "id": id, "name": call.name, "input": {}})
-        if text and not call.closed:
-            yield BlockGrew(call.number, "input", text)
-            if call.extent.feed(text):
+            block = {"type": "tool_use", "id": call.id or f"call_{call.number}", "name": call.name, "input": {}}
+            yield BlockStarted(call.number, block)
+        if grown and not call.closed:
+            yield BlockGrew(call.number, "input", grown)
+            if call.extent.feed(grown):
                 call.closed = True
                 yield BlockEnded(call.number)
 

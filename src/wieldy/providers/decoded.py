@@ -1,25 +1,60 @@
-"""One event of a stream, from bytes to a typed record; half characters and stray bytes are no obstacle."""
+"""One event of a stream, from bytes to an object whose parts have the kinds they should; stray bytes are no obstacle."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TypeVar
-
-import msgspec
+from collections.abc import Mapping
+from typing import Any
 
 from wieldy.core.provider import ProviderFailure
 
-T = TypeVar("T")
 
-
-def decoded(data: bytes, kind: type[T], decode: Callable[[bytes], T]) -> T:
-    """The record in some bytes. Raises `ProviderFailure` for what is none."""
+def decoded(data: bytes) -> dict[str, Any]:
+    """The object in some bytes. Raises `ProviderFailure` for what is none."""
     try:
-        return decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # Halves of a character in an escape are legal JSON, and refused by the fast reader.
-        try:
-            return msgspec.convert(json.loads(data.decode("utf-8", "replace")), kind)
-        except (ValueError, RecursionError) as error:
-            raise ProviderFailure("protocol", f"the stream holds something that is no event: {error}") from None
+        found = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise _odd(str(error)) from None
+    if not isinstance(found, dict):
+        raise _odd("it is not an object")
+    return found
+
+
+def part(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An object inside another; empty where there is none."""
+    found = told.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _odd(f"its `{name}` is not an object")
+    return found
+
+
+def parts(told: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects; empty where there is none."""
+    found = told.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise _odd(f"its `{name}` is not a list of objects")
+    return found
+
+
+def text(told: Mapping[str, Any], name: str) -> str | None:
+    """A text, if there is one."""
+    found = told.get(name)
+    if found is not None and not isinstance(found, str):
+        raise _odd(f"its `{name}` is not text")
+    return found
+
+
+def number(told: Mapping[str, Any], name: str) -> int:
+    """A whole number; 0 where there is none."""
+    found = told.get(name, 0)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise _odd(f"its `{name}` is not a whole number")
+    return found
+
+
+def _odd(why: str) -> ProviderFailure:
+    return ProviderFailure("protocol", f"the stream holds something that is no event: {why}")

@@ -1,4 +1,4 @@
-"""HTTP to a model: one small client over asyncio streams, h11 for the protocol, connections kept alive.
+"""HTTP to a model: one small client over asyncio streams, connections kept alive.
 
 Proxies come from the usual variables, extra certificate authorities from `SSL_CERT_FILE` or `WIELDY_CA_FILE`. A TLS context
 is made only for https, and once. Nothing here knows what a model is.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from wieldy.core.failure import WieldyError
+from wieldy.providers.http1 import END, Answers, End, Head, Malformed, request_head
 from wieldy.providers.proxy import Proxy, ProxyProblem, proxy_for
 
 if TYPE_CHECKING:
-    import h11
+    import ssl  # loaded for https only: it takes longer than everything here
 
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 300.0
@@ -42,10 +42,10 @@ class NoAnswer(HttpFailure):
 class Connection:
     """One connection and where its protocol stands."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: h11.Connection) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.state = state
+        self.answers = Answers()
         self.used = False
 
     def close(self) -> None:
@@ -65,16 +65,9 @@ class Response:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, as it arrives. Raises `HttpFailure` when it breaks off or nothing comes for too long."""
-        import h11
-
-        while True:
-            event = await _next_event(self._connection, self.seconds)
-            if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                return
-            elif isinstance(event, h11.ConnectionClosed):
-                raise HttpFailure("the connection was closed in the middle of the answer")
+        while (part := await _next(self._connection, self.seconds)) is not END:
+            assert isinstance(part, bytes)
+            yield part
 
     async def text(self, most: int = 100_000) -> str:
         """The first part of the body, as text; for error pages."""
@@ -132,8 +125,6 @@ class Http:
             self._idle.pop().close()
 
     async def _exchange(self, connection: Connection, path: str, body: bytes) -> Response:
-        import h11
-
         target = (self.url.path.rstrip("/") + path) or "/"
         headers = {
             "host": self.place,
@@ -144,10 +135,12 @@ class Http:
         if (proxy := self._proxy()) is not None and self.url.scheme == "http":
             target = f"http://{self.place}{target}"
             headers |= proxy.credentials()
-        request = h11.Request(method="POST", target=target, headers=list(headers.items()))
-        head = connection.state.send(request) or b""
-        connection.state.send_with_data_passthrough(h11.Data(data=body))
-        connection.state.send(h11.EndOfMessage())
+        try:
+            head = request_head("POST", target, headers)
+        except ValueError as odd:
+            raise Hopeless(
+                f"{odd} holds characters that cannot be sent; mind blanks and line ends at its end"
+            ) from None
         # Nobody waits for the request to be gone: a server may refuse it before it has read it all.
         connection.writer.write(head + body)
         try:
@@ -157,23 +150,18 @@ class Http:
             raise HttpFailure(f"{self.place} did not answer within {self.idle_seconds:g} s") from None
 
     async def _head(self, connection: Connection) -> Response:
-        import h11
-
-        while True:
-            event = await _next_event(connection, None)
-            if isinstance(event, h11.Response):
-                named = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-                return Response(event.status_code, named, self.idle_seconds, connection)
-            if isinstance(event, h11.ConnectionClosed):
-                raise NoAnswer(f"{self.place} closed the connection without an answer")
+        try:
+            head = await _next(connection, None)
+        except NoAnswer:
+            raise NoAnswer(f"{self.place} closed the connection without an answer") from None
+        assert isinstance(head, Head)
+        return Response(head.status, head.headers, self.idle_seconds, connection)
 
     def _give_back(self, connection: Connection, *, whole: bool) -> None:
-        import h11
-
-        state = connection.state
-        sent = state.our_state is h11.DONE and not connection.writer.transport.get_write_buffer_size()
-        ended = sent and (whole or state.their_state is h11.DONE)
-        if ended and state.their_state in (h11.DONE, h11.SEND_BODY) and len(self._idle) < MOST_IDLE:
+        answers = connection.answers
+        sent = not connection.writer.transport.get_write_buffer_size()
+        ended = sent and answers.keeps and answers.begun and (whole or answers.reusable)
+        if ended and len(self._idle) < MOST_IDLE:
             connection.used = True
             self._idle.append(connection)
         else:
@@ -181,27 +169,25 @@ class Http:
 
     async def _kept(self) -> Connection | None:
         """A connection kept alive, once the end of its last answer is in: it mostly is by now, and is not waited for long."""
-        import h11
-
         while self._idle:
             connection = self._idle.pop()
             try:
                 async with asyncio.timeout(FAREWELL_SECONDS):
-                    while connection.state.their_state is h11.SEND_BODY:
-                        await _next_event(connection, None)
-                connection.state.start_next_cycle()
-            except (TimeoutError, HttpFailure, h11.LocalProtocolError):
+                    while await _next(connection, None) is not END:
+                        pass
+            except (TimeoutError, HttpFailure):
                 connection.close()
             except BaseException:
                 connection.close()
                 raise
             else:
-                return connection
+                if connection.answers.reusable:
+                    connection.answers.again()
+                    return connection
+                connection.close()
         return None
 
     async def _connect(self) -> Connection:
-        import h11
-
         try:
             proxy = self._proxy()
         except ProxyProblem as problem:
@@ -217,16 +203,16 @@ class Http:
                     await self._tunnel(reader, writer, proxy)
         except TimeoutError:
             raise HttpFailure(f"{self.place} did not answer within {CONNECT_SECONDS:g} s") from None
-        except ssl.SSLError as error:
-            raise Hopeless(
-                f"{self.place}: the certificate was not accepted ({error.reason}). "
-                "Set WIELDY_CA_FILE to your organisation's certificate authority."
-            ) from None
         except OSError as error:
+            if (reason := _tls_reason(error)) is not None:
+                raise Hopeless(
+                    f"{self.place}: the certificate was not accepted ({reason}). "
+                    "Set WIELDY_CA_FILE to your organisation's certificate authority."
+                ) from None
             raise HttpFailure(f"{near} cannot be reached: {error.strerror or error}") from None
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             raise HttpFailure(f"{near} does not answer like a proxy") from None
-        return Connection(reader, writer, h11.Connection(h11.CLIENT))
+        return Connection(reader, writer)
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy) -> None:
         there = f"{self.url.hostname}:{_port(self.url)}"
@@ -244,6 +230,8 @@ class Http:
             raise
 
     def _context(self) -> ssl.SSLContext:
+        import ssl
+
         if self._tls is None:
             self._tls = ssl.create_default_context()
             extra = self._env.get("WIELDY_CA_FILE") or self._env.get("SSL_CERT_FILE")
@@ -269,16 +257,23 @@ def _port(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
-async def _next_event(connection: Connection, seconds: float | None) -> Any:
-    import h11
+def _tls_reason(error: OSError) -> str | None:
+    """Why TLS failed, if it was TLS that failed."""
+    import ssl
 
+    return str(error.reason) if isinstance(error, ssl.SSLError) else None
+
+
+async def _next(connection: Connection, seconds: float | None) -> Head | bytes | End:
+    """The next part of an answer. Raises `NoAnswer` before the first byte of one, else `HttpFailure`."""
+    answers = connection.answers
     while True:
         try:
-            event = connection.state.next_event()
-        except h11.RemoteProtocolError as error:
-            raise HttpFailure(f"the server does not speak HTTP: {error}") from None
-        if event is not h11.NEED_DATA:
-            return event
+            part = answers.take()
+        except Malformed as odd:
+            raise HttpFailure(f"the server does not speak HTTP: {odd}") from None
+        if part is not None:
+            return part
         try:
             async with asyncio.timeout(seconds):
                 data = await connection.reader.read(READ_BYTES)
@@ -286,4 +281,6 @@ async def _next_event(connection: Connection, seconds: float | None) -> Any:
             raise HttpFailure(f"nothing came from the server for {seconds:g} s") from None
         except OSError as error:
             raise NoAnswer(f"the connection broke: {error.strerror or error}") from None
-        connection.state.receive_data(data)
+        if not data and not answers.begun:
+            raise NoAnswer("the connection was closed without an answer")
+        answers.feed(data)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
-
-import msgspec
 
 from wieldy.core.message import ContentBlock, Message, encoded_all
 from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import deltas
-from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure
-from wieldy.providers.refusal import accepted, unheard
-from wieldy.providers.sse import events_of
+from wieldy.providers.http import IDLE_SECONDS, Http
+from wieldy.providers.stream import streamed
+from wieldy.schema.dense import dense
 from wieldy.schema.dialect import OPENAI, adapted
 
 URL = "https://api.openai.com/v1"
 WIRE = "openai"
-
-encode = msgspec.json.Encoder().encode
 
 
 class OpenAI:
@@ -44,16 +40,9 @@ class OpenAI:
             headers["authorization"] = f"Bearer {key}"
         self._http = Http(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        try:
-            async with self._http.post("/chat/completions", body(request, self.model)) as response:
-                await accepted(response, self.model, self._http.place)
-                async with aclosing(events_of(response)) as events:
-                    yield deltas(events, self.model, response)
-        except HttpFailure as broken:
-            raise unheard(broken) from None
+        return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas)
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -68,10 +57,10 @@ def body(request: Request, model: str) -> bytes:
         head["max_completion_tokens" if reasons else "max_tokens"] = request.max_tokens
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
-    pieces = [encode(head)[:-1]]
+    pieces = [dense(head)[:-1]]
     if request.tools:
         pieces += [b',"tools":[', b",".join(map(_tool, request.tools)), b"]"]
-    messages = [encode({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
+    messages = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
     messages += filter(None, encoded_all(request.messages, WIRE, _message))
     pieces += [b',"messages":[', b",".join(messages), b"]}"]
     return b"".join(pieces)
@@ -85,14 +74,14 @@ def _tool(tool: ToolOffer) -> bytes:
             "description": tool.description,
             "parameters": adapted(tool.input_schema, OPENAI),
         }
-        found = tool.encoded[WIRE] = encode({"type": "function", "function": function})
+        found = tool.encoded[WIRE] = dense({"type": "function", "function": function})
     return found
 
 
 def _message(message: Message) -> bytes:
     """One message is one or several here: each result is a message of its own. They are joined, ready for the list."""
     parts = _assistant(message) if message.role == "assistant" else _user(message)
-    return b",".join(encode(part) for part in parts)
+    return b",".join(dense(part) for part in parts)
 
 
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:
@@ -104,7 +93,7 @@ def _assistant(message: Message) -> Iterator[dict[str, Any]]:
         {
             "id": block["id"],
             "type": "function",
-            "function": {"name": block["name"], "arguments": encode(block["input"]).decode()},
+            "function": {"name": block["name"], "arguments": dense(block["input"]).decode()},
         }
         for block in message.calls()
     ]

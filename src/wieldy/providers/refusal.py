@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from wieldy.core.provider import FailureKind, ProviderFailure
 from wieldy.providers.http import Hopeless, HttpFailure, Response
@@ -93,8 +92,8 @@ def _meaning(status: int, said: str, model: str, place: str) -> tuple[FailureKin
 def _message(body: str) -> str:
     """The reason in an error body, in one line; of a page, its title."""
     try:
-        found: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError):
         title = re.search(r"<title>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<[^>]*>", " ", body)
     else:
