@@ -15,8 +15,18 @@ from wieldy.core.record import record
 from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
-from wieldy.edit.landing import READ_FLAGS, Step, identity, look, plan
-from wieldy.edit.leftovers import NEW_FILE, NO_LINKS, drop_emptied, drop_folders, inode, state_of, sweep, take_back
+from wieldy.edit.landing import READ_FLAGS, Step, alone, identity, look, plan
+from wieldy.edit.leftovers import (
+    NEW_FILE,
+    NO_LINKS,
+    drop_emptied,
+    drop_folders,
+    inode,
+    state_of,
+    sweep,
+    sweep_switched,
+    take_back,
+)
 from wieldy.edit.metadata import PRIVATE, carry_over
 
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
@@ -35,7 +45,7 @@ class Written:
 def write_atomically(target: str, data: bytes, *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> Written:
     """Give `target` this content; a symlink stays one and its target is written, missing folders are made."""
     try:
-        step = plan(look(target), data)
+        step = alone(plan(look(target), data))
     except OSError as error:
         raise explain(error, target, needed=len(data), roots=roots) from error
     return commit((step,), disk=disk, roots=roots)[0]
@@ -85,7 +95,7 @@ class _Work:
             sync_folder(self._disk, fd)
         for step in self._steps:
             if step.manner != "in_place":
-                sweep(step, self._folders[step.folder], self._disk)
+                sweep_switched(step, self._folders[step.folder], self._disk)
         written = tuple(map(self._written, self._steps))
         drop_emptied(self._steps, self._disk)
         return written
@@ -137,7 +147,7 @@ class _Work:
             raise Moved(step.path, "lies in a folder that was replaced meanwhile") from None
 
     def _prepare(self, step: Step) -> None:
-        """Have the new content ready beside the file, and a second name for the old one."""
+        """Have the new content ready beside the file and, where it is needed, a second name for the old one."""
         if step.after is None or step.manner == "in_place":
             return
         folder = self._folders[step.folder]
@@ -154,7 +164,7 @@ class _Work:
             self._disk.sync(fd)
         finally:
             os.close(fd)
-        if step.manner == "replace":
+        if step.manner == "replace" and step.aside:
             try:
                 self._disk.link(step.name, step.aside, dir_fd=folder)
             except OSError as error:

@@ -23,7 +23,8 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Step:
     """One file of a commit. Every name that will exist even for a moment is fixed here: a crash hides nothing.
 
-    `temp` and `aside` are names beside the file: its new content before, its old content after the switch. `folders`
+    `temp` and `aside` are names beside the file: its new content before, its old content after the switch (where one
+    is needed). `folders`
     are parents, outermost first, that have to be made or, with a deletion, that go if they are left empty. `mode` is
     the file's own, None for a new one.
     """
@@ -135,6 +136,11 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> S
         mode=mode if stat is None else bits.S_IMODE(stat.st_mode),
         notes=tuple(notes),
     )
+
+
+def alone(step: Step) -> Step:
+    """The same step as a commit of its own: no other file can fail after its switch and call for the old one."""
+    return changed(step, aside="") if step.manner == "replace" else step
 
 
 def in_place(step: Step, why: str) -> Step:

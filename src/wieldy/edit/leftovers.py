@@ -61,15 +61,24 @@ def take_back(step: Step, folder: int, disk: Disk) -> None:
             put_back(disk, fd, step.before or b"")
         finally:
             os.close(fd)
-    elif (aside := inode(step.aside, folder)) is None:
+    elif not step.aside or (aside := inode(step.aside, folder)) is None:
         _rewrite(step, folder, disk)
     elif aside != current and (step.manner == "replace" or current is None):
         disk.rename(step.aside, step.name, dir_fd=folder)
 
 
 def sweep(step: Step, folder: int, disk: Disk) -> None:
-    """Remove the temporary names of a step."""
-    for name in (step.temp, step.aside):
+    """Remove the temporary names of a step, however far it came."""
+    _remove((step.temp, step.aside), folder, disk)
+
+
+def sweep_switched(step: Step, folder: int, disk: Disk) -> None:
+    """Remove the one temporary name that a step can still have when its file is switched."""
+    _remove((step.temp if step.manner == "create" else step.aside,), folder, disk)
+
+
+def _remove(names: Iterable[str], folder: int, disk: Disk) -> None:
+    for name in filter(None, names):
         with suppress(FileNotFoundError):
             disk.unlink(name, dir_fd=folder)
 
@@ -106,7 +115,7 @@ def inode(name: str, folder: int) -> tuple[int, int] | None:
 
 
 def _rewrite(step: Step, folder: int, disk: Disk) -> None:
-    """Where no second name could be kept, the old content is written anew."""
+    """Where no second name was kept, the old content is written anew."""
     with suppress(FileNotFoundError):
         disk.unlink(step.temp, dir_fd=folder)
     fd = disk.open(step.temp, NEW_FILE, PRIVATE, dir_fd=folder)

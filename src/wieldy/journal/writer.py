@@ -16,7 +16,7 @@ from wieldy.core.record import changed, record
 from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.edit.landing import Landing, Step, in_place, locate, look, plan
+from wieldy.edit.landing import Landing, Step, alone, in_place, locate, look, plan
 from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
@@ -135,6 +135,8 @@ class Writer:
                 steps.append(self._plan(change, landing, emptied))
         if len({step.real_path for step in steps}) < len(steps):
             raise WieldyError("the same file is named twice in one change")
+        if len(steps) == 1:
+            steps = [alone(steps[0])]
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry, written = self._carried_out(steps, origin)

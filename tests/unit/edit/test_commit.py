@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as bits
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from wieldy.edit.commit import CannotWrite, Moved, commit, write_atomically
 from wieldy.edit.landing import look, plan
-from wieldy.testing.chaos import SlowDisk, WatchedDisk
+from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
 
 
 def names(folder: Path) -> list[str]:
@@ -152,7 +153,7 @@ def test_a_file_swapped_after_it_was_looked_at_is_not_overwritten(tmp_path: Path
     other.write_bytes(b"theirs")
 
     def swap(call: str) -> None:
-        if call == "link":  # the last call before the file is checked and switched
+        if call == "sync" and other.exists():  # the last call before the file is checked and switched
             os.replace(other, target)
 
     with pytest.raises(Moved, match="someone else"):
@@ -203,10 +204,36 @@ def test_names_that_are_no_text_are_written_too(tmp_path: Path):
         assert file.read() == b"new"
 
 
-def test_the_new_content_is_on_the_medium_before_it_gets_the_name_and_the_name_before_the_old_one_goes(tmp_path: Path):
+def told(calls: list[str]) -> list[str]:
+    return [call for call in calls if call in ("write", "sync", "link", "rename", "unlink")]
+
+
+def test_the_new_content_is_on_the_medium_before_it_gets_the_name(tmp_path: Path):
     target = tmp_path / "a"
     target.write_bytes(b"old")
     calls: list[str] = []
     write_atomically(str(target), b"new", disk=WatchedDisk(calls.append))
-    told = [call for call in calls if call in ("write", "sync", "rename", "unlink")]
-    assert told == ["write", "sync", "rename", "sync", "unlink", "unlink"]
+    assert told(calls) == ["write", "sync", "rename", "sync"]
+
+
+def test_among_several_files_the_old_ones_keep_a_name_until_the_new_ones_are_on_the_medium(tmp_path: Path):
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"old")
+    steps = [plan(look(str(tmp_path / name)), b"new") for name in "ab"]
+    calls: list[str] = []
+    commit(steps, disk=WatchedDisk(calls.append))
+    assert told(calls) == ["write", "sync", "link"] * 2 + ["rename", "rename", "sync", "unlink", "unlink"]
+
+
+@pytest.mark.parametrize(
+    ("call", "nth"), [("open", 1), ("write", 1), ("chmod", 1), ("sync", 1), ("rename", 1), ("sync", 2)]
+)
+def test_a_lone_file_is_as_it_was_when_any_of_its_calls_fails(tmp_path: Path, call: str, nth: int):
+    target = tmp_path / "a"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    fault = Fault(nth, errno.EIO, calls=frozenset({call}))
+    with pytest.raises(CannotWrite):
+        write_atomically(str(target), b"new", disk=WatchedDisk(fault))
+    assert fault.struck and target.read_bytes() == b"old" and names(tmp_path) == ["a"]
+    assert target.stat().st_mode & 0o777 == 0o640

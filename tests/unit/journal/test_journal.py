@@ -186,7 +186,7 @@ async def test_a_start_tells_what_it_put_right(root: Path):
     journal = journal_of(root, WatchedDisk(vanish))
     with pytest.raises(Gone):
         journal.writer.apply([Change(str(path), b"old", b"new")], EDIT)
-    assert len(os.listdir(root)) == 3
+    assert len(os.listdir(root)) == 2
     told: list[Event] = []
     workspace = Workspace(root, session_dir=root.parent, env=journal.workspace.env, emit=told.append)
     await Journal(workspace).start()
