@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from wieldy.core.failure import SessionError
 from wieldy.core.threads import in_thread
 from wieldy.engine.clean import clean
+from wieldy.schema.dense import dense
 from wieldy.session.payload import Payloads, has_long_strings
 
 VERSION = 1
@@ -26,7 +25,6 @@ PAUSE = (
     0.1  # seconds between two waits for the disk, unless somebody asks: a file is not written while it is being synced
 )
 
-_encode = msgspec.json.Encoder().encode
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -158,6 +156,8 @@ def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:
     """Every readable record of a session, in order; torn and foreign lines are passed over. Streams: memory is one line."""
+    import msgspec
+
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     payloads = Payloads(folder)
     try:
@@ -174,9 +174,9 @@ def records(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _line(record: dict[str, Any]) -> bytes:
     try:
-        return _encode(record) + b"\n"
+        return dense(record) + b"\n"
     except UnicodeEncodeError:
-        return _encode(cleaned(record)) + b"\n"
+        return dense(cleaned(record)) + b"\n"
 
 
 def cleaned(value: Any) -> Any:
