@@ -12,10 +12,13 @@ import struct
 import sys
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, tool
 from wieldy.approval import Ask
+from wieldy.core.event import Notice
+from wieldy.core.tool import ToolContext
 from wieldy.mcp.server_guard import Address
 from wieldy.mcp.server_http import PATH, serve_http
 from wieldy.mcp.server_rooms import ManyRooms
@@ -58,6 +61,15 @@ async def test_tool_with_progress() -> AsyncIterator[Any]:
         yield Progress(f"{percent} %")
         await asyncio.sleep(0.05)
     yield Output((Text("done"),))
+
+
+@tool(read_only=True)
+async def test_tool_with_logging(ctx: ToolContext) -> str:
+    """Say what a person should know."""
+    for words in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        ctx.workspace.emit(Notice(text=words))
+        await asyncio.sleep(0.05)
+    return "done"
 
 
 SCHEMA = {
@@ -109,10 +121,26 @@ TOOLS = (
     test_image_content,
     test_error_handling,
     test_tool_with_progress,
+    test_tool_with_logging,
     harmless("json_schema_2020_12_tool", SCHEMA, read_only=True),
     harmless("test_x_mcp_header", ROUTED, read_only=True),
+    harmless("test_reconnection", {"type": "object"}, read_only=True),
     *(harmless(name, {"type": "object"}) for name in ASKING),
 )
+
+
+# Skills are what our server offers as prompts.
+PROMPTS = {
+    "test_simple_prompt": "This is a simple prompt for testing.",
+    "test_prompt_with_arguments": "Prompt with arguments: $ARGUMENTS",
+}
+
+
+def skills(root: Path) -> None:
+    for name, body in PROMPTS.items():
+        folder = root / ".wieldy" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: For testing.\n---\n{body}\n")
 
 
 def make(ask: Ask) -> Toolbox:
@@ -120,6 +148,7 @@ def make(ask: Ask) -> Toolbox:
 
 
 async def main() -> None:
+    skills(Path(sys.argv[1]))
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     await serve_http(

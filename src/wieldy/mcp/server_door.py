@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wieldy.core.decision import Answer, Question
 from wieldy.core.failure import Refusal
-from wieldy.mcp import server_form as form
+from wieldy.mcp.server_form import Form
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -19,23 +18,35 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any, Any]
 
 MOST_OPEN = 1_000
-PERMISSION = "permission"
+FORM = "permission"
+
+
+class Unreachable(Exception):
+    """Nobody can be asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What came back of a form: `accept` with its fields, `decline` or `cancel`."""
+
+    action: str
+    content: Mapping[str, Any] | None = None
 
 
 class Door(Protocol):
     """How the questions of one call reach a person."""
 
-    async def ask(self, question: Question) -> Answer:
-        """Put a question; raises `Refusal` where nobody can be reached."""
+    async def fill(self, form: Form) -> Filled:
+        """Have a form filled in. Raises `Unreachable`, or `Refusal` where the call must end for it."""
         ...
 
 
 class Shut:
     """The client cannot ask its user: what would be asked is denied, with the reason."""
 
-    async def ask(self, question: Question) -> Answer:
-        """Refuse, naming the rule that would have allowed the call."""
-        raise _unasked(question, "this MCP client cannot ask its user (it does not offer elicitation)")
+    async def fill(self, form: Form) -> Filled:
+        """Say that nobody can be asked."""
+        raise Unreachable("this MCP client cannot ask its user (it does not offer elicitation)")
 
 
 class Open:
@@ -44,71 +55,51 @@ class Open:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
-    async def ask(self, question: Question) -> Answer:
+    async def fill(self, form: Form) -> Filled:
         """Show the form and wait for it."""
         from mcp.shared.exceptions import MCPError
 
         try:
             said = await self._ctx.session.elicit_form(
-                form.message(question), form.schema(question), related_request_id=self._ctx.request_id
+                form.message, form.schema, related_request_id=self._ctx.request_id
             )
         except (MCPError, ValueError) as error:  # the second: what came back is no answer
-            raise _unasked(question, f"the MCP client could not ask its user ({_one_line(error)})") from None
-        return form.answer(question, said.action, said.content)
+            raise Unreachable(f"the MCP client could not ask its user ({_one_line(error)})") from None
+        return Filled(said.action, said.content)
 
 
 @dataclass(frozen=True, slots=True)
 class AskFirst:
-    """The call cannot go on before this is answered; it comes again with the answer."""
+    """The call cannot go on before this is filled in; it comes again with the answer."""
 
-    question: Question
+    form: Form
 
     def request(self) -> types.ElicitRequest:
-        """The question as the client puts it to its user."""
+        """The form as the client shows it to its user."""
         import mcp_types as types
 
         return types.ElicitRequest(
-            params=types.ElicitRequestFormParams(
-                message=form.message(self.question), requested_schema=form.schema(self.question)
-            )
+            params=types.ElicitRequestFormParams(message=self.form.message, requested_schema=self.form.schema)
         )
 
 
 class Revolving:
     """There is no way to a waiting client: the call ends with the question and is made again with the answer."""
 
-    def __init__(self, asked: Question | None = None, said: types.ElicitResult | None = None) -> None:
+    def __init__(self, asked: Form | None = None, said: types.ElicitResult | None = None) -> None:
         self._asked = asked
         self._said = said
 
-    async def ask(self, question: Question) -> Answer:
+    async def fill(self, form: Form) -> Filled:
         """The answer that came with the call, if it is one to this very question; else end the call with it."""
         asked, said, self._said = self._asked, self._said, None
-        if asked is None or said is None or not _same(asked, question):
-            raise Refusal("permission", "The user is being asked.", data=AskFirst(question))
-        return form.answer(question, said.action, said.content)
-
-
-def _unasked(question: Question, why: str) -> Refusal:
-    decision, name = question.decision, question.plan.tool.name
-    rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
-    return Refusal(
-        "permission",
-        f"Permission denied for {name}: {decision.why}, and {why}.{rule} Go on without it, or say what you would need.",
-        data=decision,
-    )
+        if asked is None or said is None or asked.about != form.about:
+            raise Refusal("permission", "The user is being asked.", data=AskFirst(form))
+        return Filled(said.action, said.content)
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
-
-
-def _same(one: Question, other: Question) -> bool:
-    return (
-        one.plan.tool.name == other.plan.tool.name
-        and one.plan.input == other.plan.input
-        and one.decision.suggestions == other.decision.suggestions
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +108,7 @@ class Waiting:
 
     name: str
     arguments: Mapping[str, Any]
-    question: Question | None = None
+    form: Form | None = None
 
 
 class Counter:

@@ -7,10 +7,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.decision import Answer, Question
+from wieldy.core.record import record
 
 ALLOW = "Allow once"
 DENY = "Deny"
 MOST_SHOWN = 10_000
+
+
+@record
+class Form:
+    """What a user is shown and may fill in. Two forms that are `about` the same ask the same."""
+
+    message: str
+    schema: dict[str, Any]
+    about: Any
+
+
+def form_of(question: Question) -> Form:
+    """The form of a permission question."""
+    plan, decision = question.plan, question.decision
+    return Form(message(question), schema(question), (plan.tool.name, plan.input, decision.suggestions))
 
 
 def message(question: Question) -> str:
@@ -19,15 +35,15 @@ def message(question: Question) -> str:
     lines = [f"{plan.tool.title or plan.tool.name} wants to run:"]
     for name, value in plan.input.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        lines.append(f"{name}: {_shown(text)}")
-    lines.append(f"Why you are asked: {_shown(question.decision.why)}")
+        lines.append(f"{name}: {shown(text)}")
+    lines.append(f"Why you are asked: {shown(question.decision.why)}")
     return "\n".join(lines)
 
 
 def always(question: Question) -> str | None:
     """The choice that makes rules of a yes; None where no rule would do."""
     rules = question.decision.suggestions
-    return f"Always allow {_shown(', '.join(rules))}" if rules else None
+    return f"Always allow {shown(', '.join(rules))}" if rules else None
 
 
 def schema(question: Question) -> dict[str, Any]:
@@ -63,7 +79,7 @@ def answer(question: Question, action: str, content: Mapping[str, Any] | None) -
     return Answer(False, words)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """The text with what cannot be seen written out, so that nothing hides in a question."""
     cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(text) - MOST_SHOWN:,} more characters)"
     return "".join(c if c.isprintable() or c in "\n\t" else f"⟨U+{ord(c):04X}⟩" for c in cut)

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.approval import Ask
 from wieldy.core.call import ToolCall
-from wieldy.core.decision import Answer, Question
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.outcome import Refused
 from wieldy.core.result import ToolResult
-from wieldy.mcp.server_door import PERMISSION, AskFirst, Counter, Door, Open, Revolving, Shut, Waiting, asks_users
+from wieldy.mcp.server_asking import SHUT, Asking
+from wieldy.mcp.server_door import FORM, AskFirst, Counter, Door, Open, Revolving, Waiting, asks_users
+from wieldy.mcp.server_news import SETTINGS_CHANGED, News
+from wieldy.mcp.server_prompts import Prompts
 from wieldy.mcp.server_result import Wire, as_wire, whole
 from wieldy.mcp.server_roots import Roots
+from wieldy.mcp.server_settings import SettingsFiles
 from wieldy.mcp.server_spilled import Spilled
+from wieldy.mcp.server_tools import shown_tools
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -33,11 +37,14 @@ class Room:
     """Where the calls of one client run."""
 
     def __init__(self, make: MakeBox) -> None:
-        self.box = make(self._ask)
+        self._asking = Asking()
+        self.box = make(self._asking.ask)
         self.spilled = Spilled(self.box.workspace.session_dir / "tool-results")
+        self.prompts = Prompts(self.box)
         self.roots = Roots(self.box)
+        self.news = News(self.box)
+        self._settings = SettingsFiles(self.box.workspace.root)
         self._counter = Counter()
-        self._doors: dict[str, Door] = {}
         self._calls = 0
         self._opening = asyncio.Lock()
         self._opened = False
@@ -47,27 +54,43 @@ class Room:
         """Be ready for calls."""
         async with self._opening:
             if not self._opened:
+                self.news.start()
                 await self.box.__aenter__()
                 self._opened = True
+
+    async def meet(self, ctx: Context) -> None:
+        """Before a request is served: know its client, and the settings as they are now."""
+        self._asking.meet(ctx, self.box.workspace)
+        self.news.meet(ctx)
+        if self._settings.changed():
+            await self.box.reload()
+            self.news.add(SETTINGS_CHANGED)
+
+    async def tools(self) -> list[types.Tool]:
+        """What the client is shown."""
+        tools = await shown_tools(self.box)
+        self.news.showed(tools)
+        return tools
 
     async def aclose(self) -> None:
         """Stop what is under way and let go of everything."""
         await self.box.aclose()
+        await self.news.aclose()
 
     async def call(self, ctx: Context, params: types.CallToolRequestParams) -> Wire | types.InputRequiredResult:
         """One call through the whole pipeline, or what the client must bring before it can go on."""
         arguments = params.arguments or {}
         returned = self._returned(params.request_state, params.name, arguments)
         brought = params.input_responses or {} if returned else {}
-        if returned and returned.question is None:
+        if returned and returned.form is None:
             await self.roots.use(_addresses(brought.get(ROOTS)))
         elif self.roots.unknown and _has_roots(ctx) and ctx.session.can_send_request:
             await self._learn_roots(ctx)
-        door = self._door(ctx, returned, brought.get(PERMISSION))
+        door = self._door(ctx, returned, brought.get(FORM))
         result = await self._through(door, ctx, params.name, arguments)
         if needed := self._needed(ctx, result):
-            question = result.data.question if PERMISSION in needed else None
-            return self._send_back(Waiting(params.name, arguments, question), needed)
+            form = result.data.form if FORM in needed else None
+            return self._send_back(Waiting(params.name, arguments, form), needed)
         return as_wire(result, self.spilled.links(result.text))
 
     def _returned(self, token: str | None, name: str, arguments: Mapping[str, Any]) -> Waiting | None:
@@ -84,13 +107,10 @@ class Room:
     async def _through(self, door: Door, ctx: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         self._calls += 1
         call = ToolCall(f"call_{self.box.id}_{self._calls}", name, arguments)
-        self._doors[call.id] = door
-        try:
+        with self._asking.through(call.id, door), self.news.during(ctx):
             if ctx.meta is not None and "progress_token" in ctx.meta:
                 return await self._told(call, ctx)
             return await self._run(call)
-        finally:
-            del self._doors[call.id]
 
     async def _run(self, call: ToolCall) -> ToolResult:
         async with self.box.turn() as turn:
@@ -105,15 +125,12 @@ class Room:
             result = await self._run(call)
         return result  # noqa: RET504 - a group may end its block early, says its type
 
-    async def _ask(self, question: Question) -> Answer:
-        return await self._doors.get(question.plan.call.id, SHUT).ask(question)
-
     def _door(self, ctx: Context, returned: Waiting | None, said: Any) -> Door:
         if not asks_users(ctx.session.client_capabilities):
             return SHUT
         if ctx.session.can_send_request:
             return Open(ctx)
-        return Revolving(returned.question if returned else None, said)
+        return Revolving(returned.form if returned else None, said)
 
     def _needed(self, ctx: Context, result: ToolResult) -> types.InputRequests:
         """What a call that was not allowed lacks, where the client can only bring it by calling again."""
@@ -123,7 +140,7 @@ class Room:
             return {}
         if self.roots.unknown and _has_roots(ctx) and not ctx.session.can_send_request:
             return {ROOTS: types.ListRootsRequest()}
-        return {PERMISSION: result.data.request()} if isinstance(result.data, AskFirst) else {}
+        return {FORM: result.data.request()} if isinstance(result.data, AskFirst) else {}
 
     async def _learn_roots(self, ctx: Context) -> None:
         """Ask a client for its roots. One that does not answer in time is taken to have none."""
@@ -149,9 +166,6 @@ class Room:
         import mcp_types as types
 
         return types.InputRequiredResult(input_requests=requests, request_state=self._counter.hand_out(waiting))
-
-
-SHUT = Shut()
 
 
 def _has_roots(ctx: Context) -> bool:

@@ -22,10 +22,16 @@ both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
 
 @asynccontextmanager
 async def connected(
-    root: Path, era: str, *, tools: tuple[Tool, ...] = (), settings: Mapping[str, Any] | None = None, **client: Any
+    root: Path,
+    era: str,
+    *,
+    tools: tuple[Tool, ...] = (),
+    settings: Mapping[str, Any] | None = None,
+    files: bool = False,
+    **client: Any,
 ) -> AsyncIterator[tuple[Client, Room]]:
-    """A client and the room its calls run in."""
-    room = Room(lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}))
+    """A client and the room its calls run in. With `files` the settings files count, too."""
+    room = Room(lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}, load_settings=files))
     await room.open()
     try:
         async with Client(_wire(Service(OneRoom(room)).server()), mode=era, cache=None, **client) as peer:
