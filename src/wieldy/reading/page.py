@@ -9,13 +9,12 @@ from itertools import accumulate
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.record import record
+from wieldy.reading.extent import CHARS, LIMIT
 from wieldy.reading.opened import Opened, shown
 from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, counted
 from wieldy.text.encoding import UTF8, Encoding, detect
 
-LIMIT = 2000
 WIDEST = 2000
-CHARS = 200_000
 LOADED = 16 << 20
 BLOCK = 256 * 1024
 COUNTED_ON = 64 << 20

@@ -14,18 +14,14 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.schema.annotate import Param
-from wieldy.search.command import choose_engine, seconds_within
-from wieldy.search.failure import SearchFailure
-from wieldy.search.glob import find_files, search_place
-from wieldy.search.query import omitted_by
-from wieldy.search.shown import name_in, readable
-from wieldy.search.unreachable import why_unreachable
 
 DESCRIPTION, PROMPT = words(__file__)
 LIMIT = 100
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    from wieldy.search.glob import search_place
+
     place, _ = search_place(input["pattern"], input.get("path") or workspace.cwd)
     return (Reads(place),)
 
@@ -46,6 +42,13 @@ async def TOOL(
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = LIMIT,
 ) -> Output:
     """List the files that match."""
+    from wieldy.search.command import choose_engine, seconds_within
+    from wieldy.search.failure import SearchFailure
+    from wieldy.search.glob import find_files
+    from wieldy.search.query import omitted_by
+    from wieldy.search.shown import name_in, readable
+    from wieldy.search.unreachable import why_unreachable
+
     started = time.perf_counter()
     workspace = ctx.workspace
     folder = path or workspace.cwd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wieldy.core.declare import tool, words
 from wieldy.core.effect import Effects, Reads
@@ -12,13 +12,9 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.schema.annotate import Param
-from wieldy.search.command import choose_engine, seconds_within
-from wieldy.search.failure import SearchFailure
-from wieldy.search.globs import split_globs
-from wieldy.search.grep import grep
-from wieldy.search.query import Found, Query, omitted_by
-from wieldy.search.shown import name_in, readable
-from wieldy.search.unreachable import why_unreachable
+
+if TYPE_CHECKING:
+    from wieldy.search.query import Found, Query
 
 DESCRIPTION, PROMPT = words(__file__)
 HEAD_LIMIT = 250
@@ -56,6 +52,13 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
     """Search and show one page of what was found."""
+    from wieldy.search.command import choose_engine, seconds_within
+    from wieldy.search.failure import SearchFailure
+    from wieldy.search.globs import split_globs
+    from wieldy.search.grep import grep
+    from wieldy.search.query import Query, omitted_by
+    from wieldy.search.unreachable import why_unreachable
+
     workspace = ctx.workspace
     query = Query(
         pattern=pattern,
@@ -85,6 +88,8 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
 
 
 def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]:
+    from wieldy.search.shown import name_in
+
     if query.mode != "content":
         for file in found.files:
             name = name_in(file.path, cwd)
@@ -126,6 +131,8 @@ def _totals(query: Query, found: Found) -> str:
 
 
 def _data(query: Query, found: Found, body: str) -> dict[str, Any]:
+    from wieldy.search.shown import readable
+
     data: dict[str, Any] = {
         "mode": query.mode,
         "filenames": [readable(file.path) for file in found.files],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.declare import tool, words
 from wieldy.core.effect import Effects, Reads
@@ -12,11 +12,9 @@ from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
-from wieldy.search.globs import BadGlob
-from wieldy.search.query import omitted_by
-from wieldy.search.shown import on_one_line, readable
-from wieldy.search.tree import Tree, list_tree
-from wieldy.search.unreachable import why_unreachable
+
+if TYPE_CHECKING:
+    from wieldy.search.tree import Tree
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -40,6 +38,12 @@ async def TOOL(
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
     """Show a folder as a tree."""
+    from wieldy.search.globs import BadGlob
+    from wieldy.search.query import omitted_by
+    from wieldy.search.shown import on_one_line, readable
+    from wieldy.search.tree import list_tree
+    from wieldy.search.unreachable import why_unreachable
+
     folder = path or ctx.workspace.cwd
     try:
         tree = await in_thread(

@@ -9,10 +9,7 @@ from wieldy.core.declare import tool, words
 from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.reading.opened import Opened
-from wieldy.reading.page import CHARS, LIMIT
-from wieldy.reading.repeats import Repeats
-from wieldy.reading.show import Reader, is_plain, is_small
+from wieldy.reading.extent import CHARS, LIMIT
 from wieldy.schema.annotate import Param
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -37,6 +34,9 @@ async def TOOL(
 ) -> Output:
     """Show one file."""
     from wieldy.edit.readstate import ReadState
+    from wieldy.reading.opened import Opened
+    from wieldy.reading.repeats import Repeats
+    from wieldy.reading.show import Reader, is_plain, is_small
 
     enough = threading.Event()
     workspace = ctx.workspace

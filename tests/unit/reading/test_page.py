@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from wieldy.core.failure import ToolFailure
+from wieldy.reading.extent import CHARS
 from wieldy.reading.opened import Opened
-from wieldy.reading.page import CHARS, COUNTED_ON, Page, read_page
+from wieldy.reading.page import COUNTED_ON, Page, read_page
 from wieldy.text.encoding import Encoding
 
 
