@@ -11,7 +11,7 @@ from bench.claim import Claim, best_of
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effect import Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.effect import Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.origin import Origin
@@ -21,8 +21,8 @@ from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
 
 TURNS = 20
-PARTS = 5
 FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
+TWENTY = " && ".join(f"({FIVE})".replace("name", f"name{number}") for number in range(4))
 
 
 def many_rules(count: int, root: str) -> RuleSet:
@@ -73,23 +73,33 @@ def claims() -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
         root = str(Path(folder).resolve())
         Path(root, "src", "part7").mkdir(parents=True)
-        calls = {
-            "a read": planned("Read", (Reads(f"{root}/src/part7/a.py"),)),
-            "a write": planned("Write", (Writes(f"{root}/src/part7/b.py"),)),
-            "a fetch": planned("WebFetch", (Fetches("https://docs.host3.example.com/x"),)),
-            "a command": planned("Bash", (Runs("npm run test"),), {"command": "npm run test"}),
-        }
         few = Policy(many_rules(10, root), paths=Paths((root,)))
         many = Policy(many_rules(1000, root), paths=Paths((root,)))
-        for what, call in calls.items():
+        for what, call in kinds(root).items():
             small, large = measured(few, many, call)
             yield Claim(f"deciding {what} under 1 000 rules", large, 200, " µs", f"under 10 rules {small:.0f} µs")
-        small, large = measured(few, many, planned("Bash", (Runs(FIVE),), {"command": FIVE}))
-        yield Claim("each part of a command of five under 1 000 rules", large / PARTS, 200, " µs")
-        yield Claim(
-            "a hundred times the rules, that command", large / small, 3, "×", f"{small:.0f} µs → {large:.0f} µs"
-        )
+        small, five = measured(few, many, running(FIVE))
+        yield Claim("deciding a command of five parts, whole", five, 200, " µs", f"under 10 rules {small:.0f} µs")
+        yield Claim("a hundred times the rules, that command", five / small, 2, "×", f"{small:.0f} µs → {five:.0f} µs")
+        _, twenty = measured(few, many, running(TWENTY))
+        yield Claim("four times the parts", twenty / five, 4.5, "×", f"twenty parts, whole {twenty:.0f} µs")
         yield from settings_claims(Path(root))
+
+
+def kinds(root: str) -> dict[str, PlannedCall]:
+    """One call of each kind that rules are written for."""
+    return {
+        "a read": planned("Read", (Reads(f"{root}/src/part7/a.py"),)),
+        "a write": planned("Write", (Writes(f"{root}/src/part7/b.py"),)),
+        "a fetch": planned("WebFetch", (Fetches("https://docs.host3.example.com/x"),)),
+        "a server's tool": planned("mcp__server9__tool", (Opaque(),)),
+        "a command": running("npm run test"),
+        "a command that sweeps a folder": running("grep -rn TODO src"),
+    }
+
+
+def running(command: str) -> PlannedCall:
+    return planned("Bash", (Runs(command),), {"command": command})
 
 
 def settings_claims(root: Path) -> Iterator[Claim]:

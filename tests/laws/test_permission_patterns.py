@@ -8,10 +8,10 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from wieldy.permissions.origin import Origin
 from wieldy.permissions.path_index import PathIndex
+from wieldy.permissions.path_rules import pattern_of
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.pattern import escaped
 from wieldy.permissions.rule import parse
-from wieldy.permissions.ruleset import pattern_of
 
 ROOT = "/w/project"
 PATHS = Paths((ROOT,), home="/home/me")

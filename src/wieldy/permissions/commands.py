@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wieldy.core.decision import Reason
+from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
 from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # These run whatever they are given, so only a rule that names the very command may allow them.
 RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
+FORBIDDING: tuple[Behavior, ...] = ("deny", "ask")
 
 
 class Commands:
@@ -35,7 +36,8 @@ class Commands:
         addresses: Addresses,
         analyse: Callable[[str], Analysis],
     ) -> None:
-        self._deny, self._ask, self._allow = shelves
+        self._deny, self._ask, self._allow = shelves[:3]
+        self._rules = shelves.commands
         self._files = files
         self._addresses = addresses
         self._analyse = analyse
@@ -43,10 +45,10 @@ class Commands:
     def judge(self, command: str, case: Case) -> Iterator[Finding]:
         """What is found about a command and each of its parts."""
         analysis = self._analyse(command)
-        whole = command.strip()
-        named = self._allow.for_exact_command(whole)
+        exact = self._rules.exactly(command)
+        named = _first(exact, "allow")
         for shelf in (self._deny, self._ask):
-            if (rule := shelf.for_exact_command(whole) or shelf.for_tool("Bash")) is not None:
+            if (rule := _first(exact, shelf.behavior) or shelf.for_tool("Bash")) is not None:
                 yield Finding(by_rule(rule))
         yield from self._dangers(analysis, named, case)
         yield from self._unreadable(command, analysis, named, case)
@@ -66,7 +68,7 @@ class Commands:
                 yield Finding(Reason("guard", "ask", danger.why, part=danger.text))
 
     def _excused(self, danger: Danger, named: Rule | None, case: Case) -> bool:
-        if named is not None or self._allow.for_exact_command(danger.text) is not None:
+        if named is not None or _first(self._rules.exactly(danger.text), "allow") is not None:
             return True
         return danger.only_if_dirty and case.clean_tree
 
@@ -88,16 +90,15 @@ class Commands:
             yield Finding(Reason("analysis", "ask", text))
 
     def _part(self, part: Part, named: Rule | None, case: Case) -> Iterator[Finding]:
-        plainer = without_git_options([word.text or word.source for word in part.argv])
-        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts, *filter(None, (plainer,))))
-        for shelf in (self._deny, self._ask):
-            rule = next((rule for text in texts if (rule := shelf.for_command(text)) is not None), None)
+        covering = self._covering(part)
+        for behavior in FORBIDDING if any(covering.values()) else ():
+            rule = next((rule for rules in covering.values() if (rule := _first(rules, behavior)) is not None), None)
             if rule is not None:
                 yield Finding(by_rule(rule, part=part.text))
-        own, exact = self._allowance(part, named, case)
+        own, exact = self._allowance(part, covering, named, case)
         yield own
         for effect in part.effects:
-            if isinstance(effect, Reads | Writes):
+            if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
                 spelled_out = named is not None or (exact and not redirected)
@@ -105,17 +106,27 @@ class Commands:
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
 
-    def _allowance(self, part: Part, named: Rule | None, case: Case) -> tuple[Finding, bool]:
+    def _covering(self, part: Part) -> dict[str, Sequence[Rule]]:
+        """For every way to write a part, the rules that cover it."""
+        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts))
+        if part.argv and part.argv[0].text.endswith("git"):
+            plainer = without_git_options([word.text or word.source for word in part.argv])
+            texts |= {plainer: None} if plainer else {}
+        return {text: self._rules.covering(text) for text in texts}
+
+    def _allowance(
+        self, part: Part, covering: Mapping[str, Sequence[Rule]], named: Rule | None, case: Case
+    ) -> tuple[Finding, bool]:
         """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:
             why = part.why or "it may change something"
             return Finding(Reason("mode", "deny", f"plan mode changes nothing, and {why}", part=part.text)), False
-        exact = named or next(filter(None, map(self._allow.for_exact_command, _texts(part))), None)
+        exact = named or self._naming(part)
         if exact is not None:
             return Finding(by_rule(exact, part=part.text)), True
         if not case.careful and (reason := _harmless(part)) is not None:
             return Finding(reason), False
-        if (rule := self._pattern_rule(part)) is not None:
+        if (rule := _pattern_rule(part, covering)) is not None:
             return Finding(by_rule(rule, part=part.text)), False
         if case.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part.text)), False
@@ -126,10 +137,25 @@ class Commands:
         )
         return Finding(Reason("default", "ask", part.why or "no rule covers it", part=part.text), remedy), False
 
-    def _pattern_rule(self, part: Part) -> Rule | None:
-        if _needs_exact(part):
-            return None
-        return next(filter(None, map(self._allow.for_command, part.allow_texts)), None)
+    def _naming(self, part: Part) -> Rule | None:
+        for text in _texts(part):
+            if (rule := _first(self._rules.exactly(text), "allow")) is not None:
+                return rule
+        return None
+
+
+def _first(rules: Sequence[Rule], behavior: Behavior) -> Rule | None:
+    for rule in rules:
+        if rule.behavior == behavior:
+            return rule
+    return None
+
+
+def _pattern_rule(part: Part, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
+    if _needs_exact(part):
+        return None
+    found = (_first(covering[text], "allow") for text in part.allow_texts)
+    return next((rule for rule in found if rule is not None), None)
 
 
 def _needs_exact(part: Part) -> bool:

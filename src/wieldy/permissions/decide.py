@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -154,7 +154,7 @@ class Policy:
         self._blind: dict[str, bool] = {}
         self._alike: dict[tuple[str, Level, str], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
-        self._deny, self._ask, self._allow = shelves
+        self._deny, self._ask, self._allow = shelves[:3]
         self._files = Files(shelves, self._paths, self._protected, self._outside)
         self._addresses = Addresses(shelves)
         self._commands = Commands(shelves, self._files, self._addresses, self._analyse)
@@ -255,15 +255,19 @@ class Policy:
     def _about_effects(self, case: Case) -> Iterator[Finding]:
         effects = case.plan.effects
         judged: set[Effect] = set()
-        for command in self._commands_of(case.plan):
+        commands = self._commands_of(case.plan)
+        alone = len(effects) == len(commands) == 1
+        for command in commands:
             # The parts of a command may be declared beside it; they are judged with the whole.
             if not any(isinstance(effect, Runs) and effect.command == command for effect in judged):
                 yield from self._commands.judge(command, case)
+            if alone:
+                return
             judged.update(self._commands.effects_of(command))
         for effect in effects:
             if effect in judged:
                 continue
-            if isinstance(effect, Reads | Writes):
+            if isinstance(effect, (Reads, Writes)):
                 yield self._files.judge(Touch(effect), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case)
@@ -291,7 +295,7 @@ class Policy:
 
     def _conclude(self, case: Case, findings: Sequence[Finding]) -> Decision:
         behavior: Behavior = max((f.behavior for f in findings), key=STRICTNESS.__getitem__, default="ask")
-        trail = sorted(dict.fromkeys(f.reason for f in findings), key=lambda r: -STRICTNESS[r.behavior])
+        trail = sorted(_distinct(f.reason for f in findings), key=lambda r: -STRICTNESS[r.behavior])
         if behavior == "allow" and self._rules.broken:
             behavior, text = "ask", f"{self._rules.broken}; until that is mended nothing is allowed unasked"
             trail.insert(0, Reason("guard", "ask", text))
@@ -302,6 +306,13 @@ class Policy:
             behavior = "deny"
             trail.insert(0, Reason("mode", "deny", f"{case.mode.name} mode refuses what would be asked"))
         return Decision(behavior, tuple(trail), suggestions)
+
+
+def _distinct(reasons: Iterable[Reason]) -> Iterable[Reason]:
+    found: dict[tuple[object, ...], Reason] = {}
+    for reason in reasons:
+        found.setdefault((reason.behavior, reason.text, reason.part, reason.file, reason.line), reason)
+    return found.values()
 
 
 def _spoken(opinion: Opinion, plan: PlannedCall) -> Finding:

@@ -9,9 +9,9 @@ from wieldy.permissions import domain
 from wieldy.permissions.command import CommandPattern, wildcard
 from wieldy.permissions.domain import host_of
 from wieldy.permissions.path_index import PathIndex
+from wieldy.permissions.path_rules import pattern_of
 from wieldy.permissions.paths import Paths, plain
 from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import pattern_of
 
 
 def failing(rule: Rule, paths: Paths) -> list[str]:

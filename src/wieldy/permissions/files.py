@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from wieldy.core.decision import Reason
+from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effect import Reads, Writes
 from wieldy.core.record import record
 from wieldy.permissions import suggest
 from wieldy.permissions.finding import Case, Finding, by_rule
+from wieldy.permissions.path_rules import Covering, first_of
 from wieldy.permissions.paths import Paths, Seen, is_stream
 from wieldy.permissions.protected import Protected
 from wieldy.permissions.rule import Rule
@@ -36,7 +36,7 @@ class Touch:
     @property
     def writes(self) -> bool:
         """Whether the file would change."""
-        return isinstance(self.effect, Writes)
+        return type(self.effect) is Writes
 
     @property
     def settled(self) -> bool:
@@ -48,7 +48,8 @@ class Files:
     """The one path policy."""
 
     def __init__(self, shelves: Shelves, paths: Paths, protected: Protected, outside: Outside = "ask") -> None:
-        self._deny, self._ask, self._allow = shelves
+        self._deny, self._ask, self._allow = shelves[:3]
+        self._rules = shelves.paths
         self._paths = paths
         self._protected = protected
         self._outside = outside
@@ -58,20 +59,28 @@ class Files:
         path = touch.effect.path
         if is_stream(path, reading=not touch.writes):
             return Finding(Reason("default", "allow", f"{path} is a stream", part=touch.part))
-        seen = self._paths.look(path, reading=not touch.writes, led_to=case.plan.real.get(path))
-        reason = self._forbidden(touch, seen, case) or self._asked(touch, seen)
+        seen = self._look(path, touch, case)
+        covering = self._rules.covering(seen)
+        reason = self._forbidden(touch, seen, covering, case) or self._asked(touch, seen, covering)
         if reason is not None:
             return Finding(reason)
-        return self._permitted(touch, seen, case)
+        return self._permitted(touch, seen, covering, case)
 
-    def _forbidden(self, touch: Touch, seen: Seen, case: Case) -> Reason | None:
+    def _look(self, path: str, touch: Touch, case: Case) -> Seen:
+        seen = case.looks.get((path, touch.writes))
+        if seen is None:
+            seen = self._paths.look(path, reading=not touch.writes, led_to=case.plan.real.get(path))
+            case.looks[path, touch.writes] = seen
+        return seen
+
+    def _forbidden(self, touch: Touch, seen: Seen, covering: Covering, case: Case) -> Reason | None:
         verb = "writing" if touch.writes else "reading"
-        rule = self._either(self._deny, seen, "Edit" if touch.writes else "Read")
+        rule = self._either(self._deny, covering, touch)
         if rule is None and touch.writes:
-            rule = self._in_views(self._deny.reading(seen), seen)
+            rule = _in_any(covering, "deny", "Read")
         if rule is not None:
             return by_rule(rule, f"forbids {verb} {touch.effect.path}", touch.part)
-        rule = self._surely_inside(touch, seen)
+        rule = self._rules.surely_inside(seen) if touch.writes and self._rules.forbidden else None
         if rule is not None:
             return by_rule(rule, f"forbids {verb} something in {touch.effect.path}", touch.part)
         if not seen.inside and self._outside == "deny":
@@ -82,22 +91,22 @@ class Files:
             )
         return None
 
-    def _asked(self, touch: Touch, seen: Seen) -> Reason | None:
-        rule = self._either(self._ask, seen, "Edit" if touch.writes else "Read")
+    def _asked(self, touch: Touch, seen: Seen, covering: Covering) -> Reason | None:
+        rule = self._either(self._ask, covering, touch)
         if rule is not None:
             return by_rule(rule, f"wants a question about {touch.effect.path}", touch.part)
         rule = self._perhaps_inside(touch, seen)
         if rule is not None:
             return by_rule(rule, f"may forbid something in {touch.effect.path}", touch.part, "ask")
         if touch.writes and (protection := self._protected.find(seen)) is not None:
-            lifted = protection.soft or (protection.liftable and self._allow.names(seen.real, seen))
-            if not lifted or self._allowing(touch, seen) is None:
+            lifted = protection.soft or (protection.liftable and self._rules.names(seen.real, seen))
+            if not lifted or _allowing(touch, covering) is None:
                 text = f"{touch.effect.path} is protected: {protection.why}"
                 return Reason("guard", "ask", text, part=touch.part)
         return None
 
-    def _permitted(self, touch: Touch, seen: Seen, case: Case) -> Finding:
-        allowed = self._allowing(touch, seen)
+    def _permitted(self, touch: Touch, seen: Seen, covering: Covering, case: Case) -> Finding:
+        allowed = _allowing(touch, covering)
         if allowed is not None:
             return Finding(by_rule(allowed, part=touch.part))
         if case.mode.accepts_all:
@@ -129,43 +138,44 @@ class Files:
         remedy = suggest.for_path(touch.effect, seen, self._paths)
         return Finding(Reason("default", "ask", f"{'writes' if touch.writes else 'reads'} {path}", part=part), remedy)
 
-    def _either(self, shelf: Shelf, seen: Seen, subject: str) -> Rule | None:
+    def _either(self, shelf: Shelf, covering: Covering, touch: Touch) -> Rule | None:
         """A deny or ask rule needs to match one spelling only."""
-        look_up = shelf.writing(seen) if subject == "Edit" else shelf.reading(seen)
-        return self._in_views(look_up, seen) or shelf.for_tool(subject)
-
-    def _in_views(self, look_up: Callable[[str], Rule | None], seen: Seen) -> Rule | None:
-        return next((rule for view in seen.views if (rule := look_up(view)) is not None), None)
-
-    def _allowing(self, touch: Touch, seen: Seen) -> Rule | None:
-        """An allow rule must match every spelling; allowing edits allows reading."""
-        found: Rule | None = None
-        for view in seen.views:
-            found = self._allow.writing(seen)(view) or (None if touch.writes else self._allow.reading(seen)(view))
-            if found is None:
-                return None
-        return found
-
-    def _surely_inside(self, touch: Touch, seen: Seen) -> Rule | None:
-        if not touch.writes or not self._deny.path_subjects:
-            return None
-        return self._deny.surely_inside("Edit", seen) or self._deny.surely_inside("Read", seen)
+        subject = "Edit" if touch.writes else "Read"
+        return _in_any(covering, shelf.behavior, subject) or shelf.for_tool(subject)
 
     def _perhaps_inside(self, touch: Touch, seen: Seen) -> Rule | None:
         """A command that takes a whole folder may touch what a rule forbids in it; our own tools leave that out."""
         subject = "Edit" if touch.writes else "Read"
-        if touch.part is None or not touch.swept or subject not in self._deny.path_subjects:
+        if touch.part is None or not touch.swept or subject not in self._rules.forbidden:
             return None
         if not self._paths.is_folder(seen.real):
             return None
-        return self._deny.perhaps_inside(subject, seen)
+        return self._rules.perhaps_inside(subject, seen)
 
     def hides(self, path: str) -> bool:
         """Whether a rule forbids reading a path, so that searches and listings leave it out."""
-        seen = self._paths.look_again(path)
-        return self._in_views(self._deny.reading(seen), seen) is not None
+        return _in_any(self._rules.covering(self._paths.look_again(path)), "deny", "Read") is not None
 
     @property
     def hides_anything(self) -> bool:
         """Whether there is any rule that forbids reading a path."""
-        return "Read" in self._deny.path_subjects
+        return "Read" in self._rules.forbidden
+
+
+def _in_any(covering: Covering, behavior: Behavior, subject: str) -> Rule | None:
+    for rules in covering:
+        if rules and (found := first_of(rules, behavior, subject)) is not None:
+            return found
+    return None
+
+
+def _allowing(touch: Touch, covering: Covering) -> Rule | None:
+    """An allow rule must match every spelling; allowing edits allows reading."""
+    found: Rule | None = None
+    for rules in covering:
+        found = first_of(rules, "allow", "Edit") if rules else None
+        if found is None and rules and not touch.writes:
+            found = first_of(rules, "allow", "Read")
+        if found is None:
+            return None
+    return found

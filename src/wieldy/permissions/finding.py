@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.record import record
 from wieldy.permissions.levels import Level
 from wieldy.permissions.mode import Mode
+from wieldy.permissions.paths import Seen
 from wieldy.permissions.rule import Rule
 
 
@@ -27,7 +30,8 @@ class Finding:
 class Case:
     """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
 
-    `careful` means the settings want a question even where the tool's effects are harmless.
+    `careful` means the settings want a question even where the tool's effects are harmless. `looks` keeps what was seen of
+    each path, so that all parts of a command are judged by one look at it.
     """
 
     plan: PlannedCall
@@ -37,6 +41,7 @@ class Case:
     vouched: bool = False
     careful: bool = False
     clean_tree: bool = False
+    looks: dict[tuple[str, bool], Seen] = field(default_factory=dict)
 
 
 def by_rule(rule: Rule, text: str = "", part: str | None = None, behavior: Behavior | None = None) -> Reason:

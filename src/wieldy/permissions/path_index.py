@@ -4,91 +4,104 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
+from wieldy.permissions.needles import Needles
 from wieldy.permissions.paths import below, key
 from wieldy.permissions.pattern import PathPattern
 from wieldy.permissions.rule import Rule
 
 
 class PathIndex:
-    """Rules of one behaviour about reading or writing, on volumes that fold case or on ones that do not."""
+    """Path rules, on volumes that fold case or on ones that do not."""
 
     def __init__(self, entries: Sequence[tuple[PathPattern, Rule]], fold: bool = False) -> None:
         self._fold = fold
+        self._entries = tuple(entries)
         self._by_folder: dict[str, list[tuple[PathPattern, Rule]]] = {}
         self._by_name: dict[str, list[tuple[PathPattern, Rule]]] = {}
-        self._loose: list[tuple[str, PathPattern, Rule]] = []
+        loose: list[tuple[str, tuple[PathPattern, Rule]]] = []
         for pattern, rule in entries:
-            self._file(pattern, rule)
-
-    def _file(self, pattern: PathPattern, rule: Rule) -> None:
-        if pattern.plain_name is not None:
-            self._by_name.setdefault(key(pattern.plain_name, self._fold), []).append((pattern, rule))
-        elif pattern.floating:
-            self._loose.append((key(pattern.needle, self._fold), pattern, rule))
-        else:
-            self._by_folder.setdefault(key(pattern.folder, self._fold), []).append((pattern, rule))
+            if pattern.plain_name is not None:
+                self._by_name.setdefault(key(pattern.plain_name, fold), []).append((pattern, rule))
+            elif pattern.floating:
+                loose.append((key(pattern.needle, fold), (pattern, rule)))
+            else:
+                self._by_folder.setdefault(key(pattern.folder, fold), []).append((pattern, rule))
+        self._loose = Needles(loose)
 
     def find(self, path: str) -> Rule | None:
         """A rule that covers a path."""
-        return next(self.matching(path), None)
+        return next(iter(self.matching(path)), None)
 
-    def matching(self, path: str) -> Iterator[Rule]:
+    def matching(self, path: str) -> list[Rule]:
         """Every rule that covers a path, in no particular order."""
         path = key(path, self._fold)
-        if self._by_folder:
-            yield from self._by_ancestor(path)
+        found: list[Rule] = []
+        for folder in _lineage(path):
+            if (filed := self._by_folder.get(folder)) is not None:
+                found += [rule for pattern, rule in filed if self._reaches(pattern, folder, path)]
         if self._by_name:
-            yield from self._by_component(path)
-        for needle, pattern, rule in self._loose:
-            if needle in path and below(path, pattern.folder, self._fold):
+            self._by_component(path, found)
+        for pattern, rule in self._loose.held_by(path):
+            if below(path, pattern.folder, self._fold):
                 relative = _from(key(pattern.folder, self._fold), path)
                 if relative and pattern.matches_below(relative, self._fold):
-                    yield rule
+                    found.append(rule)
+        return found
 
-    def _by_ancestor(self, path: str) -> Iterator[Rule]:
-        for folder in _lineage(path):
-            for pattern, rule in self._by_folder.get(folder, ()):
-                if not pattern.rest or (folder != path and pattern.matches_below(_from(folder, path), self._fold)):
-                    yield rule
+    def _reaches(self, pattern: PathPattern, folder: str, path: str) -> bool:
+        return not pattern.rest or (folder != path and pattern.matches_below(_from(folder, path), self._fold))
 
-    def _by_component(self, path: str) -> Iterator[Rule]:
-        place = ""
-        for name in path.split("/")[1:]:
-            for pattern, rule in self._by_name.get(name, ()):
-                if below(place or "/", pattern.folder, self._fold):
-                    yield rule
-            place = f"{place}/{name}"
+    def _by_component(self, path: str, found: list[Rule]) -> None:
+        names = path.split("/")
+        for at, name in enumerate(names):
+            if at and (filed := self._by_name.get(name)) is not None:
+                place = "/".join(names[:at]) or "/"
+                found += [rule for pattern, rule in filed if below(place, pattern.folder, self._fold)]
 
     def surely_inside(self, folder: str) -> Rule | None:
         """A rule that names one path inside a folder."""
-        start = key(folder, self._fold).rstrip("/") + "/"
-        at = bisect_left(self._named, start)
-        if at == len(self._named) or not self._named[at].startswith(start):
-            return None
-        return next(rule for pattern, rule in self._by_folder[self._named[at]] if not pattern.rest)
+        named, rules = self._named
+        return _first_below(key(folder, self._fold), named, rules)
 
     def perhaps_inside(self, folder: str) -> Rule | None:
         """A rule that could cover something inside a folder."""
         folder = key(folder, self._fold)
-        for filed, entries in self._by_folder.items():
-            for pattern, rule in entries:
-                if below(filed, folder) or (pattern.rest and below(folder, filed)):
-                    return rule
-        names = (entry for entries in self._by_name.values() for entry in entries)
-        for pattern, rule in (*names, *((pattern, rule) for _, pattern, rule in self._loose)):
-            filed = key(pattern.folder, self._fold)
-            if below(folder, filed) or below(filed, folder):
+        filed, rules, spreading = self._filed
+        for above in _lineage(folder):
+            if (rule := spreading.get(above)) is not None:
                 return rule
-        return None
+        return rules.get(folder) or _first_below(folder, filed, rules)
 
     @cached_property
-    def _named(self) -> list[str]:
-        return sorted(
-            folder for folder, entries in self._by_folder.items() if any(not pattern.rest for pattern, _ in entries)
-        )
+    def _named(self) -> tuple[list[str], dict[str, Rule]]:
+        """Where there are rules that name just one path."""
+        rules: dict[str, Rule] = {}
+        for folder, filed in self._by_folder.items():
+            for pattern, rule in filed:
+                if not pattern.rest:
+                    rules.setdefault(folder, rule)
+        return sorted(rules), rules
+
+    @cached_property
+    def _filed(self) -> tuple[list[str], dict[str, Rule], dict[str, Rule]]:
+        """Where there are rules at all, and where there are some that reach further down."""
+        rules: dict[str, Rule] = {}
+        spreading: dict[str, Rule] = {}
+        for pattern, rule in self._entries:
+            folder = key(pattern.folder, self._fold)
+            rules.setdefault(folder, rule)
+            if pattern.rest:
+                spreading.setdefault(folder, rule)
+        return sorted(rules), rules, spreading
+
+
+def _first_below(folder: str, filed: Sequence[str], rules: Mapping[str, Rule]) -> Rule | None:
+    start = folder.rstrip("/") + "/"
+    at = bisect_left(filed, start)
+    return rules[filed[at]] if at < len(filed) and filed[at].startswith(start) else None
 
 
 @lru_cache(maxsize=1024)
@@ -105,13 +118,16 @@ def _from(folder: str, path: str) -> str:
 
 
 def both_ways(
-    entries: Sequence[tuple[PathPattern, Rule]], real: Callable[[str], str]
+    entries: Sequence[tuple[PathPattern, Rule]], real: Callable[[str], str], followed: Callable[[Rule], bool]
 ) -> list[tuple[PathPattern, Rule]]:
-    """The entries, and again under the real name of their folder where that is another."""
+    """The entries, and those to be followed again under the real name of their folder where that is another."""
     out = list(entries)
-    targets = {folder: real(folder) for folder in {pattern.folder for pattern, _ in entries}}
+    targets: dict[str, str] = {}
     for pattern, rule in entries:
-        target = targets[pattern.folder]
+        if not followed(rule):
+            continue
+        if (target := targets.get(pattern.folder)) is None:
+            target = targets[pattern.folder] = real(pattern.folder)
         if target != pattern.folder:
             out.append((PathPattern(target, pattern.rest, pattern.floating), rule))
     return out

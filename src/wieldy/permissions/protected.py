@@ -63,6 +63,9 @@ FILE_PATTERNS = {
     "id_ecdsa*": _KEYS,
     "id_ed25519*": _KEYS,
 }
+# Most paths have none of these names and need no closer look.
+_REMARKABLE = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
+_BEGINNINGS = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
 
 
 class Protected:
@@ -83,6 +86,8 @@ class Protected:
         # A workspace may itself lie in a folder of such a name; what counts is below it.
         root = next((root for root in self._roots if below(path, root, fold)), None)
         names = key(path[len(root) :] if root else path, fold).strip(os.sep).split(os.sep)
+        if _REMARKABLE.isdisjoint(names) and not names[-1].startswith(_BEGINNINGS):
+            return None
         found = [_MEMORY] if root and names[:2] == [".wieldy", "memory"] else []
         found += [FOLDERS[name] for name in names[2 * len(found) :] if name in FOLDERS]
         found += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]

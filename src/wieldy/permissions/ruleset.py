@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -13,10 +12,10 @@ from wieldy.core.decision import Behavior
 from wieldy.core.record import record
 from wieldy.permissions import domain
 from wieldy.permissions.command import CommandPattern, wildcard
+from wieldy.permissions.command_index import CommandIndex
 from wieldy.permissions.levels import as_text
-from wieldy.permissions.path_index import PathIndex, both_ways
-from wieldy.permissions.paths import Paths, Seen
-from wieldy.permissions.pattern import PathPattern, resolve
+from wieldy.permissions.path_rules import PathRules
+from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import CHOICES, PATH_RULES_OF, Rule
 
 WHOLE_SERVER = re.compile(r"mcp__[^*]+__\*")
@@ -41,11 +40,9 @@ class RuleSet:
 class Shelf:
     """The rules of one behaviour, by what they are about."""
 
-    def __init__(self, rules: Iterable[Rule], behavior: Behavior, paths: Paths) -> None:
+    def __init__(self, rules: Iterable[Rule], behavior: Behavior) -> None:
         self._rules = tuple(rules)
-        self._behavior: Behavior = behavior
-        self._paths = paths
-        self._path_indexes: dict[tuple[str, bool], PathIndex] = {}
+        self.behavior: Behavior = behavior
         self._by_tool: dict[str, Rule | None] = {}
 
     def for_tool(self, name: str) -> Rule | None:
@@ -56,27 +53,10 @@ class Shelf:
 
     def _find_for_tool(self, name: str) -> Rule | None:
         exact, globs = self._tools
-        for candidate in (name, PATH_RULES_OF.get(name) if self._behavior != "allow" else None, *_servers(name)):
+        for candidate in (name, PATH_RULES_OF.get(name) if self.behavior != "allow" else None, *_servers(name)):
             if candidate is not None and candidate in exact:
                 return exact[candidate]
         return next((rule for pattern, rule in globs if fnmatchcase(name, pattern)), None)
-
-    def for_command(self, text: str) -> Rule | None:
-        """A rule that covers one simple command."""
-        exact, by_word, loose = self._commands
-        if (found := exact.get(text)) is not None:
-            return found
-        for pattern, rule in by_word.get(text.split(maxsplit=1)[0] if text.strip() else "", ()):
-            if pattern.matches(text):
-                return rule
-        for pattern, rule in loose:
-            if pattern.needle in text and pattern.matches(text):
-                return rule
-        return None
-
-    def for_exact_command(self, text: str) -> Rule | None:
-        """A rule that names this very command, with no pattern in it."""
-        return self._commands[0].get(text.strip())
 
     def for_host(self, host: str) -> Rule | None:
         """A rule that covers a host."""
@@ -109,38 +89,11 @@ class Shelf:
                 return rule
         return None
 
-    def reading(self, seen: Seen) -> Callable[[str], Rule | None]:
-        """Looks up the rule about reading one spelling of a path."""
-        return self._index("Read", seen.fold).find
-
-    def names(self, path: str, seen: Seen) -> bool:
-        """Whether a rule about writing names this very file, by its path or by its name, with no pattern in it."""
-        found = self._index("Edit", seen.fold).matching(path)
-        patterns = (pattern_of(rule, self._paths) for rule in found)
-        return any(path == one.literal or os.path.basename(path) == one.plain_name for one in patterns)
-
-    def writing(self, seen: Seen) -> Callable[[str], Rule | None]:
-        """Looks up the rule about writing one spelling of a path."""
-        return self._index("Edit", seen.fold).find
-
-    def surely_inside(self, subject: str, seen: Seen) -> Rule | None:
-        """A rule that names one path inside a folder."""
-        return next(filter(None, map(self._index(subject, seen.fold).surely_inside, seen.views)), None)
-
-    def perhaps_inside(self, subject: str, seen: Seen) -> Rule | None:
-        """A rule that could cover something inside a folder."""
-        return next(filter(None, map(self._index(subject, seen.fold).perhaps_inside, seen.views)), None)
-
     @cached_property
     def reaches_commands(self) -> bool:
         """Whether any rule could be about a part of a command, or about a file or host that one touches."""
         kinds, subjects = ("command", "path", "domain"), ("Bash", "Read", "Edit", "WebFetch")
         return any(rule.kind in kinds or rule.subject in subjects for rule in self._rules)
-
-    @cached_property
-    def path_subjects(self) -> frozenset[str]:
-        """Which of Read and Edit have path rules."""
-        return frozenset(rule.subject for rule in self._rules if rule.kind == "path")
 
     @cached_property
     def _tools(self) -> tuple[dict[str, Rule], list[tuple[str, Rule]]]:
@@ -157,25 +110,6 @@ class Shelf:
             else:
                 exact.setdefault(name, rule)
         return exact, globs
-
-    @cached_property
-    def _commands(
-        self,
-    ) -> tuple[dict[str, Rule], dict[str, list[tuple[CommandPattern, Rule]]], list[tuple[CommandPattern, Rule]]]:
-        exact: dict[str, Rule] = {}
-        by_word: dict[str, list[tuple[CommandPattern, Rule]]] = {}
-        loose: list[tuple[CommandPattern, Rule]] = []
-        for rule in self._rules:
-            if rule.kind != "command":
-                continue
-            pattern = CommandPattern(rule.specifier or "")
-            if pattern.shape == "exact":
-                exact.setdefault(pattern.literal, rule)
-            elif pattern.first_word is not None:
-                by_word.setdefault(pattern.first_word, []).append((pattern, rule))
-            else:
-                loose.append((pattern, rule))
-        return exact, by_word, loose
 
     @cached_property
     def _domains(self) -> tuple[dict[str, Rule], dict[str, Rule], list[Rule]]:
@@ -202,43 +136,25 @@ class Shelf:
                 found.setdefault(rule.subject, []).append(rule)
         return found
 
-    def _index(self, subject: str, fold: bool) -> PathIndex:
-        index = self._path_indexes.get((subject, fold))
-        if index is None:
-            homes = dict.fromkeys((self._paths.home, self._paths.real(self._paths.home)))
-            entries = [
-                (pattern, rule)
-                for rule in self._rules
-                if rule.kind == "path" and rule.subject == subject
-                for pattern in dict.fromkeys(pattern_of(rule, self._paths, home) for home in homes)
-            ]
-            # An allow rule must match a link and its target alike, so its folder is never followed for it.
-            wider = entries if self._behavior == "allow" else both_ways(entries, self._paths.real)
-            index = self._path_indexes[subject, fold] = PathIndex(wider, fold)
-        return index
-
 
 class Shelves(NamedTuple):
-    """One shelf for each behaviour."""
+    """One shelf for each behaviour; rules about commands and paths are looked up for all behaviours at once."""
 
     deny: Shelf
     ask: Shelf
     allow: Shelf
+    commands: CommandIndex
+    paths: PathRules
 
 
 def filed(rules: RuleSet, paths: Paths) -> Shelves:
     """The rules of a workspace, put where they are looked for."""
     return Shelves(
-        Shelf(rules.of("deny"), "deny", paths),
-        Shelf(rules.of("ask"), "ask", paths),
-        Shelf(rules.of("allow"), "allow", paths),
-    )
-
-
-def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern:
-    """What a path rule's specifier stands for in a workspace."""
-    return resolve(
-        rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, folder=rule.origin.folder
+        Shelf(rules.of("deny"), "deny"),
+        Shelf(rules.of("ask"), "ask"),
+        Shelf(rules.of("allow"), "allow"),
+        CommandIndex(rules.rules),
+        PathRules(rules.rules, paths),
     )
 
 

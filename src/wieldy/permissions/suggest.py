@@ -8,7 +8,9 @@ from functools import lru_cache
 
 from wieldy.core.effect import Reads, Writes
 from wieldy.permissions import command, pattern
+from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.origin import Origin
+from wieldy.permissions.path_rules import PathRules
 from wieldy.permissions.paths import Paths, Seen, below
 from wieldy.permissions.rule import Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import Shelf
@@ -60,7 +62,7 @@ def _for_command(program: str | None, text: str, exact: bool) -> str | None:
         return None
     stem = None if exact else _stem(words)
     rule = f"Bash({stem}:*)" if stem else f"Bash({command.escaped(text)})"
-    return _kept(rule, lambda shelf: shelf.for_command(text))
+    return rule if keepable(rule) and CommandPattern(rule[5:-1]).matches(text) else None
 
 
 def _stem(words: list[str]) -> str | None:
@@ -89,10 +91,10 @@ def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
     inside = below(path, root) and path != root
     anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/") if inside else path)
 
-    def look_up(shelf: Shelf) -> Rule | None:
-        return (shelf.writing if subject == "Edit" else shelf.reading)(seen)(path)
-
-    return _kept(f"{subject}({anchored})", look_up, Paths((root,), home=home))
+    rule = keepable(f"{subject}({anchored})", root)
+    if rule is None:
+        return None
+    return rule.text if any(PathRules((rule,), Paths((root,), home=home)).covering(seen)) else None
 
 
 @lru_cache(maxsize=256)
@@ -107,12 +109,10 @@ def for_tool(name: str) -> str | None:
     return _kept(name, lambda shelf: shelf.for_tool(name))
 
 
-def _kept(text: str, look_up: Callable[[Shelf], Rule | None], paths: Paths | None = None) -> str | None:
+def _kept(text: str, look_up: Callable[[Shelf], Rule | None]) -> str | None:
     """The rule, if it can be read back and does what it is for."""
-    rule = keepable(text, paths.root if paths else None)
-    if rule is None:
-        return None
-    return text if look_up(Shelf((rule,), "allow", paths or Paths(("/",), home="/"))) is not None else None
+    rule = keepable(text)
+    return text if rule is not None and look_up(Shelf((rule,), "allow")) is not None else None
 
 
 def keepable(text: str, root: str | None = None) -> Rule | None:

@@ -5,10 +5,10 @@ import pytest
 from wieldy.core.decision import Behavior
 from wieldy.permissions.origin import Origin
 from wieldy.permissions.path_index import PathIndex
+from wieldy.permissions.path_rules import pattern_of
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.pattern import escaped
 from wieldy.permissions.rule import parse
-from wieldy.permissions.ruleset import pattern_of
 
 PATHS = Paths(("/w/project",), home="/home/me")
 SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/.config/wieldy")

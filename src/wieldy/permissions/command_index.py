@@ -1,0 +1,42 @@
+"""Command rules filed by their first word or by a piece of text they need, so that a thousand cost one command a few look-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wieldy.permissions.command import CommandPattern
+from wieldy.permissions.needles import Needles
+from wieldy.permissions.rule import Rule
+
+NO_RULES: Sequence[Rule] = ()
+
+
+class CommandIndex:
+    """The command rules of any behaviour."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._exact: dict[str, list[Rule]] = {}
+        self._by_word: dict[str, list[tuple[CommandPattern, Rule]]] = {}
+        loose: list[tuple[str, tuple[CommandPattern, Rule]]] = []
+        for rule in rules:
+            if rule.kind != "command":
+                continue
+            pattern = CommandPattern(rule.specifier or "")
+            if pattern.shape == "exact":
+                self._exact.setdefault(pattern.literal, []).append(rule)
+            elif pattern.first_word is not None:
+                self._by_word.setdefault(pattern.first_word, []).append((pattern, rule))
+            else:
+                loose.append((pattern.needle, (pattern, rule)))
+        self._loose = Needles(loose)
+
+    def exactly(self, text: str) -> Sequence[Rule]:
+        """The rules that name this very command, with no pattern in them."""
+        return self._exact.get(text.strip(), NO_RULES)
+
+    def covering(self, text: str) -> Sequence[Rule]:
+        """The rules that cover one simple command, those that name it first."""
+        words = text.split(maxsplit=1)
+        near = [*self._by_word.get(words[0] if words else "", ()), *self._loose.held_by(text)]
+        exact = self._exact.get(text, NO_RULES)
+        return [*exact, *(rule for pattern, rule in near if pattern.matches(text))] if near else exact
