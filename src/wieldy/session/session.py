@@ -16,7 +16,7 @@ from wieldy.core.event import Event, RunEnded
 from wieldy.core.failure import SessionError
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import Tool
+from wieldy.core.tool import Tool, ToolContext
 from wieldy.engine.leash import Aborted
 from wieldy.session.aside import Asides
 from wieldy.session.conversation import Conversation, fold
@@ -27,7 +27,10 @@ from wieldy.session.transcript import NAME, VERSION, Transcript, cleaned, record
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from wieldy.agents.errand import Errand
+    from wieldy.agents.roster import Sent
     from wieldy.hooks.configured import Hook
+    from wieldy.session.delegate import Delegates
 
 Prompt = str | Sequence[Mapping[str, Any]]
 
@@ -87,6 +90,7 @@ class Session:
         self._copied_from = resume if fork else None
         self._provider: Provider | None = None
         self._loop: Loop | None = None
+        self._delegates: Delegates | None = None
         self._running = False
 
     @property
@@ -239,6 +243,7 @@ class Session:
         provider, told = self.provider, self.conversation
         asides = Asides(provider, self._picked_small if self._small_name() else None, self._record)
         asides.serve(self.box.workspace)
+        self._may_send()
         await self._outset.prepare(provider, told.activated, self._activated)
         if self._copied_from is not None:
             self._copy_history()
@@ -249,6 +254,20 @@ class Session:
         moments = Moments(self.box.hooks)
         self._loop = Loop(self.box, provider, told, self._record, self._outset, moments, self._bounds, self._wishes)
         return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
+
+    def _may_send(self) -> None:
+        from wieldy.agents.roster import Delegation
+
+        self.box.workspace.resident(Delegation).send = self._send
+
+    async def _send(self, errand: Errand, ctx: ToolContext) -> Sent:
+        """Set a sub-agent to work; what that takes is loaded with the first of them."""
+        if self._delegates is None:
+            from wieldy.session.delegate import Delegates, home_of
+
+            assert self._loop is not None
+            self._delegates = Delegates(home_of(self.box, self._loop, self._models(), persist=bool(self._transcript)))
+        return await self._delegates.send(errand, ctx)
 
     def _activated(self, names: list[str]) -> None:
         self._record({"type": "activated", "tools": names})
@@ -283,9 +302,16 @@ class Session:
             return self._model
         from wieldy.providers.pick import pick
 
+        model, url = self._models()
+        return pick(model, base_url=url, env=self.box.workspace.env)
+
+    def _models(self) -> tuple[str | None, str | None]:
+        """The name by which the model is asked for, and the address it is asked for at."""
         settings, env = self.box.settings, self.box.workspace.env
-        model = self._model or env.get("WIELDY_MODEL") or settings.get("model")
-        return pick(model, base_url=self._base_url or settings.get("baseUrl"), env=env)
+        named = self._model if isinstance(self._model, str | None) else None
+        given = self._model is not None and named is None
+        model = None if given else named or env.get("WIELDY_MODEL") or settings.get("model")
+        return model, self._base_url or settings.get("baseUrl")
 
     def _small_name(self) -> str | Provider | None:
         box = self.box

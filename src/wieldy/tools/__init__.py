@@ -9,6 +9,8 @@ from importlib import import_module
 from wieldy.core.tool import Tool
 
 MODULES: Mapping[str, str] = {
+    "Agent": "agent",
+    "Architect": "architect",
     "AskUser": "ask_user",
     "Bash": "bash",
     "BashOutput": "bash_output",
