@@ -14,8 +14,10 @@ from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
 
 MOST_RUNNING = 20
+MOST_DEPTH = 3
 MOST_REMEMBERED = 100
 LAST_WAIT = 2.0
+NO_MODEL = "it needs a model, and there is none here: sub-agents work inside a session (`wieldy`, `wieldy -p`)"
 GRACE = 0.6  # seconds a stopped agent has to wind up before what is known of it counts
 
 
@@ -59,6 +61,13 @@ class Delegation:
     def __init__(self, workspace: Workspace) -> None:
         self.send: Send | None = None
         self.depth = 0
+        self.most_depth = workspace.setting("agents.maxDepth", MOST_DEPTH)
+
+    def refusal(self) -> str | None:
+        """Why nobody can be sent from here, or None."""
+        if self.most_depth < 1:
+            return "the setting `agents.maxDepth` is 0"
+        return NO_MODEL if self.send is None else None
 
 
 class Roster:

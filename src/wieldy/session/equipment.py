@@ -28,10 +28,25 @@ class Moded(Protocol):
 class Equipment(Protocol):
     """Tools, where they work, and who is told of it."""
 
-    events: Events
-    workspace: Workspace
-    catalog: Catalog
-    settings: Settings
+    @property
+    def events(self) -> Events:
+        """Where every step is announced."""
+        ...
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where the tools work."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """Which tools there are."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """What is in force."""
+        ...
 
     @property
     def policy(self) -> Moded:

@@ -11,7 +11,6 @@ from wieldy.agents.find import AgentTypes
 from wieldy.agents.roster import Delegation, Roster, Sent
 from wieldy.core.declare import FunctionTool, words
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects
-from wieldy.core.event import ToolProgress
 from wieldy.core.failure import Refusal, ToolFailure
 from wieldy.core.result import ToolResult
 from wieldy.core.threads import in_thread
@@ -19,7 +18,6 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 
 DESCRIPTION, PROMPT = words(__file__)
-NO_MODEL = "it needs a model, and there is none here: sub-agents work inside a session (`wieldy`, `wieldy -p`)"
 LONGEST = 6 * 3600.0
 
 
@@ -61,8 +59,8 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
-    if workspace.resident(Delegation).send is None:
-        return NO_MODEL
+    if (refusal := workspace.resident(Delegation).refusal()) is not None:
+        return refusal
     types = workspace.resident(AgentTypes)
     await in_thread(types.refresh)
     types.report()
@@ -70,8 +68,8 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if ctx.workspace.resident(Delegation).send is None:
-        raise Refusal("check", f"Agent cannot be used: {NO_MODEL}. Do the task yourself.")
+    if (refusal := ctx.workspace.resident(Delegation).refusal()) is not None:
+        raise Refusal("check", f"Agent cannot be used: {refusal}. Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
         if prompt and input.get("stop"):
@@ -111,7 +109,6 @@ async def _run(
 
 async def attended(sent: Sent, ctx: ToolContext) -> Output:
     """The report of an agent as a result. Whoever is stopped while waiting stops the agent, and tells how far it came."""
-    ctx.emit(ToolProgress(call_id=ctx.call_id, name="Agent", text=sent.errand.title, data={"agentId": sent.id}))
     try:
         return _output(await sent.report())
     except asyncio.CancelledError:

@@ -14,7 +14,7 @@ from wieldy.core.failure import Refusal
 from wieldy.core.result import ToolResult
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
-from wieldy.tools.agent import LONGEST, NO_MODEL, attended
+from wieldy.tools.agent import LONGEST, attended
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -32,12 +32,12 @@ class Architect(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.resident(Delegation).send is not None or NO_MODEL
+    return workspace.resident(Delegation).refusal() or True
 
 
 def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if ctx.workspace.resident(Delegation).send is None:
-        raise Refusal("check", f"Architect cannot be used: {NO_MODEL}. Work the plan out yourself.")
+    if (refusal := ctx.workspace.resident(Delegation).refusal()) is not None:
+        raise Refusal("check", f"Architect cannot be used: {refusal}. Work the plan out yourself.")
     if not str(input["prompt"]).strip():
         raise Refusal("check", "Say in `prompt` what is to be planned.")
 
