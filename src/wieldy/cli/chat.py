@@ -9,7 +9,7 @@ from wieldy.cli.parsing import command_parser
 
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings
-  wieldy "Add a --json flag" --model anthropic/claude-sonnet-4-5
+  wieldy "Add a --json flag" --model anthropic/claude-sonnet-5-5
   wieldy --resume ID                       go on where you left"""
 
 

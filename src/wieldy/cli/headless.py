@@ -26,7 +26,7 @@ USAGE_ERROR, TERMINATED = 2, 143
 YOUNG = 20_000  # objects before garbage is looked for: start-up makes many, and all of them stay
 
 EXAMPLES = """examples:
-  wieldy -p "what does this project do?" --model anthropic/claude-sonnet-4-5
+  wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
   git diff | wieldy -p "review this" --allowed-tools "Read Grep Bash(git log:*)"
   wieldy -p "fix the failing test" --permission-mode acceptEdits --output-format stream-json --max-turns 20
 

@@ -58,7 +58,7 @@ async def show() -> int:
         account = await _work(root, paint)
     print()
     print("\n".join(account.lines()))
-    print("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-4-5")
+    print("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-5-5")
     return 0 if account.as_it_should else 1
 
 

@@ -24,6 +24,7 @@ from wieldy.core.provider import (
 )
 from wieldy.providers.decoded import decoded, number, part, text
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
+from wieldy.providers.models import known
 from wieldy.providers.refusal import reported
 from wieldy.providers.stream import streamed
 from wieldy.schema.dense import dense
@@ -34,6 +35,7 @@ VERSION = "2023-06-01"
 WIRE = "anthropic"
 CACHED = {"cache_control": {"type": "ephemeral"}}
 MAX_TOKENS = 16_000
+WINDOW = 200_000
 SEARCH = "web_search_20250305"
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -60,11 +62,12 @@ class Anthropic:
         key: str | None,
         base_url: str | None,
         env: Mapping[str, str],
-        context_window: int = 200_000,
+        context_window: int | None = None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
-        self.context_window = context_window
+        found = known(model)
+        self.context_window = context_window or (found.window if found is not None else WINDOW)
         headers = {"anthropic-version": VERSION, "accept": "text/event-stream", "user-agent": "wieldy"}
         if key:
             headers["x-api-key"] = key
@@ -96,9 +99,9 @@ def body(request: Request, model: str) -> bytes:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": part} for part in request.system]
         blocks[-1] |= CACHED
         head["system"] = blocks
-    if request.thinking_budget:
-        head["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_budget}
-        head["max_tokens"] += request.thinking_budget
+    if thinking := _thinking(request.thinking_budget, model):
+        head["thinking"] = thinking
+        head["max_tokens"] += thinking.get("budget_tokens", 0)
     if request.stop_sequences:
         head["stop_sequences"] = list(request.stop_sequences)
     pieces = [dense(head)[:-1]]
@@ -116,6 +119,16 @@ def body(request: Request, model: str) -> bytes:
         encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))
     pieces += [b',"messages":[', b",".join(encoded), b"]}"]
     return b"".join(pieces)
+
+
+def _thinking(budget: int | None, model: str) -> dict[str, Any]:
+    """What to say of thinking. Newer models take no budget; unless asked, they keep what they thought to themselves, and with
+    it all they say between calls."""
+    found = known(model)
+    kind = found.thinking if found is not None else "budget"
+    if kind == "always" or (kind == "adaptive" and budget):
+        return {"type": "adaptive", "display": "summarized"}
+    return {"type": "enabled", "budget_tokens": budget} if budget else {}
 
 
 def _message(message: Message) -> bytes:

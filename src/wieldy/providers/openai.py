@@ -10,12 +10,14 @@ from wieldy.core.message import ContentBlock, Message, encoded_all
 from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import deltas
 from wieldy.providers.http import IDLE_SECONDS, Http
+from wieldy.providers.models import known
 from wieldy.providers.stream import streamed
 from wieldy.schema.dense import dense
 from wieldy.schema.dialect import OPENAI, adapted
 
 URL = "https://api.openai.com/v1"
 WIRE = "openai"
+WINDOW = 128_000
 
 
 class OpenAI:
@@ -30,11 +32,12 @@ class OpenAI:
         key: str | None,
         base_url: str | None,
         env: Mapping[str, str],
-        context_window: int = 128_000,
+        context_window: int | None = None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
-        self.context_window = context_window
+        found = known(model)
+        self.context_window = context_window or (found.window if found is not None else WINDOW)
         headers = {"accept": "text/event-stream", "user-agent": "wieldy"}
         if key:
             headers["authorization"] = f"Bearer {key}"
@@ -53,7 +56,7 @@ def body(request: Request, model: str) -> bytes:
     """The request as JSON, joined from messages that were encoded when they were new."""
     head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
-        reasons = model.startswith(("o1", "o3", "o4", "gpt-5"))
+        reasons = model.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
         head["max_completion_tokens" if reasons else "max_tokens"] = request.max_tokens
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)

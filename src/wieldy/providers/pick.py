@@ -33,13 +33,15 @@ HOUSES: Mapping[str, House] = {
 }
 
 HOW = (
-    "no model is set: say --model anthropic/claude-sonnet-4-5 (or openai/…, ollama/…), set WIELDY_MODEL, "
+    "no model is set: say --model anthropic/claude-sonnet-5-5 (or openai/…, ollama/…), set WIELDY_MODEL, "
     'or put {"model": "…"} into your settings'
 )
 
 
-def pick(model: str | None, *, base_url: str | None, env: Mapping[str, str]) -> Provider:
-    """The model of a name. Raises `SessionError` with the way on when there is none."""
+def pick(
+    model: str | None, *, base_url: str | None, env: Mapping[str, str], context_window: int | None = None
+) -> Provider:
+    """The model of a name; its context window as given, else as far as it is known. Raises `SessionError` with the way on."""
     name = model or env.get("WIELDY_MODEL")
     if not name:
         raise SessionError(HOW)
@@ -63,19 +65,21 @@ def pick(model: str | None, *, base_url: str | None, env: Mapping[str, str]) -> 
     token = env.get("ANTHROPIC_AUTH_TOKEN") if house_name == "anthropic" else None
     if not key and not token and url == house.url and not (url or "").startswith("http://localhost"):
         raise SessionError(f"no key for {house_name}: set {house.key}")
-    return _spoken(house.api, rest, key, url, env)
+    return _spoken(house.api, rest, key, url, env, context_window)
 
 
-def _spoken(api: str, model: str, key: str | None, url: str | None, env: Mapping[str, str]) -> Provider:
+def _spoken(
+    api: str, model: str, key: str | None, url: str | None, env: Mapping[str, str], window: int | None
+) -> Provider:
     from wieldy.providers.http import HttpFailure
 
     try:
         if api == "anthropic":
             from wieldy.providers.anthropic import Anthropic
 
-            return Anthropic(model, key=key, base_url=url, env=env)
+            return Anthropic(model, key=key, base_url=url, env=env, context_window=window)
         from wieldy.providers.openai import OpenAI
 
-        return OpenAI(model, key=key, base_url=url, env=env)
+        return OpenAI(model, key=key, base_url=url, env=env, context_window=window)
     except HttpFailure as failure:
         raise SessionError(str(failure)) from None

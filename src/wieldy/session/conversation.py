@@ -122,6 +122,11 @@ class Conversation:
         self.header = {**self.header, "model": record.get("model")}
         self.restart(without_thoughts(self.settled()))
 
+    def _forgot(self, record: Mapping[str, Any]) -> None:
+        from wieldy.session.shorten import without_thoughts
+
+        self.restart(without_thoughts(self.settled()))
+
     def _spend(self, cost: Any) -> None:
         if isinstance(cost, int | float):
             self.cost += cost
@@ -191,6 +196,7 @@ _FOLDERS: Mapping[str, Callable[[Conversation, Mapping[str, Any]], None]] = {
     "shortened": Conversation._shortened,
     "withheld": Conversation._withheld,
     "model": Conversation._another_model,
+    "forgot": Conversation._forgot,
     "aside": Conversation._aside,
 }
 

@@ -8,7 +8,7 @@ from wieldy.core.failure import SessionError
 from wieldy.core.provider import Provider
 from wieldy.toolbox import Toolbox
 
-FAMILY = {"haiku": "claude-haiku-4-5", "opus": "claude-opus-4-5", "sonnet": "claude-sonnet-4-5"}
+FAMILY = {"haiku": "claude-haiku-5-5", "opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5"}
 
 
 class Models:

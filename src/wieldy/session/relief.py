@@ -16,11 +16,12 @@ from wieldy.session.compact import CHARS_PER_TOKEN, put_aside, summarise, with_s
 from wieldy.session.conversation import Conversation
 from wieldy.session.equipment import Equipment
 from wieldy.session.moments import Moments
-from wieldy.session.shorten import digest, media, size
+from wieldy.session.shorten import digest, is_thought, media, size
 
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough
 
 _NAMED = re.compile(r"messages\.(\d+)\.content\.(\d+)")
+_THOUGHTS = re.compile(r"\bthinking\b|signature", re.IGNORECASE)
 _MEDIA = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 
@@ -39,7 +40,7 @@ class Relief:
 
     async def after(self, failure: ProviderFailure, abort: Abort) -> bool:
         """Do something about a failure; false when there is nothing to be done about it."""
-        if failure.kind in ("bad_request", "too_large") and self._withhold(failure):
+        if failure.kind in ("bad_request", "too_large") and (self._forgot(failure) or self._withhold(failure)):
             return True
         if failure.kind not in ("overflow", "too_large") or len(self.conversation.messages) < 2 or self.tried > 1:
             return False
@@ -80,6 +81,15 @@ class Relief:
                 "cost": cost(self.provider.model, summary.usage),
             }
         )
+
+    def _forgot(self, failure: ProviderFailure) -> bool:
+        """Leave out all thoughts where a provider does not know them again, as after a summary or a change of models."""
+        if failure.kind != "bad_request" or not _THOUGHTS.search(str(failure)):
+            return False
+        if not any(is_thought(block) for message in self.conversation.settled() for block in message.content):
+            return False
+        self.record({"type": "forgot", "why": str(failure)})
+        return True
 
     def _withhold(self, failure: ProviderFailure) -> bool:
         """Leave out the pictures and documents that a provider complains of, named or not."""

@@ -233,8 +233,10 @@ class Session:
     async def _load(self) -> None:
         """Read what an earlier session had come to, once."""
         if self._resumed_from is not None:
-            folder, self._resumed_from = self._resumed_from, None
-            self.conversation = await in_thread(_told_in, folder)
+            if self._transcript is not None and self._copied_from is None:
+                self._transcript.claim()  # before it is read: nobody may add to it meanwhile
+            self.conversation = await in_thread(_told_in, self._resumed_from)
+            self._resumed_from = None
 
     async def _begun(self) -> tuple[Loop, tuple[str, ...]]:
         """The loop; the first time with the header, the tools offered, the prompt, and what start hooks add to it."""
@@ -252,7 +254,10 @@ class Session:
         if not told.header or self._copied_from is not None:
             self._record(self._header())
         moments = Moments(self.box.hooks)
-        self._loop = Loop(self.box, provider, told, self._record, self._outset, moments, self._bounds, self._wishes)
+        durable = self._flushed if self._transcript is not None else None
+        self._loop = Loop(
+            self.box, provider, told, self._record, self._outset, moments, self._bounds, self._wishes, durable
+        )
         return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
 
     def _may_send(self) -> None:
@@ -303,7 +308,8 @@ class Session:
         from wieldy.providers.pick import pick
 
         model, url = self._models()
-        return pick(model, base_url=url, env=self.box.workspace.env)
+        window = self.box.settings.get("contextWindow")
+        return pick(model, base_url=url, env=self.box.workspace.env, context_window=window)
 
     def _models(self) -> tuple[str | None, str | None]:
         """The name by which the model is asked for, and the address it is asked for at."""
@@ -345,8 +351,8 @@ class Session:
                 await provider.aclose()
 
     async def __aenter__(self) -> Self:
-        await self.box.__aenter__()
         await self._load()
+        await self.box.__aenter__()
         return self
 
     async def __aexit__(

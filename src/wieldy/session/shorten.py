@@ -55,8 +55,12 @@ def without_media(history: History, digests: frozenset[str], why: str) -> list[M
 
 def without_thoughts(history: History) -> list[Message]:
     """The history for another model: thoughts are signed by the one that had them."""
-    kinds = ("thinking", "redacted_thinking")
-    return [Message(m.role, tuple(block for block in m.content if block["type"] not in kinds)) for m in history]
+    return [Message(m.role, tuple(block for block in m.content if not is_thought(block))) for m in history]
+
+
+def is_thought(block: ContentBlock) -> bool:
+    """Whether a block is something the model thought, open or sealed."""
+    return block["type"] in ("thinking", "redacted_thinking")
 
 
 def media(blocks: Iterable[ContentBlock]) -> Iterator[ContentBlock]:

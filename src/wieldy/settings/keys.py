@@ -70,6 +70,7 @@ KEYS: tuple[Key, ...] = (
     Key("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
     Key("compat.claude", "boolean", "Read .claude/settings*.json too."),
     Key("model", "string", "The model a session talks to, as provider/name."),
+    Key("contextWindow", "integer", "Tokens the model can take at once, where wieldy does not know or knows wrong."),
     Key("smallModel", "string", "The model that answers WebFetch's questions from a page, as provider/name."),
     Key("baseUrl", "string", "The server of the model."),
     Key("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),

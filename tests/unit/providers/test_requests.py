@@ -76,6 +76,22 @@ def test_thoughts_nobody_signed_are_not_shown_to_the_messages_api():
     assert [b["type"] for b in body["messages"][1]["content"]] == ["text"]
 
 
+@pytest.mark.parametrize(
+    ("model", "budget", "thinking"),
+    [
+        ("claude-sonnet-4-5", None, None),
+        ("claude-opus-4-8", None, None),
+        ("claude-opus-4-8", 5_000, {"type": "adaptive", "display": "summarized"}),
+        ("claude-opus-5-5", None, {"type": "adaptive", "display": "summarized"}),
+        ("some-model", 5_000, {"type": "enabled", "budget_tokens": 5_000}),
+    ],
+)
+def test_models_are_asked_to_think_in_the_way_they_take(model, budget, thinking):
+    body = json.loads(anthropic.body(Request((), (Message.user("hi"),), thinking_budget=budget), model))
+    assert body.get("thinking") == thinking
+    assert body["max_tokens"] == anthropic.MAX_TOKENS + (budget if thinking and "budget_tokens" in thinking else 0)
+
+
 def test_thinking_gets_a_budget_on_top_of_the_answer():
     body = sent(anthropic, thinking_budget=5_000, max_tokens=2_000, stop_sequences=("X",))
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 5_000}

@@ -132,6 +132,27 @@ async def test_pictures_a_provider_does_not_take_are_left_out_and_it_is_asked_ag
 
 
 @pytest.mark.asyncio
+async def test_thoughts_a_provider_does_not_know_again_are_left_out_and_it_is_asked_again(make_session):
+    complaint = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    model = Script().thinks("hm").calls("note", word="tea").then().does(fail="bad_request", message=complaint)
+    model = model.then().says("without them then")
+    async with make_session(model) as session:
+        assert await session.ask("go") == "without them then"
+        assert "hm" in str(requests_of(model)[-2])
+        assert "hm" not in str(requests_of(model)[-1])
+        check_request(requests_of(model)[-1])
+        again = fold(records(session.box.workspace.session_dir))
+        assert [m.as_dict() for m in again.messages] == session.messages
+
+
+@pytest.mark.asyncio
+async def test_a_complaint_about_thoughts_where_there_are_none_is_an_error(make_session):
+    model = Script([[{"fail": "bad_request", "message": '"thinking.type.enabled" is not supported'}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).why == "error"
+
+
+@pytest.mark.asyncio
 async def test_a_complaint_that_names_no_picture_is_an_error(make_session):
     model = Script([[{"fail": "bad_request", "message": "temperature is deprecated"}]])
     async with make_session(model) as session:
