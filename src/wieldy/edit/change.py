@@ -11,21 +11,23 @@ from wieldy.core.tool import Output
 from wieldy.edit.commit import Written
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.readstate import ReadState
-from wieldy.edit.report import report
-from wieldy.edit.revision import SMALL, Revision, TakesLonger
+from wieldy.edit.report import Draft, is_quick
+from wieldy.edit.revision import Prepare, Revision, TakesLonger
+
+__all__ = ["Prepare", "Write", "change_file", "prepared", "settle"]
 
 Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
-# Called with True on the loop, where it may raise `TakesLonger`; then with False in a thread.
-Prepare: TypeAlias = Callable[[bool], Revision]
 
 ATTEMPTS = 3
 VERIFIED_AT_ONCE = 1 << 20
-QUICKLY_COMPARED = 8 * 1024
 
 
-async def change_file(prepare: Prepare, write: Write, state: ReadState, rehearsed: Revision | None = None) -> Output:
+async def change_file(
+    prepare: Prepare, write: Write, state: ReadState, rehearsed: Revision | None = None, draft: Draft | None = None
+) -> Output:
     """Prepare and write one file; when it moves in between, once more on what is there then. What was `rehearsed` need
-    not be prepared again."""
+    not be prepared again, and a report that was begun as a `draft` is used."""
+    draft = draft or Draft()
     for _ in range(ATTEMPTS):
         revision, rehearsed = rehearsed or await prepared(prepare), None
         try:
@@ -35,9 +37,9 @@ async def change_file(prepare: Prepare, write: Write, state: ReadState, rehearse
             continue
         except CannotWrite as failure:
             raise ToolFailure(failure.message) from failure
-        if len(revision.after) < SMALL and revision.touched < QUICKLY_COMPARED:
-            return _concluded(revision, written, state)
-        return await in_thread(_concluded, revision, written, state)
+        if is_quick(revision):
+            return _concluded(revision, written, state, draft)
+        return await in_thread(_concluded, revision, written, state, draft)
     raise ToolFailure(str(why))
 
 
@@ -63,8 +65,9 @@ def settle(path: str, content: bytes, written: Written, state: ReadState, whole:
     return written.notes
 
 
-def _concluded(revision: Revision, written: Written, state: ReadState) -> Output:
-    return report(revision, settle(revision.path, revision.after, written, state, revision.known_whole))
+def _concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+    notes = settle(revision.path, revision.after, written, state, revision.known_whole)
+    return draft.finished(revision).with_notes(notes)
 
 
 def _holds(path: str, content: bytes) -> bool:

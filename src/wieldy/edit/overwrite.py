@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from wieldy.core.failure import ToolFailure
 from wieldy.edit.document import Document
 from wieldy.edit.landing import Landing
 from wieldy.edit.placeholder import refuse_placeholders
 from wieldy.edit.policy import Policy
 from wieldy.edit.readstate import ReadState
-from wieldy.edit.revision import SMALL, Revision, TakesLonger, look_at
+from wieldy.edit.revision import SMALL, Prepare, Revision, TakesLonger, look_at
 from wieldy.edit.splice import Splice, apply, whole
 from wieldy.text.encoding import UTF8, decodes
 from wieldy.text.kind import is_binary
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
 
 
 def rewrite(
@@ -40,6 +45,12 @@ def rewrite(
     document.codec.require(content, "content")
     change = whole(document, content)
     return Revision(landing, apply(data, (change,)), (change,))
+
+
+def rewriting(path: str, content: str, workspace: Workspace, led_to: str) -> Prepare:
+    """`rewrite` as often as it takes, with what a workspace knows of the file and wants for edits."""
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: rewrite(path, content, state, policy, at_once=at_once, led_to=led_to)
 
 
 def _new(landing: Landing, content: str) -> Revision:

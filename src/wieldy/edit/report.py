@@ -3,27 +3,68 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
+from wieldy.core.record import record
 from wieldy.core.tool import Output
 from wieldy.edit.diff import Patch, patch
 from wieldy.edit.document import Document
-from wieldy.edit.revision import Revision
+from wieldy.edit.revision import SMALL, Revision
 from wieldy.text.encoding import UTF8
 
+QUICKLY_COMPARED = 8 * 1024
 
-def report(revision: Revision, notes: tuple[str, ...]) -> Output:
-    """The result of a tool that changed a file."""
+
+@record
+class Report:
+    """What is said of a change: first what was done, then, behind what came up while writing, how it looks."""
+
+    first: tuple[str, ...]
+    then: tuple[str, ...]
+    data: dict[str, Any]
+
+    def with_notes(self, notes: tuple[str, ...]) -> Output:
+        """The result of a tool, with what came up while the file was written."""
+        return Output("\n".join((*self.first, *notes, *self.then)), self.data)
+
+
+class Draft:
+    """A report begun before it is known whether the file can be written."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[Revision, Report] | None = None
+
+    def begin(self, revision: Revision) -> None:
+        """Make the report now, if that is a matter of a moment. What goes wrong here goes wrong again when it counts."""
+        if is_quick(revision):
+            with suppress(Exception):
+                self._begun = revision, report(revision)
+
+    def finished(self, revision: Revision) -> Report:
+        """The report of a revision, begun or not."""
+        if self._begun is not None and self._begun[0] is revision:
+            return self._begun[1]
+        return report(revision)
+
+
+def is_quick(revision: Revision) -> bool:
+    """Whether a revision is compared and told in less time than it takes to reach a thread."""
+    return len(revision.after) < SMALL and revision.touched < QUICKLY_COMPARED
+
+
+def report(revision: Revision) -> Report:
+    """What is said of a revision once it is written."""
     name = sayable(revision.path)
     created = revision.before is None
     before = Document.of(revision.before) if revision.before else Document(b"", UTF8)
     after = Document(revision.after, before.encoding) if revision.before else Document.of(revision.after)
     change = patch(before, revision.splices)
-    said = [_headline(name, revision, after, change), *revision.notes, *notes]
+    then: list[str] = []
     if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
-        said.append(f"The encoding of the file was guessed: {before.encoding.name}.")
+        then.append(f"The encoding of the file was guessed: {before.encoding.name}.")
     if not created and change.hunks:
-        said.append(change.unified(name))
+        then.append(change.unified(name))
     data: dict[str, Any] = {
         "type": "create" if created else "update",
         "filePath": name,
@@ -33,7 +74,7 @@ def report(revision: Revision, notes: tuple[str, ...]) -> Output:
         "replacements": revision.count,
         "merged": revision.merged,
     }
-    return Output("\n".join(said), data)
+    return Report((_headline(name, revision, after, change), *revision.notes), tuple(then), data)
 
 
 def sayable(path: str) -> str:

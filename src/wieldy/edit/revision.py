@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.record import changed, record
@@ -20,6 +20,9 @@ from wieldy.edit.splice import Splice, apply, changed_bytes
 from wieldy.edit.tolerance import Tier
 from wieldy.text.encoding import decodes
 from wieldy.text.kind import is_binary
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
 
 # Below this, a thread takes longer to be reached than a file to be read and compared.
 SMALL = 256 * 1024
@@ -68,6 +71,8 @@ class Revision:
 
 
 Plan: TypeAlias = Callable[[Document, Sequence[Tier]], Planned]
+# Called with True on the loop, where it may raise `TakesLonger`; then with False in a thread.
+Prepare: TypeAlias = Callable[[bool], Revision]
 
 
 class TakesLonger(Exception):
@@ -108,6 +113,12 @@ def revise(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
     return changed(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
+
+
+def revising(path: str, plan: Plan, workspace: Workspace, led_to: str) -> Prepare:
+    """`revise` as often as it takes, with what a workspace knows of the file and wants for edits."""
+    state, policy = workspace.resident(ReadState), Policy.of(workspace)
+    return lambda at_once: revise(path, plan, state, policy, at_once=at_once, led_to=led_to)
 
 
 def existing(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.event import Notice
@@ -62,15 +63,25 @@ class Journal:
         self.writer.recover()
         self.retention.daily()
 
-    async def apply(self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None) -> Receipt:
-        """Write all changes or none.
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        *,
+        call_id: str,
+        tool: str,
+        turn: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Receipt:
+        """Write all changes or none. `meanwhile` is called on the loop, if at all, once the disk is waited for.
 
         Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
         """
-        return await self._settled(self._apply, tuple(changes), Origin(self.session, call_id, tool, turn))
+        loop = asyncio.get_running_loop()
+        waiting = None if meanwhile is None else partial(loop.call_soon_threadsafe, meanwhile)
+        return await self._settled(self._apply, tuple(changes), Origin(self.session, call_id, tool, turn), waiting)
 
-    def _apply(self, changes: Sequence[Change], origin: Origin) -> Receipt:
-        receipt = self.writer.apply(changes, origin)
+    def _apply(self, changes: Sequence[Change], origin: Origin, waiting: Callable[[], object] | None) -> Receipt:
+        receipt = self.writer.apply(changes, origin, waiting=waiting)
         self.retention.daily()
         return receipt
 

@@ -75,15 +75,25 @@ class Writer:
         self._names = Names()
         self.news: deque[str] = deque(maxlen=100)
 
-    def apply(self, changes: Sequence[Change], origin: Origin, emptied: Emptied = MappingProxyType({})) -> Receipt:
-        """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty."""
+    def apply(
+        self,
+        changes: Sequence[Change],
+        origin: Origin,
+        emptied: Emptied = MappingProxyType({}),
+        waiting: Callable[[], object] | None = None,
+    ) -> Receipt:
+        """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty;
+        `waiting` is called once the files are verified and the disk is about to be waited for."""
         self.recover()
         while True:
             wanted = {name for change in changes for name in self._seen(locate, change).locks}
             with self._holding(wanted, changes):
                 landings = [self._seen(look, change) for change in changes]
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
-                    return self._write(changes, landings, origin, emptied)
+                    steps = self._steps(changes, landings, emptied)
+                    if waiting is not None:
+                        waiting()
+                    return self._write(steps, landings, origin, emptied)
 
     @contextmanager
     def _holding(self, names: Iterable[str], changes: Sequence[Change]) -> Iterator[None]:
@@ -125,9 +135,7 @@ class Writer:
             if line and line not in self.news:
                 self.news.append(line)
 
-    def _write(
-        self, changes: Sequence[Change], landings: Sequence[Landing], origin: Origin, emptied: Emptied
-    ) -> Receipt:
+    def _steps(self, changes: Sequence[Change], landings: Sequence[Landing], emptied: Emptied) -> list[Step]:
         steps: list[Step] = []
         for change, landing in zip(changes, landings, strict=True):
             _verify(change, landing)
@@ -135,8 +143,9 @@ class Writer:
                 steps.append(self._plan(change, landing, emptied))
         if len({step.real_path for step in steps}) < len(steps):
             raise WieldyError("the same file is named twice in one change")
-        if len(steps) == 1:
-            steps = [alone(steps[0])]
+        return [alone(steps[0])] if len(steps) == 1 else steps
+
+    def _write(self, steps: Sequence[Step], landings: Sequence[Landing], origin: Origin, emptied: Emptied) -> Receipt:
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry, written = self._carried_out(steps, origin)

@@ -11,18 +11,15 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
-    from wieldy.edit.change import Prepare
-    from wieldy.edit.commit import Written
-    from wieldy.edit.revision import Revision
+    from wieldy.journal.amend import Wish
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.rehearsal import Rehearsals
+    from wieldy.journal.amend import rehearse
 
-    wish, prepare = _prepare(ctx, **input)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
+    await rehearse(ctx, _wish(ctx, **input))
 
 
 @tool(
@@ -44,38 +41,24 @@ async def TOOL(
     expected_replacements: Annotated[int, Param("How often old_string occurs", ge=1)] = 1,
 ) -> Output:
     """Replace a text in a file."""
-    from wieldy.edit.change import change_file
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.rehearsal import Rehearsals
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
+    from wieldy.journal.amend import amend
 
-    async def write(revision: Revision) -> Written:
-        change = Change(file_path, revision.before, revision.after, ctx.led_to(file_path))
-        journal = ctx.workspace.resident(Journal)
-        receipt = await journal.apply([change], call_id=ctx.call_id, tool="Edit", turn=ctx.message_id)
-        return receipt.written[0]
-
-    wish, prepare = _prepare(ctx, file_path, old_string, new_string, replace_all, expected_replacements)
-    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
-    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
+    wish = _wish(ctx, file_path, old_string, new_string, replace_all, expected_replacements)
+    return await amend(ctx, wish, "Edit")
 
 
-def _prepare(
+def _wish(
     ctx: ToolContext,
     file_path: str,
     old_string: str,
     new_string: str,
     replace_all: bool = False,
     expected_replacements: int = 1,
-) -> tuple[object, Prepare]:
+) -> Wish:
     from wieldy.edit.locate import Replacement
     from wieldy.edit.plan import plan_one
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import revise
+    from wieldy.edit.revision import revising
+    from wieldy.journal.amend import Wish
 
     edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
-    plan = partial(plan_one, edit)
-    return (file_path, edit), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once, led_to=real)
+    return Wish(file_path, edit, revising(file_path, partial(plan_one, edit), ctx.workspace, ctx.led_to(file_path)))

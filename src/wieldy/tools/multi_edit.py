@@ -12,9 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
 if TYPE_CHECKING:
-    from wieldy.edit.change import Prepare
-    from wieldy.edit.commit import Written
-    from wieldy.edit.revision import Revision
+    from wieldy.journal.amend import Wish
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -30,10 +28,9 @@ class EditItem:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.rehearsal import Rehearsals
+    from wieldy.journal.amend import rehearse
 
-    wish, prepare = _prepare(ctx, input["file_path"], [EditItem(**edit) for edit in input["edits"]])
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
+    await rehearse(ctx, _wish(ctx, input["file_path"], [EditItem(**edit) for edit in input["edits"]]))
 
 
 @tool(
@@ -52,31 +49,17 @@ async def TOOL(
     edits: Annotated[list[EditItem], "Made in order, each on the result of the last"],
 ) -> Output:
     """Replace several texts in a file."""
-    from wieldy.edit.change import change_file
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.rehearsal import Rehearsals
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
+    from wieldy.journal.amend import amend
 
-    async def write(revision: Revision) -> Written:
-        change = Change(file_path, revision.before, revision.after, ctx.led_to(file_path))
-        journal = ctx.workspace.resident(Journal)
-        receipt = await journal.apply([change], call_id=ctx.call_id, tool="MultiEdit", turn=ctx.message_id)
-        return receipt.written[0]
-
-    wish, prepare = _prepare(ctx, file_path, edits)
-    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
-    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
+    return await amend(ctx, _wish(ctx, file_path, edits), "MultiEdit")
 
 
-def _prepare(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> tuple[object, Prepare]:
+def _wish(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> Wish:
     from wieldy.edit.locate import Replacement
     from wieldy.edit.plan import plan_many
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import revise
+    from wieldy.edit.revision import revising
+    from wieldy.journal.amend import Wish
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
     plan = partial(plan_many, wanted)
-    return (file_path, wanted), lambda at_once: revise(file_path, plan, state, policy, at_once=at_once, led_to=real)
+    return Wish(file_path, wanted, revising(file_path, plan, ctx.workspace, ctx.led_to(file_path)))

@@ -9,18 +9,15 @@ from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 
 if TYPE_CHECKING:
-    from wieldy.edit.change import Prepare
-    from wieldy.edit.commit import Written
-    from wieldy.edit.revision import Revision
+    from wieldy.journal.amend import Wish
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.rehearsal import Rehearsals
+    from wieldy.journal.amend import rehearse
 
-    wish, prepare = _prepare(ctx, **input)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, wish, prepare, ctx.led_to(input["file_path"]))
+    await rehearse(ctx, _wish(ctx, **input))
 
 
 @tool(
@@ -34,29 +31,13 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 )
 async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
     """Write a file."""
-    from wieldy.edit.change import change_file
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.rehearsal import Rehearsals
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
+    from wieldy.journal.amend import amend
 
-    async def write(revision: Revision) -> Written:
-        change = Change(file_path, revision.before, revision.after, ctx.led_to(file_path))
-        journal = ctx.workspace.resident(Journal)
-        receipt = await journal.apply([change], call_id=ctx.call_id, tool="Write", turn=ctx.message_id)
-        return receipt.written[0]
-
-    wish, prepare = _prepare(ctx, file_path, content)
-    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, wish)
-    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
+    return await amend(ctx, _wish(ctx, file_path, content), "Write")
 
 
-def _prepare(ctx: ToolContext, file_path: str, content: str) -> tuple[object, Prepare]:
-    from wieldy.edit.overwrite import rewrite
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
+def _wish(ctx: ToolContext, file_path: str, content: str) -> Wish:
+    from wieldy.edit.overwrite import rewriting
+    from wieldy.journal.amend import Wish
 
-    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(file_path)
-    return (file_path, content), lambda at_once: rewrite(
-        file_path, content, state, policy, at_once=at_once, led_to=real
-    )
+    return Wish(file_path, content, rewriting(file_path, content, ctx.workspace, ctx.led_to(file_path)))
