@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from wieldy.core.event import (
+    AgentEvent,
     Compacted,
     Event,
     HookEnded,
@@ -55,16 +56,18 @@ class Tally:
         self._inputs: dict[str, Mapping[str, Any]] = {}
 
     def take(self, event: Event) -> None:
-        """Count an event."""
-        if isinstance(event, ModelAnswered):
-            self.model_seconds += event.seconds
-            self.stop_reason = event.stop_reason
-            self.turns += 1
+        """Count an event. What sub-agents use and are denied counts; their turns are their own."""
+        inner = event.event if isinstance(event, AgentEvent) else event
+        if isinstance(inner, ModelAnswered):
+            self.model_seconds += inner.seconds
+            if inner is event:
+                self.stop_reason = inner.stop_reason
+                self.turns += 1
             for own, name in USAGE.items():
-                self.usage[name] += getattr(event.usage, own)
-            self._inputs.update((b["id"], b["input"]) for b in event.content if b["type"] == "tool_use")
-        elif isinstance(event, ToolFailed) and _denied(event.result):
-            self.denials.append({"tool_name": event.name, "tool_use_id": event.call_id})
+                self.usage[name] += getattr(inner.usage, own)
+            self._inputs.update((b["id"], b["input"]) for b in inner.content if b["type"] == "tool_use")
+        elif isinstance(inner, ToolFailed) and _denied(inner.result):
+            self.denials.append({"tool_name": inner.name, "tool_use_id": inner.call_id})
 
     def denied(self) -> list[dict[str, Any]]:
         """Every call that was not permitted, with its input."""
@@ -72,14 +75,17 @@ class Tally:
 
 
 class Lines:
-    """`stream-json`: every step of a session as one JSON object a line."""
+    """`stream-json`: every step of a session as one JSON object a line. With a `parent`, those of the sub-agent of a call."""
 
-    def __init__(self, session: Session, write: Write, *, partial: bool = False) -> None:
+    def __init__(self, session: Session, write: Write, *, partial: bool = False, parent: str | None = None) -> None:
         self._session = session
         self._write = write
         self._partial = partial
+        self._parent = parent
         self._asked: set[str] = set()
         self._early: list[ToolResult] = []
+        self._agents: dict[str, Lines] = {}
+        self._held: list[AgentEvent] = []
 
     def begin(self) -> None:
         """What is there: the folder, the tools, the model, the mode."""
@@ -97,7 +103,7 @@ class Lines:
             slash_commands=[],
             apiKeySource="none",
             output_style="default",
-            agents=[],
+            agents=_agents(self._session),
             skills=[],
             plugins=[],
             wieldy_version=__version__,
@@ -106,6 +112,8 @@ class Lines:
     def take(self, event: Event) -> None:
         """Say what an event is to somebody who reads lines."""
         match event:
+            case AgentEvent():
+                self._from_agent(event)
             case ModelAnswered():
                 self._answered(event)
             case ToolEnded() if event.call_id in self._asked:
@@ -143,6 +151,26 @@ class Lines:
         """The last line of a run."""
         self._write(_line(result))
 
+    def _from_agent(self, event: AgentEvent) -> None:
+        """Messages and results of a sub-agent; those that come before the call is told wait for it."""
+        if not isinstance(event.event, ModelAnswered | ToolEnded):
+            return
+        if event.call_id in self._asked:
+            inner = self._agents.get(event.agent_id)
+            if inner is None:
+                inner = self._agents[event.agent_id] = Lines(self._session, self._write, parent=event.call_id)
+            inner.take(event.event)
+            if not inner._asked <= self._asked:
+                self._asked |= inner._asked
+                self._release()
+        else:
+            self._held.append(event)
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            self._from_agent(event)
+
     def _answered(self, event: ModelAnswered) -> None:
         usage = {name: getattr(event.usage, own) for own, name in USAGE.items()}
         message = {
@@ -155,16 +183,17 @@ class Lines:
             "stop_sequence": None,
             "usage": usage,
         }
-        self._say("assistant", message=message, parent_tool_use_id=None)
+        self._say("assistant", message=message, parent_tool_use_id=self._parent)
         self._asked.update(block["id"] for block in event.content if block["type"] == "tool_use")
         # Results follow the message that asked for them, even where a tool was faster than the model.
         early, self._early = self._early, []
         for result in early:
             self._ended(result)
+        self._release()
 
     def _ended(self, result: ToolResult) -> None:
         message = {"role": "user", "content": [result.as_wire()]}
-        self._say("user", message=message, parent_tool_use_id=None, tool_use_result=plain(result.data))
+        self._say("user", message=message, parent_tool_use_id=self._parent, tool_use_result=plain(result.data))
         if _denied(result):
             told = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}
             self._say("system", subtype="permission_denied", **told)
@@ -256,6 +285,15 @@ def summary(session: Session, last: RunEnded, tally: Tally, seconds: float) -> d
         "uuid": _uuid(),
     }
     return {**told, "result": last.text} if success else {**told, "errors": [last.detail or last.why]}
+
+
+def _agents(session: Session) -> list[str]:
+    """The kinds of sub-agent that can be sent."""
+    if "Agent" not in session.offered:
+        return []
+    from wieldy.agents.find import AgentTypes
+
+    return list(session.box.workspace.resident(AgentTypes).found)
 
 
 def _servers(session: Session) -> list[dict[str, str]]:

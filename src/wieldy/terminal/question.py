@@ -30,7 +30,8 @@ async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answ
     plan, decision = question.plan, question.decision
     rules = decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
-    print(f"\n{visible(plan.tool.show_use(plan.input))}\n  {decision.why}\n{choices}", file=sys.stderr)
+    who = f"the {question.agent} asks:\n" if question.agent else ""
+    print(f"\n{who}{visible(plan.tool.show_use(plan.input))}\n  {decision.why}\n{choices}", file=sys.stderr)
     while True:
         match (await line("  > ")).strip().lower():
             case "y" | "yes":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wieldy.core.event import (
+    AgentEvent,
     Compacted,
     Event,
     ModelSaid,
@@ -57,6 +58,8 @@ class View:
 
     def _line(self, event: Event) -> str | None:
         match event:
+            case AgentEvent():
+                return self._inside(event)
             case ToolStarted():
                 return self._paint("● ", "cyan") + self._paint(self._use(event.name, event.input), "bold")
             case ToolCancelled():
@@ -80,6 +83,17 @@ class View:
                 return self._paint(f"stopped: {event.detail or event.why}", "red")
             case RunEnded() if event.why == "interrupted":
                 return self._paint("interrupted", "yellow")
+        return None
+
+    def _inside(self, event: AgentEvent) -> str | None:
+        """What a sub-agent does: its tools and what was denied to it, a line each; the rest is in its report."""
+        match event.event:
+            case ToolStarted(name=name, input=input):
+                return self._paint(f"  ↳ {event.agent_type}: {self._use(name, input)}", "dim")
+            case ToolFailed(result=result) if isinstance(result.outcome, Refused):
+                return self._paint(f"  ↳ {event.agent_type}: {_one_line(result.text)}", "red")
+            case Notice(text=text):
+                return self._paint(f"  ↳ {event.agent_type}: {_one_line(text)}", "dim")
         return None
 
     def _use(self, name: str, input: Mapping[str, Any]) -> str:
