@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of that name
 
@@ -31,3 +33,11 @@ def test_a_plan_is_shown_whole_and_work_begins_when_it_is_approved(chat, project
     screen.type("y")
     screen.wait_for("Made it.")
     assert (project / "made").read_text() == "x\n"
+
+
+def test_a_tool_called_by_hand_asks_at_the_terminal(chat):
+    screen = chat("call", "AskUser", json.dumps(ASK["input"]))
+    screen.wait_for("[2] right")
+    screen.type("2")
+    screen.wait_for("→ right")
+    assert screen.process.wait(20) == 0

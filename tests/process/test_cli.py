@@ -290,3 +290,9 @@ def test_an_edit_by_hand_needs_no_separate_read(wieldy, project):
     again = wieldy("call", "Write", "path=b.txt", "content=all new", "--mode", "acceptEdits")
     assert again.returncode == 0, again.stderr
     assert (project / "b.txt").read_text() == "all new"
+
+
+def test_a_tool_that_asks_finds_nobody_where_there_is_no_terminal(wieldy):
+    done = wieldy("call", "AskUser", '{"questions": [{"question": "Which one?", "options": ["left", "right"]}]}')
+    assert done.returncode == 1
+    assert "Nobody is there to answer" in done.stderr

@@ -107,3 +107,18 @@ def test_a_headless_run_uses_the_servers_it_is_given(wieldy, tmp_path, line):
     assert done.returncode == 0, done.stderr
     assert '"from the server"' in done.stdout
     assert not any(json.loads(row).get("is_error") for row in done.stdout.splitlines())
+
+
+def test_the_doctor_tries_every_server_and_says_a_line_of_each(wieldy, tmp_path, line):
+    wieldy("mcp", "add", "tiny", "--", *line)
+    wieldy("mcp", "add", "gone", "--", "no-such-program")
+    dying = [sys.executable, "-c", "import sys; sys.exit('I have no licence')"]
+    wieldy("mcp", "add", "dying", "--", *dying)
+    findings = {row["what"]: row for row in json.loads(wieldy("doctor", "--json").stdout)}
+    assert (findings["mcp tiny"]["state"], findings["mcp tiny"]["detail"]) == ("ok", "ready, 12 tools")
+    assert "there is no program `no-such-program`" in findings["mcp gone"]["detail"]
+    assert findings["mcp gone"]["fix"] == "wieldy mcp get gone"
+    assert "I have no licence" in findings["mcp dying"]["detail"]
+    shown = wieldy("doctor")
+    assert shown.returncode == 0
+    assert "✓ mcp tiny         ready, 12 tools" in shown.stdout

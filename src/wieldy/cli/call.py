@@ -11,6 +11,7 @@ from typing import Any
 
 from wieldy.cli.parsing import command_parser
 from wieldy.core.event import Event, ToolProgress
+from wieldy.core.inquiry import Person
 from wieldy.core.outcome import Done
 from wieldy.core.result import ToolResult
 from wieldy.core.tool import Tool
@@ -49,9 +50,11 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _call(options: argparse.Namespace, words: list[str]) -> int:
+    from wieldy.terminal.inquiry import terminal_asker
     from wieldy.terminal.question import terminal_ask
 
     async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
+        box.workspace.resident(Person).asker = terminal_asker()
         tool = box.catalog.find(options.tool)
         input = input_of(words, tool)
         await _look_first(box, tool, input)

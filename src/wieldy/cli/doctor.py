@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.cli.parsing import command_parser
 from wieldy.core.places import config_home, state_home
 from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.mcp.servers import Entry
+    from wieldy.mcp.state import State
+
+SERVER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +166,47 @@ def _hooks(root: Path) -> list[Finding]:
     ]
 
 
+def _servers(root: Path) -> list[Finding]:
+    """Every MCP server, started to see whether it comes up."""
+    return asyncio.run(_tried(root))
+
+
+async def _tried(root: Path) -> list[Finding]:
+    async with Toolbox(root, load_settings=True) as box:
+        if not (box.settings.get("mcpServers") or box.settings.pending):
+            return [Finding("mcp servers", "ok", "none configured")]
+        from wieldy.mcp.servers import McpServers
+
+        servers = box.workspace.resident(McpServers)
+        await servers.settled(SERVER_SECONDS)
+        found = [Finding("mcp servers", "missing", problem, "mend the entry") for problem in servers.problems]
+        return found + [_server(name, state, servers.entries.get(name)) for name, state in servers.states().items()]
+
+
+def _server(name: str, state: State, entry: Entry | None) -> Finding:
+    what = f"mcp {name}"
+    if state.word == "ready" and entry is not None:
+        out = f", {len(entry.quarantined)} left out" if entry.quarantined else ""
+        return Finding(what, "ok", f"ready, {len(entry.tools)} tools{out}")
+    if state.word == "needs approval":
+        fix = f"wieldy mcp reconnect {name}" if entry else "wieldy permissions trust"
+        return Finding(what, "missing", str(state), fix)
+    late = f"no answer within {SERVER_SECONDS:g} s" if state.word == "connecting" else str(state)
+    said = entry.connection.stderr.last_lines(1) if entry is not None else ""
+    detail = f"{late} ({said[:200]})" if said and said[:200] not in late else late
+    return Finding(what, "missing", detail, f"wieldy mcp get {name}")
+
+
 Look: TypeAlias = Callable[[Path], Finding | list[Finding]]
-LOOKS: tuple[Look, ...] = (_ripgrep, _git, _bash, _shell_grammar, _sandbox, _documents, _settings, _hooks, _state)
+LOOKS: tuple[Look, ...] = (
+    _ripgrep,
+    _git,
+    _bash,
+    _shell_grammar,
+    _sandbox,
+    _documents,
+    _settings,
+    _hooks,
+    _servers,
+    _state,
+)

@@ -10,8 +10,10 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Approver, Decision, Question, Reason
 from wieldy.core.effect import NOTHING
 from wieldy.core.failure import Refusal
+from wieldy.core.inquiry import Person
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
+from wieldy.mcp.fields import inquiries, values
 
 Sampler: TypeAlias = Callable[[Any], Awaitable[Any]]
 
@@ -47,25 +49,32 @@ class Answers:
         """Put a server's question to the person; where nobody is there, or not everything was filled in, decline."""
         from mcp_types import ElicitResult
 
-        if self._approver is None:
-            return ElicitResult(action="decline")
         url = getattr(params, "url", None)
         schema: Mapping[str, Any] = {"type": "object"} if url else dict(params.requested_schema)
-        filled = {"url": url} if url else _defaults(schema)
         try:
-            answer = await self._approver.ask(self._question(params.message, schema, filled))
+            content = await self._filled(params.message, schema, url)
         except Refusal:
-            return ElicitResult(action="decline")
-        if not answer.allowed:
+            content = None
+        if content is None:
             return ElicitResult(action="decline")
         if url:
             return ElicitResult(action="accept")
-        content = {**filled, **(answer.updated_input or {})}
         from wieldy.schema.check import Checker
 
         if not Checker(schema).fits(content):
             return ElicitResult(action="decline")
         return ElicitResult(action="accept", content=content)
+
+    async def _filled(self, message: str, schema: Mapping[str, Any], url: str | None) -> dict[str, Any] | None:
+        """What the person fills in: field by field where they can be asked so, else as a permission with an input of theirs."""
+        person = self._workspace.resident(Person)
+        if url is None and person.asker is not None and (asked := inquiries(self._server, message, schema)):
+            return values(schema, await person.answer(asked))
+        if self._approver is None:
+            return None
+        filled = {"url": url} if url else _defaults(schema)
+        answer = await self._approver.ask(self._question(message, schema, filled))
+        return {**filled, **(answer.updated_input or {})} if answer.allowed else None
 
     def _question(self, message: str, schema: Mapping[str, Any], filled: dict[str, Any]) -> Question:
         self._asked += 1

@@ -6,8 +6,9 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from wieldy.core.inquiry import Inquiry, Reply
+from wieldy.core.inquiry import Asker, Inquiry, Reply
 from wieldy.permissions.visible import visible
+from wieldy.terminal.question import typed
 
 
 class AtTerminal:
@@ -23,6 +24,11 @@ class AtTerminal:
             print(f"\n{shown(inquiry)}", file=sys.stderr)
             replies.append(understood(await self._line("  > "), inquiry))
         return replies if any(map(str, replies)) else None
+
+
+def terminal_asker() -> Asker | None:
+    """Somebody who asks at the terminal, or None where nobody sits."""
+    return AtTerminal(typed) if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
 def shown(inquiry: Inquiry) -> str:

@@ -19,10 +19,12 @@ def terminal_ask() -> Ask | None:
 
 
 async def _ask(question: Question) -> Answer:
-    async def line(prompt: str) -> str:
-        return await in_thread(_line, prompt)
+    return await put(question, typed)
 
-    return await put(question, line)
+
+async def typed(prompt: str) -> str:
+    """A line from the terminal, which nothing else waits for meanwhile."""
+    return await in_thread(_line, prompt)
 
 
 async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answer:

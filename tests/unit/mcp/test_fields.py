@@ -1,0 +1,83 @@
+"""Forms of servers, answered question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from wieldy.core.inquiry import Inquiry, Person, Reply
+from wieldy.mcp.fields import inquiries, values
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Your name", "description": "as on the door"},
+        "age": {"type": "integer", "default": 7},
+        "share": {"type": "number"},
+        "sure": {"type": "boolean", "default": False},
+        "size": {"type": "string", "enum": ["s", "m"], "enumNames": ["small", "middle"]},
+        "colour": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+        "days": {"type": "array", "items": {"type": "string", "enum": ["mon", "tue", "wed"]}},
+    },
+    "required": ["name"],
+}
+
+
+def test_each_field_is_a_question_with_its_options_and_the_first_says_who_asks():
+    asked = inquiries("shop", "Who are you?", SCHEMA)
+    assert asked[0] == Inquiry("The MCP server shop asks: Who are you?\nYour name (as on the door)")
+    assert asked[1] == Inquiry("age [Enter: 7]")
+    assert asked[3] == Inquiry("sure [Enter: no]", ("yes", "no"))
+    assert [one.options for one in asked[4:]] == [("small", "middle"), ("Red", "Green"), ("mon", "tue", "wed")]
+    assert [one.several for one in asked] == [False] * 6 + [True]
+
+
+def test_replies_become_values_of_the_right_kind_and_silence_the_default():
+    said = [
+        Reply(words="Ann"),
+        Reply(),
+        Reply(words="0.5"),
+        Reply(("yes",)),
+        Reply(("middle",)),
+        Reply(("Green",)),
+        Reply(("mon", "wed")),
+    ]
+    assert values(SCHEMA, said) == {
+        "name": "Ann",
+        "age": 7,
+        "share": 0.5,
+        "sure": True,
+        "size": "m",
+        "colour": "g",
+        "days": ["mon", "wed"],
+    }
+    assert values(SCHEMA, [Reply(words="Ann"), *[Reply()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
+
+
+def test_what_is_no_number_stays_what_was_said_and_does_not_fit():
+    assert values({"properties": {"age": {"type": "integer"}}}, [Reply(words="old")]) == {"age": "old"}
+
+
+class Answering:
+    """Somebody who says the same to every question."""
+
+    def __init__(self, reply: Reply | None) -> None:
+        self.reply = reply
+        self.asked: list[str] = []
+
+    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+        self.asked += [inquiry.question for inquiry in inquiries]
+        return None if self.reply is None else [self.reply for _ in inquiries]
+
+
+@pytest.mark.parametrize(("reply", "said"), [(Reply(words="blue"), '"colour": "blue"'), (None, "decline")])
+@pytest.mark.asyncio
+async def test_a_server_s_form_is_filled_in_by_whoever_sits_at_the_screen(stage, reply, said):
+    async with stage.box(s=stage.entry()) as box:
+        person = Answering(reply)
+        box.workspace.resident(Person).asker = person
+        await box.connected()
+        result = await box.call("mcp__s__ask", {})
+    assert said in result.text
+    assert person.asked == ["The MCP server s asks: Which colour?\ncolour"]
