@@ -54,6 +54,11 @@ def is_opaque(effect: Effect) -> bool:
     return isinstance(effect, Opaque) or (isinstance(effect, Runs) and not effect.contained)
 
 
+def lasts(effect: Effect) -> bool:
+    """Whether doing it once more would not be the same as having done it once, as far as anybody can tell."""
+    return isinstance(effect, Writes) or is_opaque(effect)
+
+
 def clash(one: Effects, other: Effects) -> bool:
     """Whether two calls must not overlap: one of them is opaque, or one writes what the other touches."""
     if any(map(is_opaque, one)) or any(map(is_opaque, other)):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.content import Text, text_of
+from wieldy.core.effect import lasts
 from wieldy.core.event import ToolCancelled, ToolEnded, ToolFailed, ToolRequested, ToolSucceeded
 from wieldy.core.failure import Refusal, SessionError, ToolFailure
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused
@@ -35,9 +36,16 @@ BIG_RESULT_CHARS = 1_000_000
 
 
 async def handle(
-    call: ToolCall, bench: Bench, message_id: str | None = None, siblings: Sequence[str] = ()
+    call: ToolCall,
+    bench: Bench,
+    message_id: str | None = None,
+    siblings: Sequence[str] = (),
+    kept: Callable[[], Awaitable[None]] | None = None,
 ) -> ToolResult:
-    """Take one call from the model's words to its result. Raises nothing a model could cause."""
+    """Take one call from the model's words to its result. Raises nothing a model could cause.
+
+    `kept` is awaited before anything is done that lasts, so that whoever goes on after a power cut knows that it was begun.
+    """
     started = time.perf_counter()
     if bench.events.heard:
         bench.events.emit(ToolRequested(call_id=call.id, name=call.name))
@@ -57,6 +65,8 @@ async def handle(
             cleared, context = await _judged(plan, place, ctx, bench)
             if not bench.queue.starts(place):
                 await bench.queue.start(place, bench.abort)
+            if kept is not None and any(map(lasts, cleared.plan.effects)):
+                await kept()
             outcome = await _ran(cleared, ctx, bench, context)
             notes = cleared.plan.notes
         except asyncio.CancelledError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +15,10 @@ from wieldy.engine.handle import handle
 
 
 class Turn:
-    """Owns the tasks of its calls: leaving the block early cancels what is still running."""
+    """Owns the tasks of its calls: leaving the block early cancels what is still running.
+
+    With `durable` calls that do something `lasting` are begun only when it is known where it must not be forgotten.
+    """
 
     def __init__(self, bench: Bench, message_id: str | None = None) -> None:
         self._bench = bench
@@ -22,12 +26,15 @@ class Turn:
         self.submitted: list[ToolCall] = []
         self._ids: list[str] = []
         self._tasks: list[asyncio.Task[ToolResult] | ToolResult] = []
+        self.durable: Callable[[], Awaitable[None]] | None = None
+        self.lasting = False
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call now, behind those that came before it; one that need not wait for anything has its result at once."""
         self.submitted.append(call)
         self._ids.append(call.id)
-        task = begun(handle(call, self._bench, self._message_id, self._ids))
+        kept = self._kept if self.durable is not None else None
+        task = begun(handle(call, self._bench, self._message_id, self._ids, kept))
         self._tasks.append(task)
         return task
 
@@ -36,6 +43,11 @@ class Turn:
         self.submitted.append(call)
         self._ids.append(call.id)
         self._tasks.append(result)
+
+    async def _kept(self) -> None:
+        assert self.durable is not None
+        self.lasting = True
+        await self.durable()
 
     async def results(self) -> list[ToolResult]:
         """Every call's result, in order, once all have one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
-from typing import Any
+from typing import Any, TypeAlias
 
 from wieldy.core.abort import Abort
 from wieldy.core.event import ModelAnswered, ModelRequested, Retried
@@ -23,6 +23,8 @@ from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
 from wieldy.session.retry import MOST_ATTEMPTS, pause
+
+Durable: TypeAlias = Callable[[], Awaitable[None]]
 
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
@@ -40,7 +42,8 @@ class Exchange:
 
 
 class Exchanger:
-    """Runs the exchanges of one session. `record` appends to the transcript; `sleep` is the clock retries wait by."""
+    """Runs the exchanges of one session. `record` appends to the transcript, `durable` waits until that is on disk; `sleep` is
+    the clock retries wait by."""
 
     def __init__(
         self,
@@ -48,12 +51,14 @@ class Exchanger:
         provider: Provider,
         breaker: Breaker,
         record: Record,
+        durable: Durable | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.box = box
         self.provider = provider
         self.breaker = breaker
         self.record = record
+        self.durable = durable
         self.sleep = sleep
         self.most_attempts = MOST_ATTEMPTS
         self.broken_in_a_row = 0
@@ -83,6 +88,7 @@ class Exchanger:
         broken: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn() as turn:
+            turn.durable = self.durable
             attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
             try:
                 await _until(abort, attempt.listen(self.provider, request))
@@ -100,6 +106,8 @@ class Exchanger:
             results = await turn.results() if turn.submitted else []
             for result in results:
                 attempt.keep_result(result)
+            if turn.lasting and self.durable is not None:
+                await self.durable()  # what was done is on disk before the model hears of it
         calls = turn.submitted
         stops = [
             self.breaker.note(call.name, call.input, failed=result.is_error)

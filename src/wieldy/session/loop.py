@@ -14,7 +14,7 @@ from wieldy.session.attempt import Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.conversation import Conversation
 from wieldy.session.equipment import Equipment
-from wieldy.session.exchange import Exchange, Exchanger
+from wieldy.session.exchange import Durable, Exchange, Exchanger
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
 
@@ -75,7 +75,7 @@ class End:
 class Loop:
     """Runs the turns of one session. Everything that happens is a record; the conversation is what the records tell."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a turn needs is what a loop is given
         self,
         box: Equipment,
         provider: Provider,
@@ -85,6 +85,8 @@ class Loop:
         moments: Moments,
         bounds: Bounds,
         wishes: Wishes = NO_WISHES,
+        *,
+        durable: Durable | None = None,
     ) -> None:
         self.box = box
         self.provider = provider
@@ -95,7 +97,7 @@ class Loop:
         self.bounds = bounds
         self.wishes = wishes
         self._spent_before = conversation.cost
-        self._exchanger = Exchanger(box, provider, Breaker(), record)
+        self._exchanger = Exchanger(box, provider, Breaker(), record, durable)
         self._relief: Relief | None = None
         self.news: News | None = None
 

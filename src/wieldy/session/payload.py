@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from wieldy.session.syncer import sync_folder
+
 LONG = 65_536  # characters
 LOST = "(this part of the transcript is lost)"
 
@@ -15,6 +17,7 @@ class Payloads:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "payloads"
+        self._unsynced: list[Path] = []
 
     def outside(self, value: Any) -> Any:
         """A value with its long strings replaced by the names of the files that hold them."""
@@ -32,30 +35,45 @@ class Payloads:
             return {key: self.inside(item) for key, item in value.items()}
         return [self.inside(item) for item in value] if isinstance(value, list) else value
 
-    def _stored(self, text: str) -> dict[str, str]:
-        import base64
-        import hashlib
+    def sync(self) -> None:
+        """Bring what was stored since the last time to disk. Blocking: the log's own thread does it."""
+        if not self._unsynced:
+            return
+        while self._unsynced:
+            opened = os.open(self._unsynced.pop(), os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+        sync_folder(self.folder)
 
+    def _stored(self, text: str) -> dict[str, str]:
         data = text.encode("utf-8", "surrogatepass")
-        name = base64.b32encode(hashlib.blake2b(data, digest_size=20).digest()).decode().lower()
+        name = _name_of(data)
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             temporary = self.folder / f".{name}.{os.getpid()}"
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            temporary.write_bytes(data)
             temporary.replace(path)
+            self._unsynced.append(path)
         return {"$payload": name}
 
     def _fetched(self, name: str) -> str:
         if not name.isalnum():
             return LOST
         try:
-            return (self.folder / name).read_bytes().decode("utf-8", "replace")
+            data = (self.folder / name).read_bytes()
         except OSError:
             return LOST
+        return data.decode("utf-8", "replace") if _name_of(data) == name else LOST
+
+
+def _name_of(data: bytes) -> str:
+    import base64
+    import hashlib
+
+    return base64.b32encode(hashlib.blake2b(data, digest_size=20).digest()).decode().lower()
 
 
 def has_long_strings(value: Any) -> bool:

@@ -255,9 +255,8 @@ class Session:
             self._record(self._header())
         moments = Moments(self.box.hooks)
         durable = self._flushed if self._transcript is not None else None
-        self._loop = Loop(
-            self.box, provider, told, self._record, self._outset, moments, self._bounds, self._wishes, durable
-        )
+        given = (self._outset, moments, self._bounds, self._wishes)
+        self._loop = Loop(self.box, provider, told, self._record, *given, durable=durable)
         return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
 
     def _may_send(self) -> None:

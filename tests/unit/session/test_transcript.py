@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -101,20 +102,49 @@ async def test_a_folder_that_cannot_be_made_ends_the_run_in_one_line(tmp_path):
         Transcript(tmp_path / "file" / "s").append({"a": 1})
 
 
-def _write_many(folder: str, who: int) -> None:
-    import asyncio
+def _hold(folder: str, ready: Connection) -> None:
+    log = Transcript(Path(folder))
+    log.append({"who": "the first"})
+    ready.send(os.getpid())
+    ready.recv()  # until the test is done, or this process is killed
 
-    asyncio.run(written(Path(folder), *({"who": who, "n": n, "pad": "x" * 300} for n in range(200))))
 
-
-def test_two_writers_never_tear_each_others_lines(tmp_path):
+def test_only_one_process_at_a_time_has_a_log_open(tmp_path):
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_many, args=(os.fspath(tmp_path), who)) for who in (1, 2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(60)
-    found = list(records(tmp_path))
-    assert len(found) == 400
-    for who in (1, 2):
-        assert [record["n"] for record in found if record["who"] == who] == list(range(200))
+    here, there = context.Pipe()
+    holder = context.Process(target=_hold, args=(os.fspath(tmp_path), there))
+    holder.start()
+    try:
+        assert here.poll(60)
+        pid = here.recv()
+        log = Transcript(tmp_path)
+        with pytest.raises(SessionError, match=rf"open in another process \(pid {pid}\).*--fork-session"):
+            log.append({"who": "the second"})
+        with pytest.raises(SessionError, match="--fork-session"):
+            log.claim()
+        assert list(records(tmp_path)) == [{"who": "the first"}]
+    finally:
+        holder.kill()
+        holder.join(60)
+    log.append({"who": "the second"})
+    assert [record["who"] for record in records(tmp_path)] == ["the first", "the second"]
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_is_closed_can_be_opened_again_and_one_that_is_not_cannot(tmp_path):
+    first, second = Transcript(tmp_path), Transcript(tmp_path)
+    first.claim()
+    with pytest.raises(SessionError, match="this very process"):
+        second.claim()
+    await first.aclose()
+    second.claim()
+    await second.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_payload_that_is_not_what_its_name_says_is_lost(tmp_path):
+    long = "x" * (LONG + 1)
+    await written(tmp_path, {"x": long})
+    (payload,) = (tmp_path / "payloads").iterdir()
+    payload.write_bytes(b"")
+    assert list(records(tmp_path)) == [{"x": LOST}]
