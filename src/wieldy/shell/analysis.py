@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from wieldy.core.effect import Effects
 from wieldy.core.record import changed, record
 from wieldy.shell.catastrophic import Danger, dangers
 from wieldy.shell.crude import crude_parts
+from wieldy.shell.effort import TooMuch
 from wieldy.shell.fork_bomb import fork_bombs
 from wieldy.shell.oddities import foreign_letters, oddities
 from wieldy.shell.parse import parse
@@ -54,8 +56,9 @@ def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
     walk = Walk(scripts=[(command, script)])
     try:
         walk.script(script, scene)
-    except RecursionError:
-        return _not_understood(command, scene, [*problems, "nested too deeply"])
+    except (TooMuch, RecursionError) as error:
+        why = str(error) if isinstance(error, TooMuch) else "nested too deeply"
+        return _not_understood(command, scene, [*problems, why], walk.parts)
     problems += walk.problems
     problems += [
         f"`{part.program}` contains {name}" for part in walk.parts for name in foreign_letters(part.program or "")
@@ -82,8 +85,9 @@ def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(changed(part, read_only=False) for part in parts)
 
 
-def _not_understood(command: str, scene: Scene, problems: list[str]) -> Analysis:
-    parts = tuple(crude_parts(command, scene.cwds[0]))
+def _not_understood(command: str, scene: Scene, problems: list[str], found: Sequence[Part] = ()) -> Analysis:
+    """What can still be said: the parts that were found before it was given up, and a rough reading of all of it."""
+    parts = (*_doubted(tuple(found)), *crude_parts(command, scene.cwds[0]))
     return Analysis(parts, "unknown", dangers(parts, scene), tuple(problems))
 
 

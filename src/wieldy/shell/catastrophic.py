@@ -49,7 +49,7 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
     yield from _devices(part)
     program = (part.program or "").rsplit("/", 1)[-1]
     args = part.argv[1:]
-    if program in _PLACED:
+    if program in _PLACED and part.cwds != scene.cwds:
         scene = changed(scene, cwds=part.cwds)
     if program == "rm":
         yield from _rm(part, args, scene)
@@ -123,9 +123,11 @@ def _holds(folder: str, inner: str) -> bool:
 def _find(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
     from wieldy.shell.programs.find import split
 
+    if not any(word.text == "-delete" for word in args):
+        return
     starts, expression = split(args)
     tests = [word.text for word in expression if word.text.startswith("-") and word.text not in _NARROWING]
-    if not any(word.text == "-delete" for word in expression) or tests:
+    if tests or not any(word.text == "-delete" for word in expression):
         return
     places = [path for word in starts for path in word.paths(scene) or ()] if starts else list(scene.cwds)
     for path in places:

@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from wieldy.core.effect import Opaque
-from wieldy.shell.feed import Feed
+from wieldy.shell.feed import UNFED
 from wieldy.shell.layers import program_of, unwrap
 from wieldy.shell.parts import Part
-from wieldy.shell.words import plain
+from wieldy.shell.words import Word, plain
 
 # No system passes a longer text to bash.
 MAX_LENGTH = 131_072
 _SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_NO_QUOTES = str.maketrans("", "", "\"'\\")
+_UNKNOWN = (Opaque(),)
 
 
 def crude_parts(text: str, cwd: str) -> list[Part]:
     """A part for each fragment between separators, with quotes dropped."""
     found: list[Part] = []
-    for fragment in _SEPARATORS.split(text[:MAX_LENGTH]):
-        words = [word for word in re.sub(r"[\"'\\]", "", fragment).split() if word]
-        while words and (words[0] in _KEYWORDS or re.match(r"[A-Za-z_]\w*=", words[0])):
+    fragments = _SEPARATORS.split(text[:MAX_LENGTH].translate(_NO_QUOTES))
+    for fragment in dict.fromkeys(fragments):
+        words = fragment.split()
+        while words and (words[0] in _KEYWORDS or _ASSIGNMENT.match(words[0])):
             words = words[1:]
-        if not words:
-            continue
-        layers = unwrap(tuple(plain(word) for word in words), Feed())
-        name = program_of(layers.words[0]) if layers.words else None
-        whole = layers.allow_texts[0]
-        found.append(
-            Part(
-                whole,
-                layers.words,
-                name,
-                (Opaque(),),
-                False,
-                False,
-                "the command is not understood",
-                layers.via,
-                deny_texts=layers.deny_texts,
-                cwds=(cwd,),
-            )
-        )
+        if words:
+            found.extend(_parts(tuple([plain(word) for word in words]), cwd))
     return found
+
+
+def _parts(words: tuple[Word, ...], cwd: str) -> Iterator[Part]:
+    layers = unwrap(words, UNFED)
+    name = program_of(layers.words[0]) if layers.words else None
+    yield Part(
+        layers.allow_texts[0],
+        layers.words,
+        name,
+        _UNKNOWN,
+        False,
+        False,
+        "the command is not understood",
+        layers.via,
+        deny_texts=layers.deny_texts,
+        cwds=(cwd,),
+    )
+    if layers.script is not None:
+        yield from _parts(_inside(layers.words, layers.script), cwd)
+
+
+def _inside(words: tuple[Word, ...], script: Word) -> tuple[Word, ...]:
+    """Without its quotes, the script of a shell is the rest of the words."""
+    if script in words[1:]:
+        return words[words.index(script, 1) :]
+    return tuple(plain(word) for word in script.text.split())

@@ -31,10 +31,13 @@ class Feed:
     stem: str = ""
 
 
+UNFED = Feed()
+
+
 def fed_by(parts: list[Part], feed: Feed, cwds: tuple[str, ...], *, first: bool) -> Feed:
     """What the next stage of a pipeline can expect, after a stage that consists of these parts."""
     if len(parts) != 1 or not all(word.static for word in parts[0].argv):
-        return Feed()
+        return UNFED
     part = parts[0]
     folders = tuple(effect.path for effect in part.effects if isinstance(effect, Reads))
     if first and part.read_only and _lists_files(part):
@@ -42,7 +45,7 @@ def fed_by(parts: list[Part], feed: Feed, cwds: tuple[str, ...], *, first: bool)
             return Feed(tuple(dict.fromkeys((*folders, *cwds))))
         starts = [word.text for word in part.argv[1:2] if not word.text.startswith("-")]
         return Feed(folders, starts[0] if starts else "./")
-    return feed if not folders and _passes_whole_lines(part) else Feed()
+    return feed if not folders and _passes_whole_lines(part) else UNFED
 
 
 def _lists_files(part: Part) -> bool:

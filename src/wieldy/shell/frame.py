@@ -40,8 +40,6 @@ class Frame:
         why = self.problem() or touches.why
         known = not why
         quiet = known and self.layers.quiet and judged.read_only and not change_in(touches.effects)
-        heard = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
-        lead = "".join(self.simple.source[: one.end - self.simple.start] + " " for one in heard[-1:])
         text = self.layers.allow_texts[0]
         return Part(
             text=text,
@@ -54,14 +52,22 @@ class Frame:
             via=self.layers.via,
             assignments=self.names,
             span=(self.simple.start, self.simple.end),
-            allow_texts=tuple(lead + allowed for allowed in self.layers.allow_texts),
+            allow_texts=self._led(self.layers.allow_texts),
             deny_texts=self.layers.deny_texts,
             sweeps=touches.sweeps,
             cwds=scene.cwds,
             redirections=self.outside.effects,
             reads_alone=quiet,
-            exact_rule=self.exact or bool(EXACT & set(self.layers.via)),
+            exact_rule=self.exact or not EXACT.isdisjoint(self.layers.via),
         )
+
+    def _led(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """These texts behind the assignments that programs may listen to: a rule must name them, too."""
+        heard = [one for one in self.simple.assignments if not is_quiet_variable(one.name)]
+        if not heard:
+            return texts
+        lead = self.simple.source[: heard[-1].end - self.simple.start]
+        return tuple(f"{lead} {text}" for text in texts)
 
 
 def change_in(effects: tuple[Effect, ...]) -> str:
@@ -85,9 +91,9 @@ def reason_not_read_only(layers: Layers, effects: tuple[Effect, ...], judged: Ju
 
 def loud(assignments: tuple[Assignment, ...]) -> str:
     """The first variable that programs may listen to, as a reason; nothing if there is none."""
-    return _loud_names(tuple(one.name for one in assignments))
+    return _loud_names(tuple(one.name for one in assignments)) if assignments else ""
 
 
 def _loud_names(names: tuple[str, ...]) -> str:
-    heard = [name for name in names if not is_quiet_variable(name)]
+    heard = [name for name in names if not is_quiet_variable(name)] if names else []
     return f"it sets `{heard[0]}`, which programs may listen to" if heard else ""

@@ -1,4 +1,4 @@
-"""Tree-sitter's reading of a plain command line."""
+"""Tree-sitter's reading of a command line."""
 
 from __future__ import annotations
 
@@ -7,55 +7,41 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from wieldy.shell.outline import Entry, Span
+from wieldy.shell.programs.options import names
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_STRUCTURE = frozenset(
-    {
-        "program",
-        "list",
-        "pipeline",
-        "redirected_statement",
-        ";",
-        "\n",
-        "&",
-        "&&",
-        "||",
-        "|",
-        "|&",
-        "!",
-        "negated_command",
-        "comment",
-    }
+_STRUCTURE = names(
+    "program list pipeline redirected_statement negated_command subshell compound_statement do_group for_statement "
+    "while_statement if_statement elif_clause else_clause case_statement case_item function_definition "
+    "variable_assignments command_substitution process_substitution string concatenation heredoc_body "
+    "test_command binary_expression unary_expression parenthesized_expression"
 )
-_TEXT = frozenset(
-    {
-        "word",
-        "number",
-        "string",
-        "raw_string",
-        "concatenation",
-        "ansi_c_string",
-        "simple_expansion",
-        "expansion",
-        "brace_expression",
-    }
+_LEAVES = names(
+    "word number raw_string ansi_c_string simple_expansion expansion brace_expression variable_name string_content "
+    "comment special_variable_name test_operator regex extglob_pattern heredoc_start heredoc_end heredoc_content file_descriptor"
 )
+_WORDS = names(
+    "command_name word number string raw_string concatenation ansi_c_string simple_expansion expansion "
+    "brace_expression command_substitution process_substitution"
+)
+_EXPRESSIONS = names("binary_expression unary_expression parenthesized_expression")
+_NESTING = names("command_name string concatenation command_substitution process_substitution")
 
 
-class NotPlain(ValueError):
-    """The tree holds something beyond plain commands."""
+class NotCommon(ValueError):
+    """The tree holds something that is left to another parser."""
 
 
-def plain_outline(text: str) -> list[Entry] | None:
-    """What tree-sitter says this plain command line would run; None where it sees more than that, or an error."""
+def common_outline(text: str) -> list[Entry] | None:
+    """What tree-sitter says this command line would run; None where it sees something uncommon, or an error."""
     root = _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     if root.has_error:
         return None
     try:
         return sorted(_entries(root))
-    except NotPlain:
+    except NotCommon:
         return None
 
 
@@ -72,37 +58,87 @@ def _entries(root: Node) -> Iterator[Entry]:
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if node.type == "command":
-            yield from _command(node)
-        elif node.type == "file_redirect":
-            yield _redirect(node)
-        elif node.type in _STRUCTURE:
-            waiting.extend(node.children)
+        kind = node.type
+        if kind == "command":
+            yield from _command(node, waiting)
+        elif kind == "test_command" and node.children[0].type == "[":
+            yield _bracket(node, waiting)
+        elif kind in _STRUCTURE:
+            waiting.extend(node.named_children)
+        elif kind in _LEAVES:
+            continue
+        elif kind == "variable_assignment":
+            yield _assignment(node, waiting)
+        elif kind in ("file_redirect", "herestring_redirect"):
+            yield _redirect(node, waiting)
+        elif kind == "heredoc_redirect":
+            yield _heredoc(node, waiting)
+        elif kind in ("declaration_command", "unset_command"):
+            yield _declaration(node, waiting)
         else:
-            raise NotPlain(node.type)
+            raise NotCommon(kind)
 
 
-def _command(node: Node) -> Iterator[Entry]:
+def _command(node: Node, waiting: list[Node]) -> Iterator[Entry]:
     words: list[Span] = []
     for child in node.children:
-        if child.type == "variable_assignment":
-            yield "assign", ((child.start_byte, child.end_byte),)
-        elif child.type == "file_redirect":
-            yield _redirect(child)
-        elif child.type == "command_name" or child.type in _TEXT:
+        kind = child.type
+        if kind in _WORDS:
             words.append((child.start_byte, child.end_byte))
+            if kind in _NESTING:
+                waiting.extend(child.named_children)
+        elif kind == "variable_assignment":
+            yield _assignment(child, waiting)
+        elif kind in ("file_redirect", "herestring_redirect"):
+            yield _redirect(child, waiting)
         else:
-            raise NotPlain(child.type)
+            raise NotCommon(kind)
     yield "call", tuple(words)
 
 
-def _redirect(node: Node) -> Entry:
+def _assignment(node: Node, waiting: list[Node]) -> Entry:
+    waiting.extend(node.named_children)
+    return "assign", ((node.start_byte, node.end_byte),)
+
+
+def _declaration(node: Node, waiting: list[Node]) -> Entry:
+    """`export` and its kin: what looks like an assignment is an argument."""
+    for child in node.named_children:
+        waiting.extend(child.named_children if child.type == "variable_assignment" else (child,))
+    return "call", tuple((child.start_byte, child.end_byte) for child in node.children)
+
+
+def _redirect(node: Node, waiting: list[Node]) -> Entry:
     operator, targets = "", []
     for child in node.children:
         if not child.is_named:
             operator = child.type
         elif child.type != "file_descriptor":
             targets.append((child.start_byte, child.end_byte))
+            waiting.append(child)
     if len(targets) != 1:
-        raise NotPlain("redirection")
+        raise NotCommon("redirection")
     return operator, (targets[0],)
+
+
+def _heredoc(node: Node, waiting: list[Node]) -> Entry:
+    """A here-document; what follows its operator on the same line is found below it."""
+    waiting.extend(node.named_children)
+    bodies = [child.start_byte for child in node.children if child.type == "heredoc_body"]
+    if len(bodies) != 1:
+        raise NotCommon("here-document")
+    return node.children[0].type, ((bodies[0], bodies[0]),)
+
+
+def _bracket(node: Node, waiting: list[Node]) -> Entry:
+    """`[ … ]` is a call like any other: the words of its expression are its arguments."""
+    words: list[Span] = []
+    inside = node.children[::-1]
+    while inside:
+        child = inside.pop()
+        if child.type in _EXPRESSIONS:
+            inside.extend(child.children[::-1])
+        else:
+            words.append((child.start_byte, child.end_byte))
+            waiting.extend(child.named_children)
+    return "call", tuple(words)

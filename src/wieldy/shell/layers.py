@@ -34,6 +34,8 @@ def program_of(word: Word) -> str | None:
     """The name a table knows a program by: without its folder, if that is one of the system's."""
     if not word.static:
         return None
+    if "/" not in word.text:
+        return word.text
     folder, name = os.path.split(word.text)
     return name if folder in _STANDARD_FOLDERS else word.text
 
@@ -41,7 +43,8 @@ def program_of(word: Word) -> str | None:
 def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
     """Look through the wrappers of a command."""
     via: list[str] = []
-    allow, deny = [text_of(words)], _deny(words)
+    deny = _deny(words)
+    allow = deny[:1]
     quiet = transparent = True
     reads: list[Word] = []
     variables: list[str] = []

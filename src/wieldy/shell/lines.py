@@ -13,6 +13,7 @@ _RAW = re.compile(r"[^\s;&|()<>]+")
 _REDIRECT = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
 _DESCRIPTOR = re.compile(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
 _NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}[<>]")
+_BLANK = frozenset(" \t\\")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 
 
@@ -22,10 +23,15 @@ class LineScanner(Scanner):
     def __init__(self, text: str, start: int, limit: int, depth: int) -> None:
         super().__init__(text, start, limit, depth)
         self._waiting: list[Redirect] = []
+        self._raw_at = -1
+        self._raw_text = ""
 
     def _raw(self) -> str:
-        found = _RAW.match(self.text, self.at, self.limit)
-        return found.group() if found else ""
+        """The run of ordinary characters that starts here. Several rules ask at the same place, one after the other."""
+        if self._raw_at != self.at:
+            found = _RAW.match(self.text, self.at, self.limit)
+            self._raw_at, self._raw_text = self.at, found.group() if found else ""
+        return self._raw_text
 
     def _expect(self, word: str) -> None:
         if self._raw() != word:
@@ -47,9 +53,11 @@ class LineScanner(Scanner):
             raise Unparsable("a line continuation after an operator")
 
     def _blanks(self) -> None:
-        if found := _BLANKS.match(self.text, self.at, self.limit):
+        char = self.peek()
+        if char in _BLANK and (found := _BLANKS.match(self.text, self.at, self.limit)):
             self.at = found.end()
-        if self.peek() == "#":
+            char = self.peek()
+        if char == "#":
             end = self.text.find("\n", self.at, self.limit)
             self.at = self.limit if end < 0 else end
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import TypeAlias
 
+from wieldy.core.record import record
 from wieldy.shell.syntax import (
-    Assignment,
+    Arithmetic,
     Branches,
     Command,
     Condition,
     Coprocess,
+    Expansion,
     Function,
     Group,
     Literal,
@@ -21,109 +22,118 @@ from wieldy.shell.syntax import (
     Redirect,
     Script,
     Simple,
-    Variable,
-    scripts_in,
+    Substitution,
 )
 
 Span: TypeAlias = tuple[int, int]
 Entry: TypeAlias = tuple[str, tuple[Span, ...]]
-_PLAIN_REDIRECTS = frozenset({"<", ">", ">>", ">|", ">&", "&>", "&>>"})
 
 
-def outline(script: Script, text: str) -> list[Entry]:
-    """Every command with its words, every assignment and redirection, as byte positions in order."""
-    entries = list(_script(script))
+@record
+class Outline:
+    """Every command with its words, every assignment and redirection, as byte positions in order.
+
+    `common`: nothing in it that parsers are known to hide or to mistake.
+    """
+
+    entries: list[Entry]
+    common: bool
+
+
+def outline(script: Script, text: str) -> Outline:
+    """The outline of a script as we read it."""
+    drawn = _Drawing()
+    drawn.script(script)
+    entries = drawn.entries
     if not text.isascii():
         at = [0, *accumulate(len(char.encode("utf-8", "surrogatepass")) for char in text)]
         last = len(text)
         entries = [(kind, tuple((at[min(a, last)], at[min(b, last)]) for a, b in spans)) for kind, spans in entries]
-    return sorted(entries)
+    return Outline(sorted(entries), drawn.common)
 
 
-def is_plain(script: Script) -> bool:
-    """Whether the script keeps to simple commands, pipes, chains and plain redirections, with nothing nested."""
-    for chain in script.chains:
-        for _, pipeline in chain.links:
-            if pipeline.timed or not all(isinstance(stage, Simple) and _plain(stage) for stage in pipeline.stages):
-                return False
-    return True
+class _Drawing:
+    """An outline in the making."""
 
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.common = True
 
-def _plain(simple: Simple) -> bool:
-    words = [*simple.words, *(redirect.target for redirect in simple.redirects)]
-    for one in simple.assignments:
-        if one.items or one.subscript:
-            return False
-        if one.value:
-            words.append(one.value)
-    if not all(redirect.operator in _PLAIN_REDIRECTS for redirect in simple.redirects):
-        return False
-    return all(isinstance(piece, Literal | Variable) for word in words for piece in word.pieces)
+    def script(self, script: Script) -> None:
+        for chain in script.chains:
+            for _, pipeline in chain.links:
+                self.common = self.common and not pipeline.timed
+                for stage in pipeline.stages:
+                    self._command(stage)
 
+    def _command(self, command: Command) -> None:
+        match command:
+            case Simple():
+                self._simple(command)
+            case Group(body=body):
+                self.script(body)
+                self._redirects(command.redirects)
+            case Branches(bodies=bodies, words=words):
+                for one in bodies:
+                    self.script(one)
+                self._words(words)
+                self._redirects(command.redirects)
+            case Loop():
+                self._loop(command)
+            case Function(body=inner):
+                self._command(inner)
+            case Coprocess(body=inner):
+                self.common = False
+                self._command(inner)
+            case Condition(words=words):
+                self._words(words)
+                self._redirects(command.redirects)
 
-def _script(script: Script) -> Iterator[Entry]:
-    for chain in script.chains:
-        for _, pipeline in chain.links:
-            for stage in pipeline.stages:
-                yield from _command(stage)
+    def _loop(self, loop: Loop) -> None:
+        if loop.condition:
+            self.script(loop.condition)
+        self.script(loop.body)
+        self._words(loop.words or ())
+        if loop.header:
+            self._pieces((loop.header,))
+        self._redirects(loop.redirects)
 
+    def _simple(self, simple: Simple) -> None:
+        if simple.words:
+            self.entries.append(("call", tuple([(word.start, word.end) for word in simple.words])))
+            self._words(simple.words)
+        for one in simple.assignments:
+            self.entries.append(("assign", ((one.start, one.end),)))
+            if one.items or one.subscript:
+                self.common = False
+            self._words(tuple(word for word in (one.subscript, one.value, *one.items) if word))
+        if simple.redirects:
+            self._redirects(simple.redirects)
 
-def _command(command: Command) -> Iterator[Entry]:
-    match command:
-        case Simple():
-            yield from _simple(command)
-        case Group(body=body):
-            yield from _script(body)
-        case Branches(bodies=bodies, words=words):
-            for one in bodies:
-                yield from _script(one)
-            yield from _words(words)
-        case Loop():
-            yield from _loop(command)
-        case Function(body=inner) | Coprocess(body=inner):
-            yield from _command(inner)
-        case Condition(words=words):
-            yield from _words(words)
-    if not isinstance(command, Simple | Function | Coprocess):
-        yield from _redirects(command.redirects)
+    def _redirects(self, redirects: tuple[Redirect, ...]) -> None:
+        for redirect in redirects:
+            start, end = redirect.target.start, redirect.target.end
+            # Parsers differ in whether a here-document's end mark is part of it; where it starts is enough.
+            body = redirect.operator in ("<<", "<<-")
+            self.entries.append((redirect.operator, ((start, start if body else end),)))
+            if body and any(isinstance(piece, Substitution) for piece in redirect.target.pieces):
+                self.common = False
+            self._words((redirect.target,))
 
+    def _words(self, words: tuple[RawWord, ...]) -> None:
+        for word in words:
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], Literal):
+                # A backtick is hidden by some parsers in here-documents and in expansions.
+                self.common = self.common and "`" not in word.source
+                self._pieces(word.pieces)
 
-def _loop(loop: Loop) -> Iterator[Entry]:
-    if loop.condition:
-        yield from _script(loop.condition)
-    yield from _script(loop.body)
-    yield from _words(loop.words or ())
-    if loop.header:
-        yield from _pieces((loop.header,))
-
-
-def _simple(simple: Simple) -> Iterator[Entry]:
-    if simple.words:
-        yield "call", tuple((word.start, word.end) for word in simple.words)
-    for one in simple.assignments:
-        yield "assign", ((one.start, one.end),)
-        yield from _assigned(one)
-    yield from _words(simple.words)
-    yield from _redirects(simple.redirects)
-
-
-def _assigned(one: Assignment) -> Iterator[Entry]:
-    yield from _words(tuple(word for word in (one.subscript, one.value, *one.items) if word))
-
-
-def _redirects(redirects: tuple[Redirect, ...]) -> Iterator[Entry]:
-    for redirect in redirects:
-        start, end = redirect.target.start, redirect.target.end
-        # Parsers differ in whether a here-document's end mark is part of it; where it starts is enough.
-        yield redirect.operator, ((start, start if redirect.operator in ("<<", "<<-") else end),)
-        yield from _words((redirect.target,))
-
-
-def _words(words: tuple[RawWord, ...]) -> Iterator[Entry]:
-    for word in words:
-        yield from _pieces(word.pieces)
-
-
-def _pieces(pieces: tuple[Piece, ...]) -> Iterator[Entry]:
-    for script in scripts_in(pieces):
-        yield from _script(script)
+    def _pieces(self, pieces: tuple[Piece, ...]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Substitution):
+                self.script(piece.script)
+            elif isinstance(piece, Expansion):
+                self.common = self.common and all(isinstance(inner, Literal) for inner in piece.operand)
+                self._pieces(piece.operand)
+            elif isinstance(piece, Arithmetic):
+                self.common = False
+                self._pieces(piece.inner)

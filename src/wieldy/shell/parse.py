@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from wieldy.shell.compound import CompoundParser
+from wieldy.shell.effort import Reading
 from wieldy.shell.lines import ENDINGS, REDIRECT_STARTS
 from wieldy.shell.scan import METACHARACTERS
 from wieldy.shell.syntax import (
@@ -23,6 +24,7 @@ from wieldy.shell.syntax import (
 
 MAX_LENGTH = 10_000
 DECLARATIONS = frozenset({"declare", "typeset", "local", "export", "readonly"})
+_OPENING = ENDINGS | {"{", "if", "while", "until", "for", "select", "case", "function", "coproc", "[[", "in", "!", "]]"}
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
 _EQUALS = re.compile(r"\+?=")
 _FUNCTION_NAME = re.compile(r"[\w.:+-]+")
@@ -32,11 +34,15 @@ def parse(text: str) -> Script:
     """The script that bash would run for this text."""
     if len(text) > MAX_LENGTH:
         raise Unparsable(f"longer than {MAX_LENGTH} characters")
-    return Parser(text, 0, len(text), 0).to_limit()
+    return Parser(text, 0, len(text), 0, Reading()).to_limit()
 
 
 class Parser(CompoundParser):
     """Recursive descent over one script, from chains down to assignments."""
+
+    def __init__(self, text: str, start: int, limit: int, depth: int, reading: Reading) -> None:
+        super().__init__(text, start, limit, depth)
+        self._reading = reading
 
     def to_limit(self) -> Script:
         """The whole text as one script."""
@@ -49,11 +55,11 @@ class Parser(CompoundParser):
 
     def nested(self, text: str, start: int, limit: int) -> Script:
         """A script of its own, such as the text between backticks."""
-        return Parser(text, start, limit, self.depth + 1).to_limit()
+        return Parser(text, start, limit, self.depth + 1, self._reading).to_limit()
 
     def enclosed(self) -> Script:
         """The script up to the closing parenthesis, which is consumed."""
-        inner = Parser(self.text, self.at, self.limit, self.depth + 1)
+        inner = Parser(self.text, self.at, self.limit, self.depth + 1, self._reading)
         script = inner.script()
         if inner.peek() != ")" or inner._waiting:
             raise Unparsable("a parenthesis that is not closed")
@@ -109,8 +115,12 @@ class Parser(CompoundParser):
     def _command(self) -> Command:
         self._blanks()
         if self.peek() == "(":
+            self._reading.compound()
             return self._parenthesis()
-        match self._raw():
+        if (word := self._raw()) not in _OPENING:
+            return self._simple()
+        self._reading.compound()
+        match word:
             case "{":
                 return self._braces()
             case "if":
@@ -127,9 +137,7 @@ class Parser(CompoundParser):
                 return self._coproc()
             case "[[":
                 return self._test()
-            case word if word in ENDINGS or word in ("in", "!", "]]"):
-                raise Unparsable(f"unexpected `{word}`")
-        return self._simple()
+        raise Unparsable(f"unexpected `{word}`")
 
     def _simple(self) -> Command:
         start = end = self.at
@@ -137,6 +145,8 @@ class Parser(CompoundParser):
         words: list[RawWord] = []
         redirects: list[Redirect] = []
         while True:
+            if words and words[0].source not in DECLARATIONS and self.whole_words(words):
+                end = self.at
             self._blanks()
             char = self.peek()
             if char in REDIRECT_STARTS and self._redirect(redirects):
@@ -159,6 +169,7 @@ class Parser(CompoundParser):
         if not (assignments or words or redirects):
             raise Unparsable(f"a command is missing at {self._here()}")
         source = self.text[start:end]
+        self._reading.simple(source)
         return Simple(tuple(assignments), tuple(words), tuple(redirects), source, start, end)
 
     def _assignment(self, found: re.Match[str]) -> Assignment:

@@ -48,14 +48,15 @@ class Part:
 
 def text_of(words: tuple[Word, ...]) -> str:
     """The command as a rule sees it: quotes removed where they change nothing, kept as written elsewhere."""
-    return " ".join(_spelled(word, first=index == 0) for index, word in enumerate(words) if word.source)
+    spelled = [word.source if word.source == word.text else _spelled(word) for word in words if word.source]
+    if words and words[0].source and words[0].static and _PLAIN_TEXT.fullmatch(words[0].text):
+        spelled[0] = words[0].text
+    return " ".join(spelled)
 
 
-def _spelled(word: Word, *, first: bool) -> str:
-    if word.source == word.text:
-        return word.source
+def _spelled(word: Word) -> str:
     quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
-    return word.text if word.static and (first or quoted) and _PLAIN_TEXT.fullmatch(word.text) else word.source
+    return word.text if word.static and quoted and _PLAIN_TEXT.fullmatch(word.text) else word.source
 
 
 def bare_text_of(words: tuple[Word, ...]) -> str:

@@ -23,6 +23,9 @@ class Redirected:
     why: str = ""
 
 
+UNREDIRECTED = Redirected()
+
+
 def is_stream(path: str) -> bool:
     """Whether a path is no file: the null device, or what the shell has already opened."""
     return path in _STREAMS or path.startswith("/dev/fd/")

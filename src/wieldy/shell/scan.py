@@ -11,8 +11,11 @@ from wieldy.shell.syntax import Literal, Piece, RawWord, Substitution, Unparsabl
 METACHARACTERS = frozenset(" \t\n;&|()<>")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Most words are one run of ordinary characters or one pair of quotes; the slow way below reads the rest.
-_WHOLE_WORD = re.compile(r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")(?=[ \t\n;&|)]|[<>](?!\()|\Z)""")
-_PLAIN = re.compile(r"[^\s;&|()<>\\'\"$`?*+@!\[\]{}~=#^]+")
+_SIMPLE_WORD = r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")"""
+_WHOLE_WORD = re.compile(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
+# A number right before `<` or `>` is no word.
+_NEXT_WORD = re.compile(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
+_PLAIN = re.compile(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
 _QUOTED_TEXT = re.compile(r"[^\"\\$`]+")
 
 
@@ -24,11 +27,7 @@ class Scanner(ExpansionScanner):
         start = self.at
         if not regex and (whole := _WHOLE_WORD.match(self.text, start, self.limit)):
             self.at = whole.end()
-            bare, single, double = whole.groups()
-            piece = (
-                Literal(bare, False) if bare is not None else Literal(single if single is not None else double, True)
-            )
-            return RawWord((piece,), whole.group(), start, self.at)
+            return RawWord((_only_piece(*whole.groups()),), whole.group(), start, self.at)
         pieces: list[Piece] = []
         depth = 0
         while self.at < self.limit:
@@ -49,6 +48,15 @@ class Scanner(ExpansionScanner):
         if self.at == start:
             raise Unparsable(f"expected a word at {self._here()}")
         return RawWord(tuple(pieces), self.text[start : self.at], start, self.at)
+
+    def whole_words(self, words: list[RawWord]) -> bool:
+        """Take the words that follow as long as each is one literal; whether there was any."""
+        before = self.at
+        while found := _NEXT_WORD.match(self.text, self.at, self.limit):
+            source, bare, single, double = found.groups()
+            start, self.at = found.span(1)
+            words.append(RawWord((_only_piece(bare, single, double),), source, start, self.at))
+        return self.at > before
 
     def _unquoted(self, pieces: list[Piece], char: str, regex: bool) -> None:
         if char in "?*+@!" and self.peek(1) == "(" and not regex:
@@ -112,6 +120,12 @@ class Scanner(ExpansionScanner):
         if index >= self.limit:
             raise Unparsable("a quote that is not closed")
         return index
+
+
+def _only_piece(bare: str | None, single: str | None, double: str | None) -> Literal:
+    if bare is not None:
+        return Literal(bare, False)
+    return Literal(single if single is not None else double or "", True)
 
 
 def _ends_regex(char: str, depth: int) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from wieldy.core.effect import Reads, Writes
 from wieldy.core.record import changed, record
 from wieldy.shell.effects import Touched, touched
-from wieldy.shell.feed import Feed
+from wieldy.shell.effort import TooMuch
+from wieldy.shell.feed import UNFED, Feed
 from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_only
 from wieldy.shell.layers import Layers, filled_by_find, program_of, unwrap
 from wieldy.shell.parse import parse
@@ -15,10 +16,10 @@ from wieldy.shell.parts import Part
 from wieldy.shell.programs import find
 from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
 from wieldy.shell.programs.registry import judge
-from wieldy.shell.redirects import Redirected, redirected
+from wieldy.shell.redirects import UNREDIRECTED, Redirected, redirected
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import RawWord, Script, Simple, Unparsable
-from wieldy.shell.words import Word, resolve_all, resolve_one
+from wieldy.shell.words import Word, resolve_one
 from wieldy.shell.wrappers import SHELLS
 
 MAX_NESTING = 6
@@ -82,11 +83,10 @@ class SimpleCommands:
         if text not in self.problems:
             self.problems.append(text)
 
-    def simple(self, simple: Simple, scene: Scene, feed: Feed) -> Scene:
-        """Judge one simple command; the scene after it."""
+    def simple(self, simple: Simple, words: tuple[Word, ...], scene: Scene, feed: Feed) -> Scene:
+        """Judge one simple command, whose words have become these; the scene after it."""
         self._expand(simple, scene)
-        words = resolve_all(simple.words, scene)
-        outside = redirected(simple.redirects, scene)
+        outside = redirected(simple.redirects, scene) if simple.redirects else UNREDIRECTED
         if not words:
             self._without_program(simple, outside)
             return scene
@@ -98,7 +98,8 @@ class SimpleCommands:
 
     def _expand(self, simple: Simple, scene: Scene) -> None:
         self.expansions(simple.words, scene)
-        self.expansions(tuple(redirect.target for redirect in simple.redirects), scene)
+        if simple.redirects:
+            self.expansions(tuple(redirect.target for redirect in simple.redirects), scene)
         for one in simple.assignments:
             if one.subscript and not one.subscript.source.isdecimal():
                 self.problem("an array subscript can run code held in a variable")
@@ -161,8 +162,8 @@ class SimpleCommands:
             self._inside(part.allow_texts, part.deny_texts, ("find",), True, "", closed=True),
         )
         source = Simple((), (), (), part.text, *part.span)
-        layers = unwrap(words, Feed())
-        frame = Frame(source, layers, Redirected(), (), exact=True)
+        layers = unwrap(words, UNFED)
+        frame = Frame(source, layers, UNREDIRECTED, (), exact=True)
         if layers.script is not None and not layers.problem:
             self._nested(frame, layers.script, scene.lost())
         else:
@@ -195,6 +196,8 @@ class SimpleCommands:
             self.scripts.append((text.text, script))
             inside = scene if same_shell else changed(scene, variables={}, functions=frozenset())
             after = self.script(script, inside)
+        except TooMuch:
+            raise
         except Unparsable as error:
             why = why or f"the script of `{layers.via[-1]}` is not understood: {error}"
         self.context = outer

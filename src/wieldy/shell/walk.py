@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wieldy.core.record import changed, record
-from wieldy.shell.assigned import assigned_names, moves
-from wieldy.shell.feed import Feed, fed_by
+from wieldy.shell.assigned import assigned_names, moves, simple_commands
+from wieldy.shell.effort import AGAIN, ANEW, MAX_UNROLLED_WORK, MAX_WORK, TooMuch
+from wieldy.shell.feed import UNFED, Feed, fed_by
 from wieldy.shell.frame import change_in
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.redirects import redirected
 from wieldy.shell.scene import Scene
-from wieldy.shell.simple import SimpleCommands
+from wieldy.shell.simple import Context, SimpleCommands
 from wieldy.shell.syntax import (
     Branches,
     Chain,
@@ -21,6 +23,7 @@ from wieldy.shell.syntax import (
     Coprocess,
     Function,
     Group,
+    Literal,
     Loop,
     Piece,
     Pipeline,
@@ -34,8 +37,6 @@ from wieldy.shell.syntax import (
 from wieldy.shell.words import Word, plain, resolve_all, within
 
 MAX_UNROLLED = 16
-MAX_REPEATED = 500
-MAX_PARTS = 20_000
 
 
 @record
@@ -51,6 +52,15 @@ class Ends:
         return _either(self.well, self.badly)
 
 
+class Followed(NamedTuple):
+    """A command that became one part and left everything else alone; what it was followed in stays alive with it."""
+
+    part: Part
+    scene: Scene
+    feed: Feed
+    context: Context
+
+
 @dataclass(slots=True)
 class Walk(SimpleCommands):
     """One walk over a script and everything nested in it; `straight` until it comes to the same command twice."""
@@ -58,6 +68,8 @@ class Walk(SimpleCommands):
     defined: dict[str, Function] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     straight: bool = True
+    effort: int = 0
+    followed: dict[tuple[str, int, int, int], Followed] = field(default_factory=dict)
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""
@@ -81,8 +93,8 @@ class Walk(SimpleCommands):
 
     def _pipeline(self, pipeline: Pipeline, scene: Scene) -> Ends:
         if len(pipeline.stages) == 1:
-            return self.command(pipeline.stages[0], scene, Feed())
-        feed = Feed()
+            return self.command(pipeline.stages[0], scene, UNFED)
+        feed = UNFED
         for index, stage in enumerate(pipeline.stages):
             before = len(self.parts)
             self.command(stage, scene, feed)
@@ -91,9 +103,6 @@ class Walk(SimpleCommands):
 
     def command(self, command: Command, scene: Scene, feed: Feed) -> Ends:
         """Follow one command."""
-        if len(self.parts) > MAX_PARTS:
-            self.problem("more parts than can be looked at")
-            return Ends(scene, scene)
         match command:
             case Simple():
                 return self._simple(command, scene, feed)
@@ -113,36 +122,56 @@ class Walk(SimpleCommands):
                 self.add(Part(" ".join(word.source for word in words), (), None, (), not hazard, not hazard, hazard))
                 after = scene
             case Coprocess(body=body):
-                self.command(body, scene, Feed())
+                self.command(body, scene, UNFED)
                 after = scene
             case Function():
                 after = self._define(command, scene)
         return Ends(after, after)
 
     def _simple(self, simple: Simple, scene: Scene, feed: Feed) -> Ends:
-        name = _name_of(simple, scene)
-        after = self.simple(simple, scene, feed)
+        if self._again(simple, scene, feed):
+            return Ends(scene, scene)
+        before = len(self.parts), len(self.problems), len(self.scripts)
+        words = resolve_all(simple.words, scene)
+        name = words[0].text if words and words[0].static else ""
+        after = self.simple(simple, words, scene, feed)
+        # What is run through another program costs more than the two of them apart.
+        self.effort += sum([2 * ANEW * len(part.via) for part in self.parts[before[0] :] if part.via])
         if name in self.defined:
             after = scene.lost() if moves(self.defined[name].body) else scene
             self._call(name, scene)
         elif name == "exit":
             return Ends(None, None)
+        elif after is scene and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
+            self.followed[simple.source, id(scene), id(feed), id(self.context)] = Followed(
+                self.parts[-1], scene, feed, self.context
+            )
         return Ends(after, scene if after.cwds != scene.cwds else after)
+
+    def _again(self, simple: Simple, scene: Scene, feed: Feed) -> bool:
+        """Whether the same command was followed in the same surroundings: then it is the same part at another place."""
+        done = self.followed.get((simple.source, id(scene), id(feed), id(self.context)))
+        self.effort += AGAIN if done else ANEW
+        if self.effort > MAX_WORK:
+            raise TooMuch
+        if done is None:
+            return False
+        span = done.part.span if self.context.span else (simple.start, simple.end)
+        self.parts.append(changed(done.part, span=span))
+        return True
 
     def _call(self, name: str, scene: Scene) -> None:
         """Follow a function again where it is called: its working directory may be another there."""
-        if len(self.parts) > MAX_REPEATED:
-            self.problem("more calls of functions than can be looked at")
-        elif name not in self.running:
+        if name not in self.running:
             self.straight = False
             self.running.add(name)
-            self.command(self.defined[name].body, scene, Feed())
+            self.command(self.defined[name].body, scene, UNFED)
             self.running.discard(name)
 
     def _define(self, function: Function, scene: Scene) -> Scene:
         self.defined[function.name] = function
         self.running.add(function.name)
-        self.command(function.body, scene.lost() if moves(function.body) else scene, Feed())
+        self.command(function.body, scene.lost() if moves(function.body) else scene, UNFED)
         self.running.discard(function.name)
         return changed(scene, functions=scene.functions | {function.name})
 
@@ -165,9 +194,6 @@ class Walk(SimpleCommands):
         if values is not None and loop.variable:
             self.straight = False
             for value in values:
-                if len(self.parts) > MAX_REPEATED:
-                    self.problem("more turns of a loop than can be looked at")
-                    break
                 scene = scene.either(self.script(loop.body, scene.knowing(loop.variable, value))).knowing(
                     loop.variable, None
                 )
@@ -187,6 +213,9 @@ class Walk(SimpleCommands):
             return None
         words = resolve_all(loop.words, scene)
         if len(words) > MAX_UNROLLED or loop.variable in assigned_names(loop.body):
+            return None
+        turn = sum(ANEW for _ in simple_commands(loop.body))
+        if self.effort + turn * len(words) > MAX_UNROLLED_WORK:
             return None
         values: list[Word] = []
         for word in words:
@@ -213,18 +242,14 @@ class Walk(SimpleCommands):
     def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
         """Follow the scripts that run when these words are expanded."""
         for word in words:
-            self._pieces(word.pieces, scene)
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], Literal):
+                self._pieces(word.pieces, scene)
 
     def _pieces(self, pieces: tuple[Piece, ...], scene: Scene) -> None:
         for hazard in hazards_in(pieces):
             self.problem(hazard)
         for script in scripts_in(pieces):
             self.script(script, scene)
-
-
-def _name_of(simple: Simple, scene: Scene) -> str:
-    words = resolve_all(simple.words[:1], scene)
-    return words[0].text if words and words[0].static else ""
 
 
 def _either(one: Scene | None, other: Scene | None) -> Scene | None:

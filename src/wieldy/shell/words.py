@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Literal as OneOf
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
 
 _GLOB = frozenset("*?")
+_RUNS = re.compile(r"[^{},*?\[\]~/]+|.", re.DOTALL)
 PIPE = "/dev/fd/63"
 _ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")
@@ -72,7 +74,15 @@ def within(source: str, folders: tuple[str, ...], stem: str, kind: Kind = "one")
 
 def resolve_all(raws: tuple[RawWord, ...], scene: Scene) -> tuple[Word, ...]:
     """The arguments that several written words become."""
-    return tuple(word for raw in raws for word in resolve(raw, scene))
+    words: list[Word] = []
+    for raw in raws:
+        # Nearly every word is one literal, and there may be thousands: no call for those.
+        piece = raw.pieces[0] if len(raw.pieces) == 1 else None
+        if isinstance(piece, Literal) and (piece.quoted or _ACTIVE.isdisjoint(piece.text)):
+            words.append(Word(raw.source, "plain", piece.text, piece.text))
+        else:
+            words.extend(resolve(raw, scene))
+    return tuple(words)
 
 
 def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
@@ -80,7 +90,7 @@ def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
     if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], Literal) and _is_bare(piece):
         return (Word(raw.source, "plain", piece.text, piece.text),)
     atoms = list(_atoms(raw.pieces, scene))
-    fields = expand_braces(atoms)
+    fields = expand_braces(atoms) if "{" in raw.source else [atoms]
     if fields is None:
         return (Word(raw.source, "many", "", ""),)
     if len(fields) == 1:
@@ -104,7 +114,7 @@ def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:
             if piece.quoted:
                 atoms.append((piece.text, "quoted"))
             else:
-                atoms.extend((char, "bare") for char in piece.text)
+                atoms.extend([(run, "bare") for run in _RUNS.findall(piece.text)])
         elif isinstance(piece, Substitution) and piece.process:
             atoms.append((PIPE, "quoted"))
         elif (known := _known(piece, scene)) is not None:
@@ -140,7 +150,7 @@ def _word(atoms: list[Atom], source: str, scene: Scene) -> Word:
     kind: Kind = "plain"
     stem: str | None = None
     scope: tuple[str, ...] = ()
-    closed = max((index for index, atom in enumerate(atoms) if atom == ("]", "bare")), default=-1)
+    closed = next((index for index in range(len(atoms) - 1, -1, -1) if atoms[index] == ("]", "bare")), -1)
     for index, (value, how) in enumerate(atoms):
         if how in ("one", "many", "scoped"):
             stem = "".join(text) if stem is None else stem
