@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -15,6 +15,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Decision, Judge
+from wieldy.core.event import Notice
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
 from wieldy.core.result import ToolResult
@@ -32,12 +33,14 @@ from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
 from wieldy.journal.home import journal_folder
-from wieldy.permissions.clean_tree import CleanTree
+from wieldy.permissions.levels import Levels
 from wieldy.pool.arrange import FOREIGN, is_foreign
 from wieldy.pool.called import Called
 from wieldy.pool.context import Context, survey
 from wieldy.pool.features import SIMPLE, gate_of, is_on
 from wieldy.pool.pool import Offering, Pool
+from wieldy.settings.attendants import Attendants
+from wieldy.settings.files import SettingsFiles
 from wieldy.settings.load import Settings
 from wieldy.settings.load import load_settings as settings_of
 from wieldy.tools import MODULES, builtin_loaders
@@ -80,11 +83,12 @@ class Toolbox:
     ) -> None:
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
-        self.hook_problems: tuple[str, ...] = ()
         self._servers = servers
         self._serving = False
+        self._told: Callable[[str], None] | None = None
         leash = Leash()
         files = settings is None if load_settings is None else load_settings
+        self._files = SettingsFiles(root) if files else None
         self._read_settings = partial(settings_of, root, explicit=settings, files=files)
         self.settings = self._read_settings()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
@@ -108,82 +112,42 @@ class Toolbox:
             approver=self.person,
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=(*self._own_advisers(), *advisers),
         )
         self._calls = self._turns = 0
-        self._given_hooks = tuple(hooks)
-        if hooks or self.settings.get("hooks"):
-            self._listen_to_hooks(self.person)
-        for tool in tools:
-            self.add(tool)
-        self._apply_limits()
-        if self.settings.get("edit.diagnostics"):
-            self._check_edits()
-
-    def _own_advisers(self) -> Iterator[Adviser]:
-        yield CleanTree(self.policy, lambda: self.workspace.cwd)
-        if self.settings.get("sandbox.autoAllow") is True:
-            from wieldy.permissions.sandboxed import Sandboxed
-
-            yield Sandboxed(self.workspace)
-
-    def _check_edits(self) -> None:
-        """Have every edit followed by the checkers of its language."""
-        from wieldy.diagnostics.review import Diagnostics
-
-        checks, bench = Diagnostics(self.workspace, lambda: self.stop), self._bench
-        bench.advisers = (*bench.advisers, checks)
-        bench.reviewers = (checks, *bench.reviewers)
-
-    def _apply_limits(self) -> None:
-        """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""
-        sections = {name: section for name, section in self.settings.get("tools", {}).items() if name in self.catalog}
-        if not sections:
-            return
-        from wieldy.engine.limits import Invalidation, limited
-
-        invalidation = Invalidation()
-
-        def change(tool: Tool) -> Tool:
-            wrapped = limited(tool, sections[tool.name])
-            invalidation.watch(wrapped)
-            return wrapped
-
-        for name in sections:
-            self.catalog.adapt(name, change)
-        if any("cacheSeconds" in section for section in sections.values()):
-            self._bench.advisers = (*self._bench.advisers, invalidation)
-
-    @cached_property
-    def hooks(self) -> Hooks:
-        """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
-        from wieldy.hooks.configured import configured
-        from wieldy.hooks.hooks import Hooks
-        from wieldy.permissions.covers import Coverage
-
-        found: list[Hook] = []
-        if self.settings.get("disableAllHooks") is not True:
-            found, problems = configured(self.settings.get("hooks"))
-            self.hook_problems = tuple(problems)
-        return Hooks(
-            [*found, *self._given_hooks],
+        self._attendants = Attendants(
+            self.settings,
+            self.policy,
             self.workspace,
-            mode=lambda: self.policy.mode,
-            applies=Coverage(self.policy),
+            given_hooks=tuple(hooks),
+            advisers=tuple(advisers),
+            stop=lambda: self.stop,
             halt=self.abort,
         )
+        for tool in tools:
+            self.add(tool)
+        self._heed()
 
-    def _listen_to_hooks(self, person: Approver) -> None:
-        from wieldy.hooks.request import HookedApprover
-        from wieldy.hooks.review import Review
+    def _heed(self) -> None:
+        """Have the calls to come follow the settings."""
+        if self._files is not None:
+            self._files.foreign = self.settings.get("compat.claude") is True
+        self._bench = self._attendants.seated(self._bench, self.catalog, self.person)
+        if self._told is not None:
+            self.witness(self._told)
 
-        hooks, bench = self.hooks, self._bench
-        bench.approver = HookedApprover(hooks, person)
-        bench.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *bench.advisers)
-        bench.reviewers = (Review(hooks),)
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks of the settings, then those given in code."""
+        return self._attendants.hooks
+
+    @property
+    def hook_problems(self) -> tuple[str, ...]:
+        """What is wrong with the hooks of the settings."""
+        return self._attendants.hook_problems
 
     def witness(self, told: Callable[[str], None]) -> None:
         """Have the id of every call told about which a person is asked, or would be if there were one."""
+        self._told = told
         self._bench.approver = Witnessed(self._bench.approver, told)
 
     def add(self, tool: Tool) -> None:
@@ -194,6 +158,7 @@ class Toolbox:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
         if name.startswith(FOREIGN) and name not in self.catalog:
             await self._expected(name)
+        self._notice_changes()
         return await handle(self._call((name, fields if input is None else input)), self._bench)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
@@ -205,6 +170,7 @@ class Toolbox:
 
     def turn(self, message_id: str | None = None) -> Turn:
         """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
+        self._notice_changes()
         if message_id is None:
             self._turns += 1
             message_id = f"turn_{self.id}_{self._turns}"
@@ -313,10 +279,29 @@ class Toolbox:
             self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
 
     async def reload(self) -> None:
-        """Read the settings again: rules, values and MCP servers follow; hooks and limits stay as they were at the start."""
-        self.settings = await in_thread(self._read_settings)
-        self.workspace.settings = self.settings.values
-        self.policy.replace(self.settings.rules)
+        """Read the settings again: all but the mode follows. Broken ones are told of, and what was in force stays so."""
+        if self._files is not None:
+            self._files.changed()
+        self._renew(await in_thread(self._read_settings))
+
+    def _notice_changes(self) -> None:
+        """Follow settings files that have changed; this takes a few microseconds where none has."""
+        if self._files is not None and self._files.changed():
+            self._renew(self._read_settings())
+
+    def _renew(self, settings: Settings) -> None:
+        if settings.errors:
+            self.events.emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
+            return
+        before, self.settings = self.settings, settings
+        self.workspace.settings = settings.values
+        self.workspace.extra_roots = settings.extra_roots(self.workspace, before)
+        self.policy.use_roots(self.workspace.roots)
+        self.policy.follow(settings.rules, Levels.from_settings(settings.values.get("tools")), settings.outside)
+        self._attendants.follow(settings)
+        self._heed()
+        for problem in self.hook_problems:
+            self.events.emit(Notice(text=problem))
         self._start_servers()
 
     def _starting(self) -> list[str]:

@@ -45,6 +45,10 @@ class Hooks:
         self._applies = applies
         self._halt = halt
 
+    def now(self) -> Hooks:
+        """These hooks as they are now, for a call to keep whatever is configured later."""
+        return Hooks(self.hooks, self._workspace, mode=self._mode, applies=self._applies, halt=self._halt)
+
     def wanted(self, event: str) -> bool:
         """Whether any hook is for this event at all."""
         return any(hook.event == event for hook in self.hooks)

@@ -149,6 +149,11 @@ class Policy:
         """Put another set of rules in force, as after a change of the settings; what the session granted stays."""
         self._use(rules.plus(*(rule for rule in self._rules.rules if rule.origin.layer == "session")))
 
+    def follow(self, rules: RuleSet, levels: Levels, outside: Outside) -> None:
+        """Judge by changed settings from now on; what the session granted and the mode stay."""
+        self._levels, self._outside = levels, outside
+        self.replace(rules)
+
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
         self._blind: dict[str, bool] = {}

@@ -61,17 +61,27 @@ class Settings:
         barred = self.get("permissions.disableBypassPermissionsMode") == "disable"
         return "default" if mode == "bypassPermissions" and barred else str(mode)
 
+    @property
+    def outside(self) -> Literal["ask", "deny"]:
+        """What happens to files outside the allowed folders."""
+        return "deny" if self.get("permissions.outside") == "deny" else "ask"
+
+    def extra_roots(self, workspace: Workspace, before: Settings) -> tuple[str, ...]:
+        """The folders of a workspace beside its root, once these settings have taken the place of those before."""
+        name = "permissions.additionalDirectories"
+        gone, new = (list(map(os.path.realpath, one.get(name, ()))) for one in (before, self))
+        return tuple(dict.fromkeys([*(folder for folder in workspace.extra_roots if folder not in gone), *new]))
+
     def policy(self, workspace: Workspace, mode: str | None = None) -> Policy:
         """The judge that these settings make for a workspace."""
         from wieldy.permissions.decide import Policy
 
-        outside: Literal["ask", "deny"] = "deny" if self.get("permissions.outside") == "deny" else "ask"
         return Policy.for_workspace(
             workspace,
             self.rules,
             mode=self.mode(mode),
             tools=self.values.get("tools"),
-            outside=outside,
+            outside=self.outside,
             configured_by=(self.user_folder,) if self.user_folder else (),
         )
 
