@@ -22,7 +22,10 @@ from wieldy.settings import load_settings
 
 TURNS = 20
 FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
-TWENTY = " && ".join(f"({FIVE})".replace("name", f"name{number}") for number in range(4))
+TWENTY = " && ".join(
+    f"(cd src{n} && git log --oneline -{n}5 | head -{n}3 && npm run test -- -k name{n} && echo {n} > out/{n})"
+    for n in range(4)
+)
 
 
 def many_rules(count: int, root: str) -> RuleSet:
