@@ -98,7 +98,8 @@ def _first_time(self: Any, *args: Any, **kwargs: Any) -> None:
 def _initialiser(cls: Any) -> Callable[..., None]:
     names, defaults = cls.__record_fields__, cls.__record_defaults__
     known: dict[str, Any] = {"MISSING": MISSING}
-    parameters, lines = [], ["    own = self.__dict__"]
+    # The name of this local is one that no field has.
+    parameters, lines = [], ["    __own = self.__dict__"]
     for name in names:
         if name not in defaults:
             parameters.append(name)
@@ -109,7 +110,7 @@ def _initialiser(cls: Any) -> Callable[..., None]:
         else:
             known[f"default_{name}"] = default
             parameters.append(f"{name}=default_{name}")
-        lines.append(f"    own[{name!r}] = {name}")
+        lines.append(f"    __own[{name!r}] = {name}")
     after = "*, " if getattr(cls, "__record_keywords__", False) and names else ""
     source = f"def __init__(self, {after}{', '.join(parameters)}):\n" + "\n".join(lines)
     exec(source, known)

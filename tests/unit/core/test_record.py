@@ -97,3 +97,15 @@ def test_what_is_a_record():
     assert not is_record({})
     assert Point.kind == "point"
     assert "kind" not in fields_of(Point)
+
+
+@record
+class Named:
+    """Its field has the name of something a constructor may use itself."""
+
+    own: str
+
+
+def test_a_field_may_have_any_name():
+    assert Named("mine").own == "mine"
+    assert Named("mine") == Named("mine") != Named("yours")
