@@ -132,10 +132,8 @@ class Commands:
             return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part.text)), False
         if case.cover is not None:
             return Finding(case.cover), False
-        remedy = (
-            suggest.for_command(part.program, _texts(part)[-1], exact=_needs_exact(part)) if part.allow_texts else None
-        )
-        return Finding(Reason("default", "ask", part.why or "no rule covers it", part=part.text), remedy), False
+        reason = Reason("default", "ask", part.why or "no rule covers it", part=part.text)
+        return Finding(reason, _remedy(part)), False
 
     def _naming(self, part: Part) -> Rule | None:
         for text in _texts(part):
@@ -154,8 +152,29 @@ def _first(rules: Sequence[Rule], behavior: Behavior) -> Rule | None:
 def _pattern_rule(part: Part, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
     if _needs_exact(part):
         return None
-    found = (_first(covering[text], "allow") for text in part.allow_texts)
-    return next((rule for rule in found if rule is not None), None)
+    for index, text in enumerate(part.allow_texts):
+        for rule in covering[text]:
+            if rule.behavior == "allow" and (index == 0 or not _grows(part) or _open_ended(rule.specifier or "")):
+                return rule
+    return None
+
+
+def _grows(part: Part) -> bool:
+    """Whether further words are added when it runs, so that its text says only how it begins."""
+    return "xargs" in part.via
+
+
+def _open_ended(specifier: str) -> bool:
+    return specifier.endswith("*") and not specifier.endswith("\\*")
+
+
+def _remedy(part: Part) -> str | None:
+    if not part.allow_texts:
+        return None
+    found = suggest.for_command(part.program, part.allow_texts[-1], exact=_needs_exact(part))
+    if _needs_exact(part) or (_grows(part) and not (found or "").endswith("*)")):
+        return suggest.for_command(part.program, part.allow_texts[0], exact=True)
+    return found
 
 
 def _needs_exact(part: Part) -> bool:
@@ -164,7 +183,7 @@ def _needs_exact(part: Part) -> bool:
 
 def _texts(part: Part) -> tuple[str, ...]:
     """The texts an allow rule may name: with and without harmless wrappers, but never without one that runs anything."""
-    return part.allow_texts[:1] if _needs_exact(part) else part.allow_texts
+    return part.allow_texts[:1] if _needs_exact(part) or _grows(part) else part.allow_texts
 
 
 def _harmless(part: Part) -> Reason | None:

@@ -320,3 +320,14 @@ def test_bypass_does_not_run_what_cannot_be_read_where_a_rule_might_forbid_it(ju
         assert judge(mode="bypassPermissions", deny=[rule]).decide(unclosed).behavior != "allow", rule
         assert judge(mode="bypassPermissions", ask=[rule]).decide(unclosed).behavior == "ask", rule
     assert judge(mode="bypassPermissions", deny=["mcp__x"]).decide(unclosed).behavior == "allow"
+
+
+def test_a_rule_for_a_whole_command_says_nothing_of_the_words_xargs_adds(judge, called) -> None:
+    piped = called("Bash", "git log | xargs rm")
+    for narrow in ("Bash(rm)", "Bash(r*m)"):
+        assert judge(allow=[narrow]).decide(piped).behavior == "ask", narrow
+    for wide in ("Bash(rm:*)", "Bash(rm *)", "Bash(xargs rm)"):
+        assert judge(allow=[wide]).decide(piped).behavior == "allow", wide
+    assert judge().decide(piped).suggestions == ("Bash(xargs rm)",)
+    assert judge().decide(called("Bash", "ls | xargs npm run lint")).suggestions == ("Bash(npm run lint:*)",)
+    assert judge(allow=["Bash(xargs rm)"]).decide(called("Bash", "ls | xargs rm -rf")).behavior == "ask"
