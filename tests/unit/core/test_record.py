@@ -100,12 +100,12 @@ def test_what_is_a_record():
 
 
 @record
-class Named:
+class Owned:
     """Its field has the name of something a constructor may use itself."""
 
     own: str
 
 
 def test_a_field_may_have_any_name():
-    assert Named("mine").own == "mine"
-    assert Named("mine") == Named("mine") != Named("yours")
+    assert Owned("mine").own == "mine"
+    assert Owned("mine") == Owned("mine") != Owned("yours")
