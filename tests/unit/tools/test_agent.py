@@ -1,0 +1,120 @@
+"""Agent and Architect as tools: where they are offered, what they declare, and how they look to a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wieldy import Script, Session, Toolbox
+from wieldy.core.content import Text
+from wieldy.core.effect import NOTHING, UNKNOWN
+from wieldy.core.event import AgentEvent, ModelRequested
+from wieldy.core.outcome import Done
+from wieldy.core.result import ToolResult
+from wieldy.core.workspace import Workspace
+from wieldy.tools.agent import TOOL as AGENT
+from wieldy.tools.architect import TOOL as ARCHITECT
+
+ON = {"features": {"architect": True}}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.txt").write_text("alpha\n")
+    return tmp_path
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["Agent", "Architect"])
+async def test_without_a_model_it_is_not_offered_and_a_call_says_why(place, name):
+    async with Toolbox(place, settings=ON) as box:
+        (row,) = [row for row in await box.offer() if row.tool.name == name]
+        result = await box.call(name, prompt="do it")
+    assert not row.offered
+    assert "it needs a model" in row.reason
+    assert result.is_error
+    assert "it needs a model" in result.text
+
+
+@pytest.mark.asyncio
+async def test_architect_is_off_unless_switched_on(place):
+    async with Toolbox(place, settings={}) as box:
+        (row,) = [row for row in await box.offer() if row.tool.name == "Architect"]
+    assert "features.architect" in row.reason
+
+
+@pytest.mark.asyncio
+async def test_architect_reads_changes_nothing_and_returns_the_plan(place):
+    analyst = Script().calls("Read", file_path="a.txt").calls("Write", file_path="b.txt", content="x").says("1. do it")
+    model = Script().calls("Architect", prompt="a plan", context="it is old").says("done").sends("architect", analyst)
+    async with Session(place, model=model, settings=ON, mode="bypassPermissions") as session:
+        await session.ask("go")
+    assert not (place / "b.txt").exists()
+    assert {tool.name for tool in analyst.requests[0].tools} == {"Glob", "Grep", "LS", "NotebookRead", "Read", "Think"}
+    asked = analyst.requests[0].messages[0].content[0]["text"]
+    assert asked == "a plan\n\nWhat is known already:\nit is old"
+    assert model.requests[1].messages[-1].content[0]["content"][0]["text"].startswith("1. do it")
+
+
+@pytest.mark.asyncio
+async def test_architect_is_no_kind_that_agent_could_send(place):
+    model = Script().calls("Agent", prompt="p", agent_type="architect").says("done")
+    async with Session(place, model=model, settings=ON) as session:
+        await session.ask("go")
+    assert "no agent `architect`" in model.requests[1].messages[-1].content[0]["content"][0]["text"]
+
+
+def test_effects_follow_the_kind(place):
+    workspace = Workspace(place, session_dir=place / "s")
+    for input, expected in (
+        ({"prompt": "p", "agent_type": "explore"}, NOTHING),
+        ({"prompt": "p", "agent_type": "general"}, UNKNOWN),
+        ({"prompt": "p", "agent_type": "general", "run_in_background": True}, NOTHING),
+        ({"agent_id": "agent_1", "agent_type": "general"}, NOTHING),
+        ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN),
+    ):
+        assert AGENT.effects(input, workspace) == expected, input
+    assert ARCHITECT.effects({"prompt": "p"}, workspace) == NOTHING
+    assert AGENT.normalize({"prompt": "p"}, workspace) == {"prompt": "p", "agent_type": "general"}
+
+
+@pytest.mark.asyncio
+async def test_explorers_run_side_by_side_and_workers_one_after_the_other(place):
+    async def most_at_once(kind: str) -> int:
+        model = Script()
+        for number in range(3):
+            model.calls("Agent", prompt=f"p{number}", agent_type=kind)
+            agent = Script([[{"pause": 0.05}, {"text": "x"}]])
+            model.sends(kind, agent, prompt=f"p{number}")
+        at_work: set[str] = set()
+        most = 0
+        async with Session(place, model=model.says("done"), settings={}) as session:
+            async for event in session.run("go"):
+                if isinstance(event, AgentEvent):
+                    if isinstance(event.event, ModelRequested):
+                        at_work.add(event.agent_id)
+                    elif event.event.kind == "model.answered":
+                        at_work.discard(event.agent_id)
+                    most = max(most, len(at_work))
+        return most
+
+    assert await most_at_once("explore") == 3
+    assert await most_at_once("general") == 1
+
+
+def test_a_person_sees_who_was_sent_to_do_what_and_what_it_came_to():
+    assert (
+        AGENT.show_use({"description": "find it", "agent_type": "explore", "prompt": "…"}) == "Agent(explore: find it)"
+    )
+    assert AGENT.show_use({"agent_id": "agent_1"}) == "Agent(agent_1: wait)"
+    assert AGENT.show_use({"agent_id": "agent_1", "stop": True}) == "Agent(agent_1: stop)"
+    assert AGENT.show_use({"agent_id": "agent_1", "prompt": "more"}) == "Agent(agent_1: go on)"
+    text = "one\n\ntwo\nthree\nfour\nfive\n\n[explore agent agent_1: 2 turns]"
+    result = ToolResult("1", "Agent", (Text(text),), None, False, Done((Text(text),)))
+    assert AGENT.show_result(result).splitlines() == [
+        "one", "two", "three", "four", "[explore agent agent_1: 2 turns]",
+    ]  # fmt: skip
+    assert ARCHITECT.show_use({"prompt": "a  plan\nfor it"}) == "Architect(a plan for it)"
