@@ -132,7 +132,8 @@ class Deputy:
         elif told.header.get("model") != self._provider.model:
             self._record({"type": "model", "model": self._provider.model})
         moments = AgentMoments(box.hooks, str(self._transcript.path) if self._transcript else "")
-        self._loop = Loop(box, self._provider, told, self._record, outset, moments, self._bounds)
+        durable = self._transcript.flushed if self._transcript is not None else None
+        self._loop = Loop(box, self._provider, told, self._record, outset, moments, self._bounds, durable=durable)
         added = await moments.started("resume" if errand.resumes else "startup", self._provider.model)
         task: list[dict[str, Any]] = [{"type": "text", "text": cleaned(errand.prompt)}]
         return await self._loop.follow(task, added, self.abort)
