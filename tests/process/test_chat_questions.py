@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of that name
@@ -41,3 +43,18 @@ def test_a_tool_called_by_hand_asks_at_the_terminal(chat):
     screen.type("2")
     screen.wait_for("→ right")
     assert screen.process.wait(20) == 0
+
+
+def test_a_prompt_of_a_server_is_told_to_the_model(chat, wieldy):
+    server = Path(__file__).parents[1] / "unit" / "mcp" / "prompting_server.py"
+    assert wieldy("mcp", "add", "p", "--scope", "user", "--", sys.executable, str(server)).returncode == 0
+    screen = chat(turns=[[{"text": "Dear Ann!"}]])
+    screen.wait_for(">")
+    screen.type("/mcp__p__greet")
+    screen.wait_for("name is missing: /mcp__p__greet name [style]")
+    screen.type("/mcp__p__greet Ann")
+    screen.wait_for("Dear Ann!")
+    screen.type("/mcp")
+    screen.wait_for("/mcp__p__greet name [style]  Greet somebody.")
+    screen.type("/mcp__p__other")
+    screen.wait_for("there is no /mcp__p__other")

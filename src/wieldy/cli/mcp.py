@@ -8,13 +8,17 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wieldy.core.failure import ToolFailure
 from wieldy.settings.source import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.mcp.prompts import ServerPrompt
+    from wieldy.mcp.servers import McpServers
 
 EXAMPLES = """examples:
   wieldy mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -208,7 +212,10 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
             await _signed_in(servers.connections[only])
         for problem in servers.problems:
             print(f"wieldy: {problem}", file=sys.stderr)
-        return [await _row(servers, name) for name in servers.states()]
+        from wieldy.mcp.prompts import prompts_of
+
+        prompts = await prompts_of(servers)
+        return [_row(servers, name, prompts.values()) for name in servers.states()]
 
 
 async def _signed_in(connection: Any) -> None:
@@ -221,7 +228,7 @@ async def _signed_in(connection: Any) -> None:
         await connection.signed_in()
 
 
-async def _row(servers: Any, name: str) -> dict[str, Any]:
+def _row(servers: McpServers, name: str, prompts: Iterable[ServerPrompt]) -> dict[str, Any]:
     state = servers.states()[name]
     entry = servers.entries.get(name)
     return {
@@ -231,17 +238,9 @@ async def _row(servers: Any, name: str) -> dict[str, Any]:
         "why": state.why,
         "tools": {wire: _first(tool.description) for wire, tool in sorted(entry.tools.items())} if entry else {},
         "quarantined": dict(entry.quarantined) if entry else {},
-        "prompts": await _prompts(entry.connection) if entry else {},
+        "prompts": {prompt.usage: _first(prompt.description) for prompt in prompts if prompt.server == name},
         "stderr": entry.connection.stderr.last_lines(10) if entry else "",
     }
-
-
-async def _prompts(connection: Any) -> dict[str, str]:
-    try:
-        found: dict[str, str] = await connection.prompts()
-    except ToolFailure as why:
-        return {"(none)": str(why)}
-    return found
 
 
 def _first(text: str) -> str:

@@ -146,14 +146,6 @@ class Connection:
             stderr=self.stderr.last_lines(),
         )
 
-    async def prompts(self) -> dict[str, str]:
-        """The prompts of a server that is ready, by name, with what they are for."""
-        client = self.client
-        if client is None or client.server_capabilities.prompts is None:
-            return {}
-        page = await self.ask(lambda client: client.list_prompts(), again=True)
-        return {prompt.name: prompt.description or prompt.title or "" for prompt in page.prompts}
-
     async def _ready(self) -> Any:
         """The client, once there is one; a server that had failed is given another chance."""
         if self.client is None:

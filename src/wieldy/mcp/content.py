@@ -47,6 +47,11 @@ def resource_blocks(contents: Iterable[Any], folder: Path) -> Content:
     return tuple(block for part in contents for block in _resource(part, folder, head=False))
 
 
+def message_blocks(content: Any, folder: Path) -> Content:
+    """What a model reads of one message of a prompt."""
+    return tuple(_blocks(content, folder))
+
+
 def _blocks(part: Any, folder: Path) -> Iterator[Block]:
     match part.type:
         case "text":

@@ -17,9 +17,9 @@ from wieldy.mcp.server_news import SETTINGS_CHANGED, News
 from wieldy.mcp.server_prompts import Prompts
 from wieldy.mcp.server_result import Wire, as_wire, whole
 from wieldy.mcp.server_roots import Roots
-from wieldy.mcp.server_settings import SettingsFiles
 from wieldy.mcp.server_spilled import Spilled
 from wieldy.mcp.server_tools import shown_tools
+from wieldy.settings.files import SettingsFiles
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -15,7 +15,7 @@ from wieldy.core.failure import SessionError, WieldyError
 from wieldy.core.inquiry import Person
 from wieldy.core.places import state_home
 from wieldy.session.session import Session
-from wieldy.terminal.commands import COMMANDS, Leave
+from wieldy.terminal.commands import COMMANDS, Leave, prompted
 from wieldy.terminal.paint import Paint
 from wieldy.terminal.view import View
 
@@ -43,6 +43,7 @@ class Chat:
         """Talk until the person leaves. Returns the exit code."""
         stop_notices = self.session.box.subscribe(self._notice)
         try:
+            await self.session.__aenter__()
             self._greet()
             while True:
                 line = await self._line()
@@ -67,7 +68,7 @@ class Chat:
         """Go on with another session."""
         following = self._seated(self._open_session(ask=self._ask, resume=session_id))
         await self.session.aclose()
-        self.session = following
+        self.session = await following.__aenter__()
         self._view = View(following.box.catalog.find, self._paint)
         following.box.subscribe(self._notice)
         self.say(f"going on with {session_id}: {len(following.messages)} messages", "dim")
@@ -131,11 +132,18 @@ class Chat:
         elif text.startswith("/"):
             name, _, rest = text.partition(" ")
             command = COMMANDS.get(name)
-            if command is None:
+            if name.startswith("/mcp__"):
+                await prompted(self, name, rest.strip())
+            elif command is None:
                 self.say(f"there is no {name}; /help lists what there is", "red")
             else:
                 await command.run(self, rest.strip())
-        elif self.has_model():
+        else:
+            await self.told(text)
+
+    async def told(self, text: str) -> None:
+        """Say something to the model, if there is one."""
+        if self.has_model():
             await self.turn(text)
         else:
             self.say(NO_MODEL, "yellow")

@@ -52,6 +52,43 @@ async def _call(chat: Chat, rest: str) -> None:
     chat.say(shown(result), *(["red"] if result.is_error else []))
 
 
+async def _mcp(chat: Chat, rest: str) -> None:
+    from wieldy.mcp.prompts import prompts_of
+    from wieldy.mcp.servers import McpServers
+
+    servers = chat.session.box.workspace.resident(McpServers)
+    for name, state in servers.states().items():
+        entry = servers.entries.get(name)
+        about = f"{len(entry.tools)} tools" if entry and state.word == "ready" else str(state)
+        chat.say(f"  {name:<18} {about}")
+    if not servers.states():
+        chat.say("  no MCP server is configured; `wieldy mcp add --help` shows how")
+    elif prompts := await prompts_of(servers):
+        chat.say("  prompts:")
+        for prompt in prompts.values():
+            chat.say(f"  {prompt.usage}  {prompt.description}")
+
+
+async def prompted(chat: Chat, name: str, rest: str) -> None:
+    """Have a prompt of an MCP server told to the model."""
+    from wieldy.core.failure import ToolFailure
+    from wieldy.mcp.prompts import prompt_text, prompts_of
+    from wieldy.mcp.servers import McpServers
+
+    servers = chat.session.box.workspace.resident(McpServers)
+    await servers.expected(name.removeprefix("/"))
+    prompt = (await prompts_of(servers)).get(name.removeprefix("/"))
+    if prompt is None:
+        chat.say(f"there is no {name}; /mcp lists the prompts there are", "red")
+        return
+    try:
+        text = await prompt_text(servers, prompt, rest)
+    except ToolFailure as failure:
+        chat.say(failure.message, "red")
+        return
+    await chat.told(text)
+
+
 async def _undo(chat: Chat, rest: str) -> None:
     from wieldy.journal.render import plan_lines
 
@@ -84,6 +121,7 @@ COMMANDS: Mapping[str, Command] = {
     "/help": Command("this list", _help),
     "/tools": Command("the tools, and why one is not offered", _tools),
     "/call": Command("run a tool by hand: /call Grep pattern=TODO", _call),
+    "/mcp": Command("the MCP servers and their prompts; /mcp__SERVER__PROMPT tells one to the model", _mcp),
     "/undo": Command("take back the last change, or those of a call", _undo),
     "/cost": Command("answers and dollars so far", _cost),
     "/resume": Command("earlier sessions; /resume ID goes on with one", _resume),
