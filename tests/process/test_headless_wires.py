@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+import trustme
 from tests.unit.providers.wire import STREAMS, loopback, status, stream
 
 HEAVY = {
@@ -23,6 +25,27 @@ HEAVY = {
     "tree_sitter",
     "PIL",
     "ray",
+}
+# What takes milliseconds to load and is not needed to say hello over http.
+SLOW = {
+    "_ssl",
+    "ast",
+    "bz2",
+    "datetime",
+    "decimal",
+    "dis",
+    "email",
+    "h11",
+    "http",
+    "inspect",
+    "ipaddress",
+    "lzma",
+    "msgspec",
+    "shutil",
+    "ssl",
+    "tempfile",
+    "typing_extensions",
+    "uuid",
 }
 
 
@@ -74,7 +97,8 @@ async def test_nothing_heavy_is_loaded_on_the_way_to_the_first_answer(project, e
         args = ["wieldy", "-p", "x", "--model", "anthropic/claude-x", "--base-url", server.url]
         code = (
             f"import sys; sys.argv = {args!r}; from wieldy.__main__ import main; code = main();"
-            "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr); sys.exit(code)"
+            "loaded = [n for n, m in sys.modules.items() if type(m).__name__ != 'Deferred'];"
+            "print(*sorted({name.partition('.')[0] for name in loaded}), file=sys.stderr); sys.exit(code)"
         )
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", code,
@@ -83,4 +107,22 @@ async def test_nothing_heavy_is_loaded_on_the_way_to_the_first_answer(project, e
         )  # fmt: skip
         out, err = await asyncio.wait_for(child.communicate(), 60)
     assert (child.returncode, out) == (0, b"hi\n")
-    assert not HEAVY & set(err.decode().split())
+    assert not (HEAVY | SLOW) & set(err.decode().split())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["ours", "nobody's"])
+async def test_what_was_put_off_is_there_when_the_address_is_https(kind, project, environment, tmp_path):
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    trusted = {"WIELDY_CA_FILE": str(tmp_path / "ca.pem")} if kind == "ours" else {}
+    async with loopback(stream(STREAMS["anthropic"]([("text", "hi")])), tls=context, host="localhost") as server:
+        args = ["-p", "x", "--model", "anthropic/claude-x", "--base-url", server.url]
+        code, out, err = await ran(args, project, {**environment, **trusted, "ANTHROPIC_API_KEY": "k"})
+    if kind == "ours":
+        assert (code, out, err) == (0, "hi\n", "")
+    else:
+        assert (code, out) == (1, "")
+        assert "certificate was not accepted" in err

@@ -54,6 +54,9 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
+    from wieldy.cli.deferred import import_asyncio
+
+    import_asyncio()
     if _is_talk(argv):
         from wieldy.cli.chat import main as talk
 

@@ -8,13 +8,14 @@ import gc
 import json
 import os
 import select
-import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.signals import Signals
 from wieldy.core.failure import WieldyError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_STDIN = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
-USAGE_ERROR, TERMINATED = 2, 143
+USAGE_ERROR = 2
 YOUNG = 20_000  # objects before garbage is looked for: start-up makes many, and all of them stay
 
 EXAMPLES = """examples:
@@ -50,7 +51,8 @@ def main(command: str, argv: list[str]) -> int:
         print(f"wieldy: {misuse}", file=sys.stderr)
         return USAGE_ERROR
     try:
-        return asyncio.run(_converse(options, settings, prompt))
+        with Signals() as caught:
+            return asyncio.run(_converse(options, settings, prompt, caught))
     except Misuse as misuse:
         print(f"wieldy: {misuse}", file=sys.stderr)
         return USAGE_ERROR
@@ -64,11 +66,10 @@ class Misuse(WieldyError):
 
 def parser() -> argparse.ArgumentParser:
     """What `wieldy -p` takes."""
-    made = argparse.ArgumentParser(
-        prog="wieldy -p",
-        description="Give a prompt and wait for what comes of it. Text on stdin is appended to the prompt.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = command_parser(
+        "wieldy -p",
+        "Give a prompt and wait for what comes of it. Text on stdin is appended to the prompt.",
+        EXAMPLES,
         allow_abbrev=False,
     )
     add = made.add_argument
@@ -151,8 +152,7 @@ def stdin_text(has_prompt: bool) -> str:
     return data.decode("utf-8", "replace")
 
 
-async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], prompt: str) -> int:
-    from wieldy.headless import converse
+async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], prompt: str, caught: Signals) -> int:
     from wieldy.session.session import Session
     from wieldy.session.store import last_session
 
@@ -177,54 +177,29 @@ async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], pr
             print(json.dumps(told), flush=True)
         raise
     prompts = _lines() if options.input_format == "stream-json" else _one(prompt)
-    caught = Signals(session)
-    async with session:
-        for problem in (*session.box.settings.errors, *session.box.hook_problems):
-            print(f"wieldy: {problem}", file=sys.stderr)
-        if waiting := session.box.settings.pending:
-            print(
-                f"wieldy: {len(waiting)} setting(s) of this project wait for your consent: `wieldy permissions trust`",
-                file=sys.stderr,
-            )
-        code = 0
-        try:
-            with caught:
-                code = await converse(
-                    session, prompts, options.output_format, _write, partial=options.include_partial_messages
-                )
-        except asyncio.CancelledError:
-            if caught.code is None:
-                raise
+    try:
+        async with session:
+            caught.attend(session)
+            code = await _watched(session, options, prompts)
+    except asyncio.CancelledError:
+        if caught.code is None:
+            raise
+        code = caught.code
     return caught.code or code
 
 
-class Signals:
-    """Ctrl-C and SIGTERM interrupt the run and let it end in order; a second one ends the program at once."""
+async def _watched(session: Session, options: argparse.Namespace, prompts: AsyncIterator[Prompt]) -> int:
+    """Say what is wrong with the settings, then run."""
+    from wieldy.headless import converse
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._waiting: asyncio.Task[Any] | None = None
-        self.code: int | None = None
-
-    def __enter__(self) -> Signals:
-        loop = asyncio.get_running_loop()
-        self._waiting = asyncio.current_task()
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, TERMINATED)):
-            loop.add_signal_handler(number, self._caught, code)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(number)
-
-    def _caught(self, code: int) -> None:
-        if self.code is not None:
-            os._exit(code)
-        self.code = code
-        if self._session.running:
-            self._session.abort()
-        elif self._waiting is not None:
-            self._waiting.cancel()
+    for problem in (*session.box.settings.errors, *session.box.hook_problems):
+        print(f"wieldy: {problem}", file=sys.stderr)
+    if waiting := session.box.settings.pending:
+        print(
+            f"wieldy: {len(waiting)} setting(s) of this project wait for your consent: `wieldy permissions trust`",
+            file=sys.stderr,
+        )
+    return await converse(session, prompts, options.output_format, _write, partial=options.include_partial_messages)
 
 
 async def _one(prompt: str) -> AsyncIterator[Prompt]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Reads, Writes
@@ -15,6 +15,8 @@ from wieldy.core.tool import Doubt, Tool, ToolContext, settle
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
+
+_ASYNC = 0x80 | 0x200  # CO_COROUTINE, CO_ASYNC_GENERATOR; the module that names them is slow to load
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names: TypeAlias = str | tuple[str, ...]
@@ -85,7 +87,7 @@ class FunctionTool(Tool):
         self.timeout = declared.get("timeout", Tool.timeout)
         self.input_schema = declared.get("input_schema")
         self._context = _context_parameter(function)
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        self._is_async = _is_async(function)
 
     @cached_property
     def description(self) -> str:  # type: ignore[override]
@@ -186,8 +188,10 @@ class HandlerTool(FunctionTool):
 
     @cached_property
     def _takes_context(self) -> bool:
+        from inspect import signature
+
         try:
-            parameters = inspect.signature(self.function).parameters.values()
+            parameters = signature(self.function).parameters.values()
         except (TypeError, ValueError):
             return False
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -213,6 +217,14 @@ def _paths(value: Any) -> tuple[str, ...]:
 
 def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
     return declared(input) if callable(declared) else declared
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & _ASYNC)
+    from inspect import isasyncgenfunction, iscoroutinefunction
+
+    return iscoroutinefunction(function) or isasyncgenfunction(function)
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:

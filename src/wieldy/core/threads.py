@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
+from types import GeneratorType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:
     """Drive a sync function or generator in threads, as an async generator of what it yields, then what it returns."""
     value = await in_thread(function, *args, **kwargs)
-    if not inspect.isgenerator(value):
+    if not isinstance(value, GeneratorType):
         yield value
         return
     try:

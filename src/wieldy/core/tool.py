@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -203,7 +202,7 @@ def _short(value: Any) -> str:
 
 async def settle(value: Any) -> Any:
     """Await a value if it wants to be awaited."""
-    return await value if inspect.isawaitable(value) else value
+    return await value if isinstance(value, Awaitable) else value
 
 
 Handler = Callable[..., Any | Awaitable[Any] | AsyncIterator[Any]]

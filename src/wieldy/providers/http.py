@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from wieldy.core.failure import WieldyError
@@ -24,6 +24,7 @@ CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 300.0
 FAREWELL_SECONDS = 0.02
 READ_BYTES = 1 << 16
+MOST_LINE = 1 << 20
 MOST_IDLE = 8
 
 
@@ -196,9 +197,9 @@ class Http:
         secure = self.url.scheme == "https"
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                tls: dict[str, Any] = {"ssl": self._context()} if secure and proxy is None else {}
-                host, port = (proxy.host, proxy.port) if proxy else (self.url.hostname, _port(self.url))
-                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, **tls)
+                host, port = (proxy.host, proxy.port) if proxy else (str(self.url.hostname), _port(self.url))
+                tls = self._context() if secure and proxy is None else None
+                reader, writer = await asyncio.open_connection(host, port, limit=MOST_LINE, ssl=tls)
                 if proxy is not None and secure:
                     await self._tunnel(reader, writer, proxy)
         except TimeoutError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 import typing
 from collections.abc import Callable, Collection
@@ -13,9 +12,14 @@ from wieldy.schema.docstring import read
 from wieldy.schema.hint import hints_of, resolve
 from wieldy.schema.problem import UnsupportedAnnotation
 
-MISSING: Any = inspect.Parameter.empty
+
+class Missing:
+    """What stands where nothing was said; None may have been said."""
+
+
+MISSING: Any = Missing
 PLAIN = Param()  # nothing said
-_VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
+_VARARGS, _VARKEYWORDS = 0x04, 0x08  # CO_VARARGS, CO_VARKEYWORDS; the module that names them is slow to load
 _WRAPPED = frozenset({"__wrapped__", "__signature__"})
 
 
@@ -120,6 +124,8 @@ _NO_POSITIONAL = "is positional-only, but a call fills parameters by name"
 
 def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> Fields:
     """The same for methods, partials, decorated functions and objects with `__call__`."""
+    import inspect
+
     owner = getattr(function, "__name__", type(function).__name__)
     inner: Any = function
     while not isinstance(inner, types.FunctionType):
@@ -136,12 +142,12 @@ def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> 
             raise UnsupportedAnnotation(owner, "*" + name, _NO_VARARGS)
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise UnsupportedAnnotation(owner, name, _NO_POSITIONAL)
-        written = Any if parameter.annotation is MISSING else parameter.annotation
+        written = Any if parameter.annotation is parameter.empty else parameter.annotation
         annotation = resolve(written, inner, owner, name)
         if parameter.kind is parameter.VAR_KEYWORD:
             rest = annotation
             continue
-        default = parameter.default
+        default = MISSING if parameter.default is parameter.empty else parameter.default
         found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
     return Fields(owner, tuple(found), rest)
 
