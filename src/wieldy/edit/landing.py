@@ -65,9 +65,21 @@ class Landing:
     @property
     def locks(self) -> tuple[str, ...]:
         """What a writer must hold: the path and, for a file of several names, the file itself."""
-        if self.stat is None or self.stat.st_nlink == 1:
-            return (self.real_path,)
-        return (self.real_path, f"{self.stat.st_dev}:{self.stat.st_ino}")
+        return _locks(self.real_path, self.stat)
+
+
+def locks_at(real_path: str) -> tuple[str, ...]:
+    """What a writer must hold at a place where no link is expected; whether it is so is seen under the locks."""
+    try:
+        return _locks(real_path, os.lstat(real_path))
+    except OSError:
+        return (real_path,)
+
+
+def _locks(real_path: str, stat: os.stat_result | None) -> tuple[str, ...]:
+    if stat is None or stat.st_nlink == 1:
+        return (real_path,)
+    return (real_path, f"{stat.st_dev}:{stat.st_ino}")
 
 
 def locate(path: str, led_to: str | None = None) -> Landing:

@@ -8,7 +8,7 @@ import threading
 import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from wieldy.core.record import changed, record
@@ -40,6 +40,10 @@ class Reading:
     def shows(self, first: int, last: int) -> bool:
         """Whether these lines were shown, in one piece or in adjoining ones."""
         return any(a <= first and last <= b for a, b in self.shown)
+
+    def knows_all(self, lines: Callable[[], int]) -> bool:
+        """Whether every line was shown; `lines` counts those there are, if it comes to that."""
+        return self.whole or (bool(self.shown) and self.shown[0][0] <= 1 and self.unseen(lines()) is None)
 
     def unseen(self, lines: int) -> Lines | None:
         """The first stretch of a file of so many lines that was never shown."""

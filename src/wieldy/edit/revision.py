@@ -102,7 +102,7 @@ def revise(
                 raise TakesLonger from None
             raise
         after = apply(data, planned.splices)
-        known = reading.whole or reading.unseen(document.lines()) is None
+        known = reading.knows_all(document.lines)
         return Revision(landing, after, planned.splices, planned.count, planned.notes, known_whole=known)
     if at_once:
         raise TakesLonger

@@ -58,7 +58,7 @@ class Settled:
 
 def encode(record: Entry | Settled) -> bytes:
     """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    return json.dumps(record, separators=(",", ":"), default=_plain).encode()
+    return _ENCODER.encode(record).encode()
 
 
 def decode_entry(payload: bytes) -> Entry:
@@ -81,6 +81,9 @@ def decode_settled(payload: bytes) -> Settled:
 
 def _plain(record: Entry | Settled | PathRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in type(record).__slots__}
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
 
 
 def _fields(payload: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from wieldy.core.record import changed, record
 from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.edit.landing import Landing, Step, alone, in_place, locate, look, plan
+from wieldy.edit.landing import Landing, Step, alone, in_place, locate, locks_at, look, plan
 from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
@@ -86,9 +86,11 @@ class Writer:
         `waiting` is called once the files are verified and the disk is about to be waited for."""
         self.recover()
         while True:
-            wanted = {name for change in changes for name in self._seen(locate, change).locks}
+            wanted = {name for change in changes for name in self._locks_of(change)}
             with self._holding(wanted, changes):
                 landings = [self._seen(look, change) for change in changes]
+                for change, landing in zip(changes, landings, strict=True):
+                    _require_same_place(change, landing)
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
                     steps = self._steps(changes, landings, emptied)
                     if waiting is not None:
@@ -226,6 +228,9 @@ class Writer:
             return step
         return changed(step, folders=emptied.get(landing.real_path, ()))
 
+    def _locks_of(self, change: Change) -> tuple[str, ...]:
+        return self._seen(locate, change).locks if change.real_path is None else locks_at(change.real_path)
+
     def _seen(self, see: Callable[[str], Landing], change: Change) -> Landing:
         try:
             return see(change.path)
@@ -252,9 +257,12 @@ def _listed(entry: Entry) -> str:
     return ", ".join(path.path for path in entry.paths)
 
 
-def _verify(change: Change, landing: Landing) -> None:
+def _require_same_place(change: Change, landing: Landing) -> None:
     if change.real_path is not None and change.real_path != landing.real_path:
         raise Moved(change.path, f"leads to {landing.real_path} now, not to {change.real_path}")
+
+
+def _verify(change: Change, landing: Landing) -> None:
     if landing.content == change.before:
         return
     if landing.content is None:
