@@ -51,7 +51,7 @@ def main(command: str, argv: list[str]) -> int:
         where = change.add_mutually_exclusive_group()
         where.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
         where.add_argument("--user", action="store_true", help="to the settings of all your projects")
-    _verb(verbs, "test", "check the examples that rules carry")
+    _verb(verbs, "test", "check the examples that rules carry").add_argument("--json", action="store_true")
     again = _verb(verbs, "replay", "hold past calls against the rules of today")
     again.add_argument(
         "session", metavar="SESSION", nargs="?", help="the id of a session, as `wieldy sessions` shows it"
@@ -146,12 +146,18 @@ def _test(options: argparse.Namespace) -> int:
     from wieldy.permissions.explain import try_examples
 
     box = Toolbox(options.root, load_settings=True)
-    tested = try_examples(box.policy)
-    for row in tested:
-        print(f"{'✗' if row.failures else '✓'} {row.rule} ({row.examples} examples)")
-        for failure in row.failures:
-            print(f"    {failure}")
-    print(f"{len(tested)} rule(s) with examples")
+    tested = try_examples(box.policy, box.settings.left_out)
+    if options.json:
+        rows = [{"rule": str(row.rule), "examples": row.examples, "failures": list(row.failures)} for row in tested]
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        for row in tested:
+            print(f"{'✗' if row.failures else '✓'} {row.rule} ({row.examples} examples)")
+            for failure in row.failures:
+                print(f"    {failure}")
+        print(f"{len(tested)} rule(s) with examples")
+    for problem in (*box.settings.errors, *box.settings.warnings):
+        print(f"wieldy: {problem}", file=sys.stderr)
     return 1 if any(row.failures for row in tested) or box.settings.errors else 0
 
 

@@ -157,11 +157,11 @@ class Tested:
     failures: tuple[str, ...]
 
 
-def try_examples(policy: Policy) -> list[Tested]:
-    """Every rule that carries examples, put to them."""
+def try_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[Tested]:
+    """Every rule that carries examples, put to them; `left_out` are those that have failed before."""
     return [
         Tested(rule, len(rule.examples.match) + len(rule.examples.not_match), tuple(failing(rule, policy.paths)))
-        for rule in policy.rules.rules
+        for rule in (*policy.rules.rules, *left_out)
         if rule.examples.match or rule.examples.not_match
     ]
 

@@ -67,7 +67,7 @@ def _list(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
         if isinstance(item, str) or (key.kind == "rules" and _is_rule_object(item)):
             kept.append(item)
         else:
-            wanted = "a rule" if key.kind == "rules" else "a string"
+            wanted = "a rule or {rule, match, not_match}" if key.kind == "rules" else "a string"
             flaws.append(
                 Flaw((*path, index), f"item {index + 1} of `{dotted(path)}` must be {wanted}, not {_named(item)}")
             )

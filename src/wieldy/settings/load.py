@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Settings:
     """What is in force in a project: values, rules, where each is written, and what is wrong.
 
-    `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read.
+    `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read;
+    `left_out` are rules that fail the examples they carry and so may allow nothing.
     """
 
     root: str
@@ -41,6 +42,7 @@ class Settings:
     pending: tuple[Item, ...] = ()
     report: tuple[Problem, ...] = ()
     user_folder: str = ""
+    left_out: tuple[Rule, ...] = ()
 
     def origin(self, dotted: str) -> Origin | None:
         """Where a value is written; None where nobody set it."""
@@ -170,7 +172,8 @@ def _settled(
     problems = [problem for source in sources for problem in source.problems]
     errors = tuple(source.error for source in sources if source.error is not None)
     paths = Paths((root,), home=env.get("HOME"))
-    rules = [rule for source in sources for rule in rules_of(source, paths, problems)]
+    left_out: list[Rule] = []
+    rules = [rule for source in sources for rule in rules_of(source, paths, problems, left_out)]
     values, origins = merged(sources)
     _make_absolute(values, root, paths.home)
     if any(
@@ -190,6 +193,7 @@ def _settled(
         pending,
         tuple(report),
         str(config_home(env)),
+        tuple(left_out),
     )
 
 

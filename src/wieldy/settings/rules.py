@@ -15,13 +15,17 @@ from wieldy.settings.source import Problem, Source
 BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
-def rules_of(source: Source, paths: Paths, problems: list[Problem]) -> Iterator[Rule]:
-    """The rules a source gives; what is wrong with the others goes to `problems`."""
+def rules_of(source: Source, paths: Paths, problems: list[Problem], left_out: list[Rule]) -> Iterator[Rule]:
+    """The rules a source gives; what is wrong with the others goes to `problems`, those that break their word to `left_out`."""
     for behavior in BEHAVIORS:
         for value, origin in source.items(("permissions", behavior)):
             rule = _rule(value, behavior, origin, problems)
-            if rule is not None and _keeps_its_word(rule, paths, problems):
+            if rule is None:
+                continue
+            if _keeps_its_word(rule, paths, problems):
                 yield rule
+            else:
+                left_out.append(rule)
 
 
 def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[Problem]) -> Rule | None:
