@@ -141,7 +141,7 @@ async def test_one_in_the_background_reports_when_it_ends(opened):
     started = told(model, 1)[0]
     assert "is at work" in started
     assert "found it" in told(model)[-1]
-    assert [event.text for event in events if isinstance(event, Notice)][0].endswith("has ended: p")
+    assert next(event.text for event in events if isinstance(event, Notice)).endswith("has ended: p")
     assert isinstance(events[-1], RunEnded)
     assert events[-1].text == "done"
 
