@@ -30,7 +30,8 @@ def _real(effects: Effects) -> dict[str, str]:
     """Where the declared paths lead now. Judging and opening both use this, so that nothing can be swapped in between."""
     if not effects:
         return {}
-    return {effect.path: _led_to(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
+    paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
+    return {path: _led_to(path) for path in paths}
 
 
 def _led_to(path: str) -> str:
