@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 
 from wieldy.core.record import record
@@ -30,7 +29,7 @@ class Raw:
 
 async def run_command(hook: Hook, moment: Moment, env: Mapping[str, str]) -> Raw:
     """Run the hook's command. Never raises for what the hook does."""
-    mark = f"WIELDY_HOOK={secrets.token_hex(8)}"
+    mark = f"WIELDY_HOOK={os.urandom(8).hex()}"
     name, _, value = mark.partition("=")
     surroundings = {**env, name: value, "WIELDY_PROJECT_DIR": moment.cwd, "CLAUDE_PROJECT_DIR": moment.cwd}
     argv = ("/bin/sh", "-c", hook.command) if isinstance(hook.command, str) else hook.command or ()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wieldy.schema.repair import CutOff, Malformed, Repair
 from wieldy.schema.strict import Decoded, TooDeep, decode, is_too_deep
@@ -18,8 +17,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """An object, and what had to be mended to read it."""
 
     value: dict[str, Any]
