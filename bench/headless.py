@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 class Mock:
     """The mock model as a process of its own."""
 
-    def __init__(self, folder: Path, turns: int) -> None:
+    def __init__(self, folder: Path, turns: int, tool: str = "Read", input: str | None = None) -> None:
         self.stamps = folder / f"stamps{turns}"
         port = folder / f"port{turns}"
         command = [
@@ -33,7 +33,7 @@ class Mock:
             str(self.stamps),
             str(turns),
         ]
-        self.process = subprocess.Popen([*command, "Read", f'{{"file_path": "{folder}/project/a.txt"}}'])
+        self.process = subprocess.Popen([*command, tool, input or f'{{"file_path": "{folder}/project/a.txt"}}'])
         while not port.exists() or not port.read_text():
             time.sleep(0.01)
         self.url = f"http://127.0.0.1:{port.read_text()}"
