@@ -39,3 +39,15 @@ def test_a_rule_written_in_a_wrong_shape_is_named_with_the_right_one(project: Pa
     put(project, {"rule": "Bash(ls)", "matches": ["ls"]})
     done = wieldy("permissions", "test", env=TRUSTED)
     assert "item 1 of `permissions.allow` must be a rule or {rule, match, not_match}, not an object" in done.stderr
+
+
+def test_an_option_inside_the_value_of_another_stays_a_value(project: Path, wieldy: Run) -> None:
+    script = project / "script.json"
+    script.write_text(json.dumps({"turns": [[{"text": "fine"}]]}))
+    evil = project / "evil.json"
+    evil.write_text("{ broken")
+    smuggled = f"be brief --settings={evil} --permission-mode=bypassPermissions"
+    done = wieldy("-p", "hello", f"--model=script:{script}", "--append-system-prompt", smuggled)
+    assert (done.returncode, done.stdout.strip()) == (0, "fine"), done.stderr
+    assert "evil.json" not in done.stderr
+    assert wieldy("-p", "hello", f"--model=script:{script}", f"--settings={evil}").returncode == 2

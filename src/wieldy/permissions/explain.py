@@ -140,12 +140,13 @@ def listing_lines(rules: Iterable[Rule]) -> list[str]:
     """Every rule on a line, for people."""
     rows = listing(rules)
     width = max((len(one_line(row["rule"])) for row in rows), default=0)
-    return [f"{row['behavior']:<5}  {one_line(row['rule']):<{width}}  {_place(row)}".rstrip() for row in rows]
+    layers = max((len(row["layer"]) for row in rows), default=0)
+    return [f"{row['behavior']:<5}  {one_line(row['rule']):<{width}}  {_place(row, layers)}".rstrip() for row in rows]
 
 
-def _place(row: dict[str, Any]) -> str:
-    file = row["file"]
-    return f"{row['layer']}" if file is None else f"{row['layer']}  {file}:{row['line']}" if row["line"] else file
+def _place(row: dict[str, Any], width: int) -> str:
+    file, line = row["file"], row["line"]
+    return f"{row['layer']:<{width}}  {file or ''}{f':{line}' if file and line else ''}"
 
 
 @record

@@ -68,7 +68,7 @@ def test_rules_are_listed_strictest_first_with_where_they_are_written() -> None:
     assert listing_lines(rules) == [
         "deny   Bash(rm:*)  project  /p/settings.json:9",
         "ask    Read        code",
-        "allow  Bash(ls)    user  /u/settings.json:4",
+        "allow  Bash(ls)    user     /u/settings.json:4",
     ]
     assert listing_lines([]) == []
 
