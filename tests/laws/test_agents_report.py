@@ -36,11 +36,12 @@ STEPS = st.sampled_from(
         {"cut": True, "retry_after": 0},
         {"stop": "max_tokens"},
         {"stop": "refusal"},
-        {"pause": 30},
         {"crash": True},
     ]
 )
-PARTS = st.lists(st.lists(STEPS, min_size=1, max_size=3), min_size=1, max_size=3)
+HANGS = st.just([{"text": "hm"}, {"pause": 30}])
+TURNS = st.one_of(*[st.lists(STEPS, min_size=1, max_size=3)] * 6, HANGS)
+PARTS = st.lists(TURNS, min_size=1, max_size=3)
 SENT = st.lists(
     st.fixed_dictionaries(
         {"agent_type": st.sampled_from(["explore", "general"])}, optional={"run_in_background": st.just(True)}
@@ -131,8 +132,8 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
 @given(
     sent=SENT,
     parts=st.lists(PARTS, min_size=1, max_size=2),
-    mode=st.sampled_from(["default", "bypassPermissions", "plan"]),
-    patience=st.sampled_from([3, 12, 25, 10_000]),
+    mode=st.sampled_from(["default", "bypassPermissions", "bypassPermissions", "plan"]),
+    patience=st.sampled_from([10_000, 10_000, 10_000, 12, 25]),
 )
 def test_every_call_that_sends_an_agent_gets_one_result(
     sent: list[dict[str, Any]], parts: list[Any], mode: str, patience: int
