@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import statistics
+import sys
 import tracemalloc
+from itertools import pairwise
+from types import FrameType
 
 import pytest
 
@@ -33,3 +37,30 @@ async def test_memory_is_the_history_and_no_more(make_session):
     assert history > TURNS * LENGTH
     assert now < 1.5 * history
     assert peak < 1.6 * history
+
+
+@pytest.mark.asyncio
+async def test_a_late_turn_takes_as_many_steps_as_an_early_one(make_session):
+    counts: list[int] = []
+    steps = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    @tool(read_only=True)
+    async def long(n: int) -> str:
+        """A long text."""
+        counts.append(steps)
+        return f"{n} " + "x" * LENGTH
+
+    model = Script([[{"call": "long", "input": {"n": n}}] for n in range(300)] + [[{"text": "done"}]], remember=False)
+    async with make_session(model) as session:
+        session.box.add(long)
+        sys.setprofile(count)
+        try:
+            assert await session.ask("go") == "done"
+        finally:
+            sys.setprofile(None)
+    taken = [later - earlier for earlier, later in pairwise(counts)]
+    assert statistics.median(taken[-50:]) <= 1.02 * statistics.median(taken[10:60])
