@@ -28,7 +28,7 @@ def touched(judged: Judgement, scene: Scene) -> Touched:
         paths = word.paths(scene)
         why = why or ("" if paths else _cannot_tell(word, "read"))
         effects.extend(Reads(path) for path in paths or () if not is_stream(path))
-        if judged.sweeps or not word.static:
+        if (judged.sweeps and word not in judged.spared) or not word.static:
             sweeps.extend(paths or ())
     for word in judged.writes:
         paths = word.paths(scene)

@@ -138,6 +138,8 @@ def _shell(args: tuple[Word, ...]) -> Peeled | None:
         if not word.static:
             return Peeled(problem="options that cannot be told")
         if word.text in ("-o", "+o", "-O", "+O"):
+            if index >= len(args) or not args[index].static:
+                return Peeled(problem="a setting that cannot be told")
             index += 1
         elif word.text == "--":
             break
@@ -219,7 +221,8 @@ _PEELERS: Mapping[str, Peeler] = {
     "nohup": Plain("", transparent=True, quiet=True),
     "stdbuf": Plain("-i: -o: -e: --input= --output= --error=", transparent=True, quiet=True),
     "builtin": Plain("", transparent=True, quiet=True),
-    "noglob": Plain("", transparent=True, quiet=True),
+    # A word of another shell: here it would be some program of that name.
+    "noglob": Plain("", transparent=True),
     "command": _command,
     "exec": Plain("-cl -a:"),
     "env": _env,

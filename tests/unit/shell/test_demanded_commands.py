@@ -223,10 +223,59 @@ def test_a_reader_of_a_denied_file_is_seen_to_read_it(command: str) -> None:
         "rg k",
         "diff -r . x",
         "git grep k",
+        "git diff",
+        "git diff HEAD~1",
+        "git diff --cached --stat -p",
+        "git show",
+        "git show HEAD",
+        "git show --word-diff HEAD",
+        "git log -p",
+        "git log -U3 -5",
+        "git log -L1,5:f",
+        "git log --oneline --cc",
+        "git reflog -p",
+        "git stash show -p",
+        "git diff-tree -p HEAD",
+        "git cat-file -p abc123",
+        "git cat-file --batch",
+        "git diff -- :/",
+        "git range-diff a b c",
     ],
 )
 def test_a_reader_of_files_it_does_not_name_says_where_it_sweeps(command: str) -> None:
-    assert ROOT in {folder for part in look(command).parts for folder in part.sweeps}
+    assert ROOT in sweeps(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git log --oneline",
+        "git log --stat -5",
+        "git diff --name-only",
+        "git diff --stat HEAD",
+        "git diff-tree HEAD",
+        "git show -s HEAD",
+        "git show HEAD:f",
+        "git cat-file -p HEAD:f",
+        "git cat-file -t abc123",
+        "git diff -- f",
+        "git log -p -- f",
+        "git stash list",
+        "git branch",
+    ],
+)
+def test_a_look_at_names_or_at_named_files_sweeps_nothing(command: str) -> None:
+    assert look(command).verdict == "read_only"
+    assert ROOT not in sweeps(command)
+
+
+def test_a_folder_named_to_git_is_swept() -> None:
+    assert sweeps("git diff -- sub") == {f"{ROOT}/sub"}
+
+
+def sweeps(command: str) -> set[str]:
+    return {folder for part in look(command).parts for folder in part.sweeps}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 from wieldy.core.record import record
+from wieldy.shell.programs.git_content import names_files, shows_content
 from wieldy.shell.programs.git_tables import CONFIG_READS, LISTING, READING, WRITING
 from wieldy.shell.programs.judgement import Call, Judgement, unknown
 from wieldy.shell.programs.options import Parsed, Table, names, read, table
@@ -69,7 +70,9 @@ def judge(call: Call) -> Judgement:
     if not judged.known:
         return judged
     reads = [place for word in judged.reads for place in _places(word, found.folder, call.scene.root)]
-    return Judgement(reads=(here, *reads), sweeps=found.command == "grep")
+    sweeps = shows_content(found.command, found.args)
+    spared = (here,) if sweeps and names_files(found.command, found.args) else ()
+    return Judgement(reads=(here, *reads), sweeps=sweeps, spared=spared)
 
 
 def _reading(found: GitCall) -> Judgement:

@@ -23,7 +23,7 @@ class Call:
 class Judgement:
     """The effects of one call. Unless `known`, there may be others; `why` says what is not understood.
 
-    `sweeps`: what it reads it reads whole, folders with all their files.
+    `sweeps`: what it reads it reads whole, folders with all their files, except what is `spared`.
     """
 
     reads: tuple[Word, ...] = ()
@@ -32,6 +32,7 @@ class Judgement:
     known: bool = True
     changes: bool = False
     sweeps: bool = False
+    spared: tuple[Word, ...] = ()
     why: str = ""
 
     @property

@@ -34,9 +34,9 @@ _DOCKER = {
 
 
 def _jq(call: Call) -> Judgement:
-    """Judge by the table; modules are files that the filter names."""
+    """Judge by the table; modules are files that the filter names, and one in a file is not seen."""
     judged = TEXT_TOOLS["jq"](call)
-    if any(re.search(r"\b(import|include)\b", word.text) for word in call.args):
+    if any(re.search(r"\b(import|include|modulemeta)\b", word.text) for word in call.args):
         return unknown("a jq filter that loads modules")
     return judged
 
@@ -136,14 +136,6 @@ def _pip(call: Call) -> Judgement:
     return unknown(parsed.problem) if parsed.problem else NOTHING
 
 
-def _go(call: Call) -> Judgement:
-    if not call.args or not all(word.static for word in call.args) or call.args[0].text != "env":
-        return unknown("`go` is known to be read-only for `version` and `env` only")
-    if any(word.text.startswith("-") and word.text != "-json" for word in call.args[1:]):
-        return unknown("`go env` with an option that may write")
-    return NOTHING
-
-
 def _env(call: Call) -> Judgement:
     """`env` that prints; with a command it is a wrapper and never comes here."""
     parsed = read(call.args, table("-0 --null --help --version", exact=True))
@@ -172,7 +164,6 @@ SPECIAL: Mapping[str, Judge] = {
     "docker": _docker,
     "pip": _pip,
     "pip3": _pip,
-    "go": _go,
     "env": _env,
     "command": _command,
 }

@@ -32,7 +32,7 @@ SYSTEM_TOOLS: Mapping[str, Row] = {
         harmless=True,
     ),
     "file": Row(
-        "-bEhiIklLnNprsv0 -e: -F: -P: --brief --mime --mime-type --mime-encoding --dereference --no-dereference "
+        "-bEhiIklLnNrsv0 -e: -F: -P: --brief --mime --mime-type --mime-encoding --dereference --no-dereference "
         "--raw --keep-going --extension --apple --version --help !--compile !--files-from !--uncompress "
         "!--uncompress-noreport !--magic-file",
         "files",
@@ -133,7 +133,8 @@ SYSTEM_TOOLS: Mapping[str, Row] = {
     "unzip": Row("-lvtzqZ1", "files"),
     "gzip": Row("-V --version", "none"),
 }
-# Only programs that print their version before they look at any file of the project.
+# Only programs that print their version before they look at any file of the project. Not among them: `go`, `cargo` and
+# `rustc`, for which the project's files may name another toolchain to be fetched or run.
 _VERSION_ONLY = [
     "python",
     "python3",
@@ -142,10 +143,6 @@ _VERSION_ONLY = [
     "npm",
     "deno",
     "bun",
-    "cargo",
-    "rustc",
-    "rustup",
-    "go",
     "java",
     "javac",
     "ruby",
@@ -190,9 +187,8 @@ _VERSION_ONLY = [
 ]
 VERSION_WORDS: Mapping[str, frozenset[str]] = {
     **{name: frozenset({"--version"}) for name in _VERSION_ONLY},
-    **{name: frozenset({"--version", "-V"}) for name in ("python", "python3", "pip", "pip3", "cargo", "rustc")},
+    **{name: frozenset({"--version", "-V"}) for name in ("python", "python3", "pip", "pip3")},
     **{name: frozenset({"--version", "-v"}) for name in ("node", "nodejs", "npm", "tsc", "ruby", "php", "perl")},
-    "go": frozenset({"version"}),
     "java": frozenset({"-version", "--version"}),
     "javac": frozenset({"-version", "--version"}),
 }
