@@ -15,8 +15,8 @@ from typing import Any
 from bench.claim import Claim
 
 SERVER = str(Path(__file__).parents[1] / "tests" / "unit" / "mcp" / "scripted_server.py")
-CALLS = 10
-ROUNDS = 150
+CALLS = 3
+ROUNDS = 500
 STARTS = 7
 
 COLD = """
@@ -47,7 +47,7 @@ def claims() -> Iterator[Claim]:
         yield Claim(
             "the same through the whole pipeline: checked, judged, bounded, concluded",
             whole / bare,
-            1.5,
+            1.3,
             detail=f"{whole * 1e6:.0f} µs",
         )
         without, hanging, loaded = _first_request(folder)

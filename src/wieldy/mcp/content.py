@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,6 @@ def _binary(data: str, media_type: str, folder: Path) -> Block:
     except (binascii.Error, ValueError):
         return Text(f"[{kind}: data that is not base64]")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"mcp-{secrets.token_hex(4)}.{EXTENSIONS.get(kind, kind.rpartition('/')[2][:10] or 'bin')}"
+    path = folder / f"mcp-{os.urandom(4).hex()}.{EXTENSIONS.get(kind, kind.rpartition('/')[2][:10] or 'bin')}"
     path.write_bytes(raw)
     return Text(f"[{kind}, {len(raw)} bytes, saved to {path}]")

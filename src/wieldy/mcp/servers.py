@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -60,7 +60,7 @@ class McpServers:
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
         self._pins = Pins(workspace.root, env=workspace.env)
-        self._token = secrets.token_hex(8)
+        self._token = os.urandom(8).hex()
         self._guardian = Guardian(self._token)
         self._loaded: asyncio.Future[None] | None = None
         self._needed = asyncio.Event()
