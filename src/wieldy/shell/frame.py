@@ -84,7 +84,7 @@ def reason_not_read_only(layers: Layers, effects: tuple[Effect, ...], judged: Ju
     """Why a call that is understood is not read-only; nothing if it is."""
     if change := change_in(effects):
         return change
-    if judged.changes:
+    if judged.changes or judged.writes:
         return judged.why or "it changes something"
     return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
 
