@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from wieldy.core.failure import ToolDefinitionError
 from wieldy.core.tool import Tool
+from wieldy.schema.pattern import pattern
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Catalog:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from wieldy.schema.pattern import pattern
+
 # Everything JSON or a provider may choke on: lone surrogates, and control characters other than tab and line ends.
-_UNWELCOME = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNWELCOME = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def clean(text: str) -> str:

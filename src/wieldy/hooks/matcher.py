@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from wieldy.schema.pattern import pattern
+
 Matcher: TypeAlias = Callable[[str], bool]
 
-_NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
-_SEPARATORS = re.compile(r"[,|]")
+_NAMES = pattern(r"[A-Za-z0-9_\- ,|]*")
+_SEPARATORS = pattern(r"[,|]")
 
 
 class BadMatcher(ValueError):

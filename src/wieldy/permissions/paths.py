@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Sequence
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
-_DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
+_DESCRIPTOR = pattern(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 

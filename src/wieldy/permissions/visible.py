@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from wieldy.schema.pattern import pattern
 
 # Zero-width, direction-changing and invisible-operator characters, tags, odd blanks and control characters.
-_HIDDEN = re.compile(
+_HIDDEN = pattern(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164"
     "\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-_PADDING = re.compile(r"(?<=\S)[ \t]{80,}(?=\S)")
+_PADDING = pattern(r"(?<=\S)[ \t]{80,}(?=\S)")
 
 
 def visible(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -29,6 +28,7 @@ from wieldy.providers.refusal import reported
 from wieldy.providers.stream import streamed
 from wieldy.schema.dense import dense
 from wieldy.schema.dialect import ANTHROPIC, adapted
+from wieldy.schema.pattern import pattern
 
 URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -38,7 +38,7 @@ MAX_TOKENS = 16_000
 WINDOW = 200_000
 SEARCH = "web_search_20250305"
 
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_ODD = pattern(r"[^A-Za-z0-9_-]")
 
 FIELDS: Mapping[str, tuple[str, Field]] = {
     "text_delta": ("text", "text"),

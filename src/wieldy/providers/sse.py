@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator
 
 from wieldy.providers.http import HttpFailure, Response
+from wieldy.schema.pattern import pattern
 
 MOST_WAITING = 64 * 1024 * 1024
 
-_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END = pattern(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class Events:

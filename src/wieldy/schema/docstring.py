@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from wieldy.schema.pattern import pattern
+
 _PARAMETERS = r"Args|Arguments|Attributes|Parameters|Params|(?:Keyword|Other)[ ](?:Args|Arguments|Parameters|Params)"
 _OUTCOMES = r"Returns?|Yields?|Raises|Exceptions?|Except|Warns|Receives|Sends"
 _FIELDS = r"param|parameter|arg|argument|key|keyword"
 _OTHER_FIELDS = r"type|rtype|returns?|yields?|raises?|except|exception"
 # Every pattern begins with the line break before it: that is what makes the search for it fast.
-_SECTION = re.compile(
+_SECTION = pattern(
     rf"""\n(?:
       (?:(?P<google>{_PARAMETERS})|{_OUTCOMES}):[ ]*(?=\n|$)
     | (?P<underlined>(?:(?P<numpy>{_PARAMETERS})|{_OUTCOMES})[ ]*\n-{{3,}}[ ]*(?=\n|$))
@@ -18,12 +20,12 @@ _SECTION = re.compile(
     )""",
     re.VERBOSE,
 )
-_INDENT = re.compile(r"\n( *)(?=[^ \n])")
-_UNINDENTED = re.compile(r"\n(?=[^ \n])")
-_UNDERLINED = re.compile(r"\n(?=.+\n-{3,} *(?:\n|$))")
+_INDENT = pattern(r"\n( *)(?=[^ \n])")
+_UNINDENTED = pattern(r"\n(?=[^ \n])")
+_UNDERLINED = pattern(r"\n(?=.+\n-{3,} *(?:\n|$))")
 # An entry goes on as long as lines are empty or indented deeper than it.
-_GOOGLE_ENTRY = re.compile(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:\1 +.*| *(?=\n|$)))*)")
-_NUMPY_ENTRY = re.compile(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
+_GOOGLE_ENTRY = pattern(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:\1 +.*| *(?=\n|$)))*)")
+_NUMPY_ENTRY = pattern(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
 
 
 class Docstring(NamedTuple):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from wieldy.schema.pattern import pattern
 from wieldy.schema.repair import CutOff, Malformed, Repair
 from wieldy.schema.strict import Decoded, TooDeep, decode, is_too_deep
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
-_FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
+_FENCE = pattern(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
 _HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SURROGATE = pattern(r"[\ud800-\udfff]")
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 

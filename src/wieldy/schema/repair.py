@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from wieldy.schema.pattern import pattern
 from wieldy.schema.strict import MAX_DEPTH, TooDeep
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<space>[ \t\r\n]++)
     | (?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")
     | (?P<mark>[{}\[\],:])
     | (?P<word>[^ \t\r\n{}\[\],:"]++)""",
     re.VERBOSE | re.DOTALL,
 )
-_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
+_LITERAL = pattern(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
 _MOST_TOKENS = 200_000  # half a second of work; no call that anybody means comes near
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_CONTROL = pattern(r"[\x00-\x1f]")
 
 
 class CutOff(ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -18,10 +17,11 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.schema.mend import Unreadable, read_object
+from wieldy.schema.pattern import pattern
 
 NOTHING_USED = Usage()
 
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF = pattern("[\ud800-\udfff]")
 
 
 class OpenBlock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 from wieldy.core.failure import SessionError
 from wieldy.core.places import state_home
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.session.transcript import NAME, records
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_ID = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LOOKED_AT = 50  # records read for a listing
 
 

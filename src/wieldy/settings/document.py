@@ -10,13 +10,14 @@ from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-define
 from typing import Any, TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 MAX_DEPTH = 64
 
-_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_BLANK = pattern(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_NUMBER = pattern(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS = {"true": True, "false": False, "null": None}
-_WORD = re.compile(r"[A-Za-z_]+")
+_WORD = pattern(r"[A-Za-z_]+")
 
 Path: TypeAlias = tuple[str | int, ...]
 

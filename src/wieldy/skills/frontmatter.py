@@ -11,17 +11,18 @@ import re
 from typing import Any, TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 Scalar: TypeAlias = str | bool
 Value: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]
 
-_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
-_BLOCK = re.compile(r"([|>])[+-]?$")
+_KEY = pattern(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
+_BLOCK = pattern(r"([|>])[+-]?$")
 _FENCE = "---"
 # Possessive throughout: a file that was made to be slow is not.
 _QUOTED = r"(?>\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+')"
-_WHOLE = re.compile(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
-_ITEM = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
+_WHOLE = pattern(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
+_ITEM = pattern(rf"{_QUOTED}|[^\s,][^,]*")
 
 
 class BadHead(ValueError):

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.skills.frontmatter import BadHead, Value, read_page
 
 Origin: TypeAlias = Literal["user", "project"]
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 ENTRY_CHARS = 1536
 LISTING_CHARS = 8_000
 TOOLS_CHARS = 4_000

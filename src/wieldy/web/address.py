@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 LONGEST = 8192
 PORTS = {"http": 80, "https": 443}
-NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-PLACE = re.compile(r"(\[[^\[\]@]*\]|[^\[\]:@]+)(:[0-9]*)?")
-NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+NAME = pattern(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+PLACE = pattern(r"(\[[^\[\]@]*\]|[^\[\]:@]+)(:[0-9]*)?")
+NUMBER = pattern(r"[0-9]+|0x[0-9a-f]*")
 # Letters for which the two standards of international names disagree.
 TWO_MEANINGS = frozenset("ßẞς\u200c\u200d")
 KEPT_IN_PATH = "/%:@!$&'()*+,;=~"
