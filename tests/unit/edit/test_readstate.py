@@ -97,6 +97,7 @@ def test_the_first_unseen_stretch_is_named(
         see(state, path, first, last, complete=False)
     reading = state.reading(str(path))
     assert reading is not None and reading.unseen(9) == unseen
+    assert reading.knows_all(lambda: 9) is (unseen is None)
 
 
 def test_relative_absolute_and_symlinked_spellings_are_one_file(

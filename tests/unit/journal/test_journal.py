@@ -55,6 +55,39 @@ async def test_a_receipt_says_what_was_written(root: Path):
     )
 
 
+@pytest.mark.asyncio
+async def test_meanwhile_something_is_done_on_the_loop_before_the_file_is_written(root: Path):
+    path = root / "a"
+    path.write_bytes(b"old")
+    told = threading.Event()
+    seen: list[object] = []
+
+    def wait_for_it(call: str) -> None:
+        if call == "sync":
+            assert told.wait(10)
+
+    def meanwhile() -> None:
+        seen.extend((threading.current_thread(), path.read_bytes()))
+        told.set()
+
+    change = Change(str(path), b"old", b"new")
+    journal = journal_of(root, WatchedDisk(wait_for_it))
+    await journal.apply([change], call_id="c", tool="Edit", meanwhile=meanwhile)
+    assert seen == [threading.current_thread(), b"old"] and path.read_bytes() == b"new"
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_done_meanwhile_where_nothing_can_be_written(root: Path):
+    path = root / "a"
+    path.write_bytes(b"theirs")
+    seen: list[bool] = []
+    with pytest.raises(Moved):
+        change = Change(str(path), b"mine", b"new")
+        await journal_of(root).apply([change], call_id="c", tool="Edit", meanwhile=lambda: seen.append(True))
+    await asyncio.sleep(0)
+    assert seen == []
+
+
 @pytest.mark.parametrize(
     ("on_disk", "before", "word"),
     [(b"theirs", b"mine", "changed on disk"), (None, b"mine", "gone"), (b"theirs", None, "exists already")],
