@@ -20,38 +20,30 @@ else:
 
     def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """A task for some work, which has done already what it could do without waiting."""
-        loop, context = asyncio.get_running_loop(), copy_context()
-        first = _FirstStep(loop)
+        loop, context, first = asyncio.get_running_loop(), copy_context(), _FirstStep()
         try:
-            loop.call_soon = first.take  # type: ignore[method-assign, assignment]
+            loop.call_soon = first  # type: ignore[method-assign, assignment]
         except AttributeError:  # a loop that is not written in Python: the step is taken a little later
             return loop.create_task(work, context=context)
         try:
             task = asyncio.Task(work, loop=loop, context=context)
         finally:
             del loop.call_soon
-        _step_in_place(loop, first.step, context)
+        outer = asyncio.current_task(loop)
+        if outer is None:
+            context.run(first.step)
+            return task
+        asyncio.tasks._leave_task(loop, outer)  # each is the current task while it runs
+        try:
+            context.run(first.step)
+        finally:
+            asyncio.tasks._enter_task(loop, outer)
         return task
 
     class _FirstStep:
         """Where a new task puts its first step instead of into the loop: Python 3.11 has no other way to have it now."""
 
-        __slots__ = ("loop", "step")
+        __slots__ = ("step",)
 
-        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-            self.loop = loop
-            self.step: Any = None
-
-        def take(self, step: Any, *args: Any, context: Context | None = None) -> None:
+        def __call__(self, step: Any, *, context: Context | None = None) -> None:
             self.step = step
-
-    def _step_in_place(loop: asyncio.AbstractEventLoop, step: Any, context: Context) -> None:
-        """Take a task's step inside that of another, each being the current task while it runs."""
-        outer = asyncio.current_task(loop)
-        if outer is not None:
-            asyncio.tasks._leave_task(loop, outer)
-        try:
-            context.run(step)
-        finally:
-            if outer is not None:
-                asyncio.tasks._enter_task(loop, outer)

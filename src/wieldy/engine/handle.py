@@ -97,7 +97,7 @@ async def _judged(
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Every opinion heard, every rewrite checked, the person asked: the call as it may run, and what hooks add to it."""
     ctx.real = plan.real
-    opinions = await own_check(plan, ctx, bench)
+    opinions = await own_check(plan, ctx, bench) if plan.tool.checks else ()
     advice = await consult(plan, bench)
     if advice.updated_input is not None:
         plan = await _rewritten(plan, advice.updated_input, place, bench)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
-from contextlib import aclosing
 from itertools import islice
 from typing import Any
 
 from wieldy.core.call import ToolCall
 from wieldy.core.content import Text
-from wieldy.core.event import ModelCalls, ModelSaid
+from wieldy.core.event import ModelBlock, ModelCalls, ModelSaid
 from wieldy.core.outcome import Refused
-from wieldy.core.provider import BlockGrew, BlockStarted, Delta, Provider, Request
+from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Provider, Request
 from wieldy.core.result import ToolResult
 from wieldy.engine.events import Events
 from wieldy.engine.turn import Turn
@@ -37,15 +36,18 @@ class Attempt:
     async def listen(self, provider: Provider, request: Request) -> None:
         """Hear the model out. Raises `ProviderFailure`."""
         answer, events = self.answer, self._events
-        async with provider.stream(request) as deltas, aclosing(deltas) as stream:  # type: ignore[type-var]
-            async for delta in stream:
-                call = answer.take(delta)
-                if events.heard:
-                    self._announce(delta)
-                if len(answer.blocks) > self._blocks_kept:
-                    self.keep_blocks()
-                if call is not None:
-                    self.submit(call)
+        async with provider.stream(request) as deltas:
+            try:
+                async for delta in deltas:
+                    call = answer.take(delta)
+                    if events.heard:
+                        self._announce(delta)
+                    if len(answer.blocks) > self._blocks_kept:
+                        self.keep_blocks()
+                    if call is not None:
+                        self.submit(call)
+            finally:
+                await deltas.aclose()  # type: ignore[attr-defined]
 
     def submit(self, call: ToolCall) -> None:
         """Start a call, unless it has failed too often already."""
@@ -110,6 +112,13 @@ class Attempt:
             elif delta.field == "input":
                 start = self.answer.open[index].start
                 self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], piece=piece, index=index))
-        elif isinstance(delta, BlockStarted) and delta.block["type"] == "tool_use":
+            else:
+                self._events.emit(ModelBlock(index=index, grew={"type": f"{delta.field}_delta", delta.field: piece}))
+        elif isinstance(delta, BlockEnded):
+            self._events.emit(ModelBlock(index=delta.index))
+        elif isinstance(delta, BlockStarted):
             start = self.answer.open[delta.index].start
+            self._events.emit(ModelBlock(index=delta.index, start=start))
+            if start["type"] != "tool_use":
+                return
             self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], index=delta.index))

@@ -98,6 +98,9 @@ class Conversation:
         messages = record.get("messages")
         if isinstance(messages, list):
             self.restart(filter(None, map(_message, messages)))
+            self.ids.update([str(block.get("id")) for message in self.messages for block in message.calls()])
+            used = record.get("ids")
+            self.ids.update(filter(_is_text, used) if isinstance(used, list) else ())
             self._spend(record.get("cost"))
             self.tokens = 0
 
@@ -228,6 +231,10 @@ def _blocks(content: Any) -> tuple[ContentBlock, ...]:
     if isinstance(content, str):
         return ({"type": "text", "text": content},)
     return tuple(block for block in content if _is_block(block)) if isinstance(content, list) else ()
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_block(block: Any) -> bool:

@@ -136,7 +136,8 @@ class Loop:
 
     async def _answer(self, number: int, abort: Abort) -> Exchange:
         """One exchange; a conversation that is too much for the provider is made to fit."""
-        await self.outset.refresh()
+        if not self.outset.fresh:
+            await self.outset.refresh()
         if self.conversation.tokens > FULL * self.provider.context_window:
             await self.room().compact("auto", abort)
         while True:

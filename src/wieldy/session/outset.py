@@ -40,12 +40,15 @@ class Outset:
         self._activated = activated or self._activated
         await self.refresh()
 
+    @property
+    def fresh(self) -> bool:
+        """Whether what is offered is still what is to be had."""
+        return not self._stale and self._box.policy.mode == self._mode and self._box.catalog.changes == self._changes
+
     async def refresh(self) -> None:
         """Offer what was activated since the last request; with another mode or other tools, what is to be had now."""
         workspace, mode, changes = self._box.workspace, self._box.policy.mode, self._box.catalog.changes
         same = mode == self._mode and changes == self._changes
-        if same and not self._stale:
-            return
         self._stale = False
         offering = await self._box.offering(self._window)
         self.offers, self.breaks = offering.offers, offering.breaks

@@ -277,9 +277,9 @@ class Session:
         self._record({"type": "activated", "tools": names})
 
     def _copy_history(self) -> None:
-        """A fork begins with the whole of the conversation it was made from."""
-        messages = [message.as_dict() for message in self.conversation.settled()]
-        self._record({"type": "compacted", "trigger": "fork", "messages": messages})
+        """A fork begins with the whole of the conversation it was made from, and knows every id that was used in it."""
+        messages, ids = [message.as_dict() for message in self.conversation.settled()], sorted(self.conversation.ids)
+        self._record({"type": "compacted", "trigger": "fork", "messages": messages, "ids": ids})
 
     def _header(self) -> dict[str, Any]:
         return {

@@ -152,6 +152,16 @@ def test_a_compacted_conversation_goes_on_from_what_it_was_compacted_to():
     assert messages[2]["content"][1]["text"] == "on"
 
 
+def test_ids_that_were_used_stay_used_after_compaction_and_in_copies():
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "go"}]},
+        {"role": "assistant", "content": [CALL]},
+    ]
+    told = fold([{"type": "compacted", "trigger": "fork", "messages": messages, "ids": ["long ago", 3]}])
+    assert {"a", "long ago"} <= told.ids
+    assert fold([{"type": "compacted", "messages": messages, "ids": "damaged"}]).ids == {"a"}
+
+
 def test_results_put_aside_are_replaced_by_what_stands_for_them():
     messages = said(
         user("hi"), block(0, CALL), ANSWERED, result("a", "long"), {"type": "shortened", "results": {"a": "(aside)"}}
