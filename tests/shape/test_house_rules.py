@@ -39,11 +39,12 @@ def test_no_task_is_made_without_an_owner():
     assert found <= owners | OWNED_ELSEWHERE
 
 
-# Each of these holds its task in an attribute and awaits it in `aclose` or in a `finally`.
+# Each of these holds its task in an attribute and awaits it in `aclose`, in `__aexit__` or in a `finally`.
 OWNED_ELSEWHERE = {
     "agents/roster.py",
     "mcp/server_news.py",
     "mcp/servers.py",
+    "session/foresight.py",
     "session/session.py",
     "shell/background.py",
 }

@@ -22,6 +22,7 @@ from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
+from wieldy.session.foresight import Foresight, first_steps
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
 Durable: TypeAlias = Callable[[], Awaitable[None]]
@@ -62,6 +63,7 @@ class Exchanger:
         self.sleep = sleep
         self.most_attempts = MOST_ATTEMPTS
         self.broken_in_a_row = 0
+        self._foresaw = False
 
     async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> Exchange:
         """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""
@@ -91,7 +93,7 @@ class Exchanger:
             turn.durable = self.durable
             attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
             try:
-                await _until(abort, attempt.listen(self.provider, request))
+                await _until(abort, self._listen(attempt, request))
                 attempt.finish()
             except Aborted:
                 interrupted = True
@@ -114,6 +116,13 @@ class Exchanger:
             for call, result in zip(calls, results, strict=True)
         ]
         return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
+
+    async def _listen(self, attempt: Attempt, request: Request) -> None:
+        if self._foresaw:
+            return await attempt.listen(self.provider, request)
+        self._foresaw = True
+        async with Foresight(first_steps(offer.name for offer in request.tools)):
+            return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
         """Record that the answer is over; returns what it came to."""

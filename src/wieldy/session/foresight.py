@@ -1,0 +1,94 @@
+"""While a model thinks about its first answer, what first calls of the usual tools load is loaded, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from types import TracebackType
+from typing import TypeAlias
+
+from wieldy.core.threads import in_thread
+
+PATIENCE = 0.05
+"""Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
+
+Step: TypeAlias = Callable[[], object]
+
+
+class Foresight:
+    """Around one request. At the end of the block the step it is at is waited for; the others are left out."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = steps
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._wait_and_load())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._over.set()
+        assert self._task is not None
+        await self._task
+
+    async def _wait_and_load(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._over.wait()
+        except TimeoutError:
+            await in_thread(self._load)
+
+    def _load(self) -> None:
+        for step in self._steps:
+            if self._over.is_set():
+                return
+            step()
+
+
+def first_steps(tools: Iterable[str]) -> Iterator[Step]:
+    """What first calls of these tools do once and for all."""
+    return (step for name in tools for step in STEPS.get(name, ()))
+
+
+def _module(name: str) -> Step:
+    return lambda: import_module(name)
+
+
+def _command_checked() -> None:
+    from wieldy.tools.bash import TOOL
+
+    TOOL.parameters.accept({"command": "true"})
+
+
+def _command_understood() -> None:
+    from wieldy.shell.analysis import analyse
+
+    analyse("true > file", cwd="/", home="/", root="/")
+
+
+def _reading_checked() -> None:
+    from wieldy.tools.read import TOOL
+
+    TOOL.parameters.accept({"file_path": "/"})
+
+
+STEPS: Mapping[str, tuple[Step, ...]] = {
+    "Read": (
+        _reading_checked,
+        _module("wieldy.edit.readstate"),
+        _module("wieldy.reading.repeats"),
+        _module("wieldy.reading.show"),
+    ),
+    "Bash": (
+        _command_checked,
+        _command_understood,
+        _module("wieldy.shell.whereabouts"),
+        _module("wieldy.shell.session"),
+        _module("wieldy.journal.journal"),
+        _module("wieldy.journal.witness"),
+        _module("wieldy.shell.account"),
+    ),
+}

@@ -1,0 +1,90 @@
+"""What first calls load is loaded while the model thinks, and holds up nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from wieldy.session.foresight import PATIENCE, STEPS, Foresight
+
+FIRST_CALL = """
+import asyncio, sys
+from wieldy import Toolbox
+from wieldy.session.foresight import first_steps
+
+async def main(root, name, argument, value):
+    async with Toolbox(root=root, mode="bypassPermissions", settings={}) as box:
+        await box.call("Think", {"thought": "a call of any tool"})
+        for step in first_steps([name]):
+            step()
+        before = set(sys.modules)
+        result = await box.call(name, {argument: value})
+        assert not result.is_error, result.text
+        print(*sorted(set(sys.modules) - before))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"), [("Read", "file_path", "a.txt"), ("Bash", "command", "echo > b")]
+)
+def test_a_first_call_finds_everything_loaded(tmp_path, name, argument, value):
+    (tmp_path / "a.txt").write_text("a line\n")
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CALL, str(tmp_path), name, argument, value],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
+    )
+    assert (done.stdout.split(), done.stderr) == ([], "")
+    assert name in STEPS
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_comes_at_once_loads_nothing():
+    done = []
+    async with Foresight([lambda: done.append(1)]):
+        await asyncio.sleep(0)
+    await asyncio.sleep(2 * PATIENCE)
+    assert done == []
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_thinks_leaves_time_for_every_step_in_another_thread():
+    done: list[threading.Thread] = []
+    last = threading.Event()
+    async with Foresight([lambda: done.append(threading.current_thread()), last.set]):
+        while not last.is_set():
+            await asyncio.sleep(0.01)
+    assert done[0] is not threading.main_thread()
+
+
+@pytest.mark.asyncio
+async def test_when_the_answer_is_there_the_step_at_hand_is_the_last():
+    begun, go_on = threading.Event(), threading.Event()
+    done = []
+
+    def first() -> None:
+        begun.set()
+        go_on.wait(10)
+        done.append("first")
+
+    async with Foresight([first, lambda: done.append("second")]):
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        # From now on: the end of the block has been told before the step is let go.
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+    assert done == ["first"]
+
+
+@pytest.mark.asyncio
+async def test_a_failing_request_is_what_is_heard_of():
+    with pytest.raises(ConnectionError):
+        async with Foresight([]):
+            raise ConnectionError
