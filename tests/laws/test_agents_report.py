@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.session.oracle import check_history
 
@@ -42,6 +42,7 @@ STEPS = st.sampled_from(
 HANGS = st.just([{"text": "hm"}, {"pause": 30}])
 TURNS = st.one_of(*[st.lists(STEPS, min_size=1, max_size=3)] * 6, HANGS)
 PARTS = st.lists(TURNS, min_size=1, max_size=3)
+GENERAL = {"agent_type": "general"}
 SENT = st.lists(
     st.fixed_dictionaries(
         {"agent_type": st.sampled_from(["explore", "general"])}, optional={"run_in_background": st.just(True)}
@@ -128,13 +129,17 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
     return session
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sent=SENT,
     parts=st.lists(PARTS, min_size=1, max_size=2),
     mode=st.sampled_from(["default", "bypassPermissions", "bypassPermissions", "plan"]),
     patience=st.sampled_from([10_000, 10_000, 10_000, 12, 25]),
 )
+@example(sent=[GENERAL] * 2, parts=[[[{"crash": True}]]], mode="bypassPermissions", patience=10_000)
+@example(sent=[GENERAL], parts=[[[{"cut": True, "retry_after": 0}], [{"text": "x"}]]], mode="default", patience=10_000)
+@example(sent=[GENERAL], parts=[[[{"text": "x"}, {"pause": 30}]]], mode="default", patience=10_000)
+@example(sent=[{**GENERAL, "run_in_background": True}], parts=[[[{"fail": "auth"}]]], mode="default", patience=10_000)
 def test_every_call_that_sends_an_agent_gets_one_result(
     sent: list[dict[str, Any]], parts: list[Any], mode: str, patience: int
 ) -> None:

@@ -19,7 +19,7 @@ from wieldy.session.delegate import Home
 from wieldy.session.delegate_box import NarrowBox
 from wieldy.session.delegate_moments import AgentMoments
 from wieldy.session.delegate_watch import Identity
-from wieldy.session.loop import Bounds, End, Loop
+from wieldy.session.loop import Bounds, End, Loop, Wishes
 from wieldy.session.outset import Outset
 from wieldy.session.transcript import VERSION, Transcript, cleaned
 
@@ -133,10 +133,16 @@ class Deputy:
             self._record({"type": "model", "model": self._provider.model})
         moments = AgentMoments(box.hooks, str(self._transcript.path) if self._transcript else "")
         durable = self._transcript.flushed if self._transcript is not None else None
-        self._loop = Loop(box, self._provider, told, self._record, outset, moments, self._bounds, durable=durable)
+        given = (outset, moments, self._bounds, self._wishes())
+        self._loop = Loop(box, self._provider, told, self._record, *given, durable=durable)
         added = await moments.started("resume" if errand.resumes else "startup", self._provider.model)
         task: list[dict[str, Any]] = [{"type": "text", "text": cleaned(errand.prompt)}]
         return await self._loop.follow(task, added, self.abort)
+
+    def _wishes(self) -> Wishes:
+        """It may think as long as its sender; tools that a provider's server runs are the session's alone."""
+        theirs = self._sender.loop()
+        return Wishes(theirs.wishes.thinking_budget) if theirs is not None else Wishes()
 
     def _header(self) -> dict[str, Any]:
         return {
