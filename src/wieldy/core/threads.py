@@ -53,6 +53,22 @@ _threads = Threads()
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """The result of a blocking function. When the wait is cancelled the thread is left to finish by itself."""
+    return await begin_in_thread(function, *args, **kwargs)
+
+
+async def in_thread_to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """The same, but never left half-way: who is cancelled waits until the function is through."""
+    future = begin_in_thread(function, *args, **kwargs)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait((future,))
+        future.exception()  # looked at, so that nobody complains that it was not
+        raise
+
+
+def begin_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
+    """What a blocking function that starts now will come to."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -70,7 +86,7 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             return  # the loop is closed: nobody waits any more
 
     _threads.start(job)
-    return await future
+    return future
 
 
 async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:

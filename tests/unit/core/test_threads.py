@@ -1,0 +1,59 @@
+"""Blocking functions off the loop: given up when nobody waits any more, or seen through to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from wieldy.core.threads import begin_in_thread, in_thread, in_thread_to_the_end
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_what_a_function_returns_or_raises_comes_back():
+    assert await in_thread(threading.current_thread) is not threading.current_thread()
+    for run in (in_thread, in_thread_to_the_end, begin_in_thread):
+        assert await run(divmod, 7, 2) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            await run(divmod, 7, 0)
+
+
+async def test_who_is_cancelled_leaves_a_function_to_itself():
+    go, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go.wait(10)
+        ended.set()
+
+    waiting = asyncio.ensure_future(in_thread(work))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not ended.is_set()
+    go.set()
+    assert await in_thread(ended.wait, 10)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_is_cancelled_waits_for_what_must_come_to_its_end(fails: bool):
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(10)
+        ended.set()
+        if fails:
+            raise ValueError
+
+    waiting = asyncio.ensure_future(in_thread_to_the_end(work))
+    await in_thread(begun.wait, 10)
+    waiting.cancel()
+    done, _ = await asyncio.wait((waiting,), timeout=0.05)
+    assert not done
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended.is_set()
