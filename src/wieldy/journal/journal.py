@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.event import Notice
 from wieldy.core.places import state_home
-from wieldy.core.threads import in_thread
+from wieldy.core.threads import in_thread_to_the_end
 from wieldy.core.workspace import Workspace
 from wieldy.edit.commit import CannotWrite, Moved, Written
 from wieldy.edit.disk import LOCAL, Disk
@@ -72,16 +71,17 @@ class Journal:
         turn: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Receipt:
-        """Write all changes or none. `meanwhile` is called on the loop, if at all, once the disk is waited for.
+        """Write all changes or none. `meanwhile` is called on the loop, if at all, while the disk is waited for.
 
         Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
         """
         loop = asyncio.get_running_loop()
-        waiting = None if meanwhile is None else partial(loop.call_soon_threadsafe, meanwhile)
-        return await self._settled(self._apply, tuple(changes), Origin(self.session, call_id, tool, turn), waiting)
+        on_loop = None if meanwhile is None else partial(loop.call_soon_threadsafe, meanwhile)
+        origin = Origin(self.session, call_id, tool, turn, meanwhile=on_loop)
+        return await self._settled(self._apply, tuple(changes), origin)
 
-    def _apply(self, changes: Sequence[Change], origin: Origin, waiting: Callable[[], object] | None) -> Receipt:
-        receipt = self.writer.apply(changes, origin, waiting=waiting)
+    def _apply(self, changes: Sequence[Change], origin: Origin) -> Receipt:
+        receipt = self.writer.apply(changes, origin)
         self.retention.daily()
         return receipt
 
@@ -119,7 +119,7 @@ class Journal:
     async def _settled(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run off the loop, to the end even when cancelled, and pass on the news."""
         try:
-            return await _to_the_end(function, *args, **kwargs)
+            return await in_thread_to_the_end(function, *args, **kwargs)
         finally:
             for line in self._news():
                 self.workspace.emit(Notice(text=line))
@@ -132,22 +132,3 @@ class Journal:
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""
         return Chronicle(self.store.records())
-
-
-async def _to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Run in a thread and never leave it half-way: a cancelled caller waits until the files are settled."""
-    loop = asyncio.get_running_loop()
-    finished = asyncio.Event()
-
-    def work() -> T:
-        try:
-            return function(*args, **kwargs)
-        finally:
-            with suppress(RuntimeError):  # a closed loop has nobody waiting
-                loop.call_soon_threadsafe(finished.set)
-
-    try:
-        return await in_thread(work)
-    except asyncio.CancelledError:
-        await finished.wait()
-        raise

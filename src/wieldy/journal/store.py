@@ -48,13 +48,15 @@ class Store:
         bases: Mapping[bytes, bytes] = MappingProxyType({}),
         *,
         durable: bool,
+        meanwhile: Callable[[], object] | None = None,
     ) -> None:
-        """Add a record after the contents it names. `bases` says of which other one of them a content is a change.
-        On failure nothing is added."""
+        """Add a record after the contents it names. `bases` says of which other one of them a content is a change,
+        `meanwhile` is called when all that is left to do is to wait. On failure nothing is added."""
         foreseen, ready = self._made_ready(contents, bases)
         with self._mutex, self._turn():
             segment = self._current()
-            self._extend(segment, ready if segment is foreseen else segment.pieces(contents, bases), record, durable)
+            pieces = ready if segment is foreseen else segment.pieces(contents, bases)
+            self._extend(segment, pieces, record, durable, meanwhile)
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -134,12 +136,21 @@ class Store:
             os.close(fd)
         return segment
 
-    def _extend(self, segment: Segment, pieces: Mapping[bytes, Piece], record: Entry | Settled, durable: bool) -> None:
+    def _extend(
+        self,
+        segment: Segment,
+        pieces: Mapping[bytes, Piece],
+        record: Entry | Settled,
+        durable: bool,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> None:
         data, places = segment.extended(pieces, record)
         fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             pwrite_all(self._disk, fd, data, segment.end)
             if durable:
+                if meanwhile is not None:
+                    meanwhile()
                 self._disk.sync(fd)
         except OSError:
             with suppress(OSError):

@@ -29,7 +29,7 @@ from wieldy.journal.store import Store
 
 @record
 class Origin:
-    """Who makes a change, and why."""
+    """Who makes a change, and why. `meanwhile` is called when the disk is about to be waited for."""
 
     session: str
     call_id: str
@@ -38,6 +38,7 @@ class Origin:
     kind: EntryKind = "edit"
     reverses: tuple[str, ...] = ()
     covered: str = ""
+    meanwhile: Callable[[], object] | None = None
 
 
 Emptied: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -75,15 +76,8 @@ class Writer:
         self._names = Names()
         self.news: deque[str] = deque(maxlen=100)
 
-    def apply(
-        self,
-        changes: Sequence[Change],
-        origin: Origin,
-        emptied: Emptied = MappingProxyType({}),
-        waiting: Callable[[], object] | None = None,
-    ) -> Receipt:
-        """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty;
-        `waiting` is called once the files are verified and the disk is about to be waited for."""
+    def apply(self, changes: Sequence[Change], origin: Origin, emptied: Emptied = MappingProxyType({})) -> Receipt:
+        """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty."""
         self.recover()
         while True:
             wanted = {name for change in changes for name in self._locks_of(change)}
@@ -92,10 +86,7 @@ class Writer:
                 for change, landing in zip(changes, landings, strict=True):
                     _require_same_place(change, landing)
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
-                    steps = self._steps(changes, landings, emptied)
-                    if waiting is not None:
-                        waiting()
-                    return self._write(steps, landings, origin, emptied)
+                    return self._write(self._steps(changes, landings, emptied), landings, origin, emptied)
 
     @contextmanager
     def _holding(self, names: Iterable[str], changes: Sequence[Change]) -> Iterator[None]:
@@ -177,7 +168,7 @@ class Writer:
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            self._append(self._store, entry, account)
+            self._append(self._store, entry, account, origin.meanwhile)
             try:
                 written = commit(steps, disk=self._disk, roots=self._roots)
             except NotRolledBack:
@@ -190,9 +181,11 @@ class Writer:
         finally:
             self._own.discard(entry.id)
 
-    def _append(self, store: Store, entry: Entry, account: Account) -> Entry:
+    def _append(
+        self, store: Store, entry: Entry, account: Account, meanwhile: Callable[[], object] | None = None
+    ) -> Entry:
         try:
-            store.append(entry, account.contents, account.bases, durable=True)
+            store.append(entry, account.contents, account.bases, durable=True, meanwhile=meanwhile)
         except OSError as error:
             path = account.paths[0].path if account.paths else str(store.folder)
             raise self._unkept(path, error, account.size) from error
