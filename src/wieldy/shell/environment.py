@@ -31,6 +31,9 @@ UNATTENDED: Mapping[str, str] = {
 FOREIGN = frozenset({"BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "PROMPT_COMMAND", "SHELLOPTS"})
 """Variables by which the surrounding shell would change how bash reads a command."""
 
+READ_FIRST = frozenset({"BASH_ENV", "WIELDY_ENV_FILE", "CLAUDE_ENV_FILE"})
+"""Variables that name a file to be read before a command."""
+
 SECRET = re.compile(
     r"(^|_|API|ACCESS)KEYS?(_|$)|(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)"
     r"|(^|_)(AUTH|PAT)$|^DATABASE_URL$|_DSN$",
@@ -38,17 +41,21 @@ SECRET = re.compile(
 )
 
 
-def command_environment(surrounding: Mapping[str, str], *, mark: str, at_exit: str) -> dict[str, str]:
-    """What a command sees: the surrounding variables but the foreign ones, the unattended answers, mark and preamble."""
+def command_environment(surrounding: Mapping[str, str], *, mark: str, at_exit: str | None) -> dict[str, str]:
+    """What a command sees: the surrounding variables but the foreign ones, the unattended answers, mark and preamble.
+
+    Without anything to do `at_exit` there is no preamble: that is for commands for which nothing has to be read first.
+    """
     env = {name: value for name, value in surrounding.items() if name not in FOREIGN and name[:10] != "BASH_FUNC_"}
-    if (users := env.get("BASH_ENV")) is not None:
+    if at_exit is not None and (users := env.get("BASH_ENV")) is not None:
         env["WIELDY_USERS_BASH_ENV"] = users
     # A wieldy inside a wieldy keeps the outer mark, or its shells would be lost to the outer one.
     outer = env.get(MARK)
     env |= UNATTENDED
     env[MARK] = f"{outer} {mark}" if outer else mark
-    env["BASH_ENV"] = re.sub(r'([\\$`"])', r"\\\1", PREAMBLE)
-    env["WIELDY_AT_EXIT"] = at_exit
+    if at_exit is not None:
+        env["BASH_ENV"] = re.sub(r'([\\$`"])', r"\\\1", PREAMBLE)
+        env["WIELDY_AT_EXIT"] = at_exit
     return env
 
 

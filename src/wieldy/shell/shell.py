@@ -35,10 +35,14 @@ class Pulse:
 
 
 class Files(NamedTuple):
-    """What serves one command: where bash says where it ended, and the text of a command too long to be an argument."""
+    """What serves one command: where bash says where it ended, and the text of a command too long to be an argument.
 
-    report: Path
+    Without a `report` it ends where it started.
+    """
+
+    report: Path | None
     script: Path | None
+    started_in: str
 
 
 class Keeper(Protocol):
@@ -119,6 +123,8 @@ class Shell:
 
     def final_directory(self) -> str | None:
         """Where bash stood when it ended; None where it could not say: after `exec`, or with an EXIT trap of the command."""
+        if self._files.report is None:
+            return self._files.started_in
         try:
             # The command may have put anything in its place: a pipe would block, a link would lead elsewhere.
             descriptor = os.open(self._files.report, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -139,7 +145,8 @@ class Shell:
         with contextlib.suppress(OSError):
             if self._files.script:
                 self._files.script.unlink()
-            self._files.report.unlink()
+            if self._files.report:
+                self._files.report.unlink()
         self._keeper.closed(self)
         if self.capture.path:
             await in_thread(self.capture.finish)

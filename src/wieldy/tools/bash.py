@@ -101,7 +101,9 @@ class Bash(Tool):
         started_in = workspace.cwd
         witness = await _witness(command, workspace)
         extra = await _reading(command, workspace)
-        shell = workspace.resident(ShellSession).start(command, cwd=started_in, extra=extra, confine=confine)
+        shell = workspace.resident(ShellSession).start(
+            command, cwd=started_in, extra=extra, confine=confine, stays=_stays(command, workspace)
+        )
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
         try:
@@ -228,6 +230,12 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
     home = workspace.env.get("HOME") or os.path.expanduser("~")
     return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
+
+
+def _stays(command: str, workspace: Workspace) -> bool:
+    """Whether a command is certain to end in the folder where it starts."""
+    analysis = _analysis(command, workspace)
+    return analysis.verdict == "read_only" and all(part.program != "cd" for part in analysis.parts)
 
 
 async def _reading(command: str, workspace: Workspace) -> dict[str, str]:
