@@ -96,11 +96,35 @@ def test_stream_json_tells_every_step_in_order(wieldy, script):
 
 
 def test_partial_messages_on_request(wieldy, script):
-    done = wieldy(
-        "-p", "go", script([{"text": "hello", "chunk": 2}]), "--output-format=stream-json", "--include-partial-messages"
+    turns = script(
+        [
+            {"think": "hm", "signature": "s"},
+            {"text": "hello", "chunk": 2},
+            {"call": "Read", "input": {"file_path": "b.txt"}},
+        ],
+        [{"text": "done"}],
     )
-    said = [line["event"]["delta"]["text"] for line in lines(done) if line["type"] == "stream_event"]
-    assert said == ["he", "ll", "o"]
+    told = lines(wieldy("-p", "go", turns, "--output-format=stream-json", "--include-partial-messages"))
+    events = [line["event"] for line in told if line["type"] == "stream_event"]
+    first = events[: [event["type"] for event in events].index("message_stop") + 1]
+    assert [event["type"].removeprefix("content_block_") for event in first] == [
+        "message_start",
+        *("start", "delta", "delta", "stop"),
+        *("start", "delta", "delta", "delta", "stop"),
+        *("start", "delta", "stop"),
+        "message_delta",
+        "message_stop",
+    ]
+    assert [event["index"] for event in first[1:-2]] == [0] * 4 + [1] * 5 + [2] * 3
+    deltas = [event["delta"] for event in first if event["type"] == "content_block_delta"]
+    assert [delta.get("text") for delta in deltas if delta["type"] == "text_delta"] == ["he", "ll", "o"]
+    assert {"type": "signature_delta", "signature": "s"} in deltas
+    assert json.loads("".join(d["partial_json"] for d in deltas if d["type"] == "input_json_delta")) == {
+        "file_path": "b.txt"
+    }
+    assert first[0]["message"]["id"] == next(line for line in told if line["type"] == "assistant")["message"]["id"]
+    assert first[-2]["delta"]["stop_reason"] == "tool_use"
+    assert [event["type"] for event in events].count("message_stop") == 2
 
 
 def test_prompts_can_come_as_a_stream_of_messages(wieldy, script):

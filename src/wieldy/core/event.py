@@ -177,6 +177,16 @@ class ModelCalls(Event):
 
 
 @keyword_record
+class ModelBlock(Event):
+    """A block of the model's message begins as `start`, grows by something nobody is shown (`grew`), or has ended."""
+
+    kind: ClassVar[str] = "model.block"
+    index: int
+    start: Mapping[str, Any] | None = None
+    grew: Mapping[str, Any] | None = None
+
+
+@keyword_record
 class ModelAnswered(Event):
     """A message of the model's is complete, in the API's own form."""
 

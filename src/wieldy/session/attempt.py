@@ -20,6 +20,8 @@ from wieldy.session.breaker import Breaker
 
 Record = Callable[[dict[str, Any]], None]
 
+GREW = {"signature": "signature_delta", "citation": "citations_delta"}
+
 
 class Attempt:
     """Joins an answer, the turn its calls run in, and the transcript. Every block and every result is recorded once."""
@@ -113,7 +115,7 @@ class Attempt:
                 start = self.answer.open[index].start
                 self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], piece=piece, index=index))
             else:
-                self._events.emit(ModelBlock(index=index, grew={"type": f"{delta.field}_delta", delta.field: piece}))
+                self._events.emit(ModelBlock(index=index, grew={"type": GREW[delta.field], delta.field: piece}))
         elif isinstance(delta, BlockEnded):
             self._events.emit(ModelBlock(index=delta.index))
         elif isinstance(delta, BlockStarted):

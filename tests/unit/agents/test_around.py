@@ -19,7 +19,7 @@ from wieldy.core.failure import SessionError
 from wieldy.core.outcome import Done, Refused
 from wieldy.core.provider import Usage
 from wieldy.core.result import ToolResult
-from wieldy.headless import Lines
+from wieldy.headless.lines import Lines
 from wieldy.session.delegate_model import FAMILY, Models
 from wieldy.terminal.paint import Paint
 from wieldy.terminal.view import View
