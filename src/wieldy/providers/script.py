@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -156,9 +155,12 @@ class Script:
             self._open = True
         return self.turns[-1]
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+    def stream(self, request: Request) -> Spoken:
         """The next turn of the script."""
+        return Spoken(self, request)
+
+    def answer(self, request: Request) -> AsyncIterator[Delta]:
+        """What comes back for a request. Raises `ProviderFailure`."""
         if self.remember:
             self.requests.append(changed(request, messages=tuple(request.messages)))
         if self._next >= len(self.turns):
@@ -167,7 +169,7 @@ class Script:
         self._next += 1
         if turn and "fail" in turn[0]:
             raise _failure(turn[0])
-        yield self._deltas(turn)
+        return self._deltas(turn)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
@@ -215,6 +217,22 @@ class Script:
             yield BlockGrew(index, "signature", signature)
         if not step.get("open"):
             yield BlockEnded(index)
+
+
+class Spoken:
+    """One turn of a script, for as long as it is listened to."""
+
+    __slots__ = ("_request", "_script")
+
+    def __init__(self, script: Script, request: Request) -> None:
+        self._script = script
+        self._request = request
+
+    async def __aenter__(self) -> AsyncIterator[Delta]:
+        return self._script.answer(self._request)
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
 
 def _checked(turns: Any) -> list[list[Step]]:

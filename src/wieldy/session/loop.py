@@ -21,6 +21,7 @@ from wieldy.session.outset import Outset
 if TYPE_CHECKING:
     from wieldy.session.relief import Relief
 
+IN_A_ROW = 8  # turns without a pause for others, when nobody follows them
 FULL = 0.85  # of the context window: compact before the next request
 
 
@@ -119,7 +120,8 @@ class Loop:
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
-            await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
+            if self.box.events.heard or turns % IN_A_ROW == 0:
+                await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
                 if end.why != "done" or (why := await self._sent_on(text)) is None:
