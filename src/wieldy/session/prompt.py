@@ -32,6 +32,7 @@ MODES = {
     "plan": "You are in plan mode: only look, change nothing. Work out a plan and present it.",
     "acceptEdits": "Edits in the project are allowed without asking.",
 }
+MODES_OF_AGENTS = {"plan": "You can only look: whatever would change something is refused."}
 
 
 def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "", role: str = ROLE) -> str:
@@ -40,8 +41,9 @@ def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "", role: st
     parts = [role]
     if guidance:
         parts.append(f"# Using the tools\n{guidance}")
-    if mode in MODES:
-        parts.append(MODES[mode])
+    said = MODES if role is ROLE else MODES_OF_AGENTS
+    if mode in said:
+        parts.append(said[mode])
     if extra:
         parts.append(extra)
     return "\n\n".join(parts)
