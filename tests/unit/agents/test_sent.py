@@ -233,3 +233,12 @@ async def test_an_unknown_kind_or_an_empty_task_is_refused_with_what_there_is(op
     assert "no agent `wizard`" in wizard
     assert "- explore:" in wizard
     assert "`prompt`" in empty
+
+
+@pytest.mark.asyncio
+async def test_it_is_told_that_it_can_only_look_and_not_to_present_a_plan(opened):
+    agent = Script().says("x")
+    async with opened(sending(agent, "explore")) as session:
+        await session.ask("go")
+    assert "You can only look" in agent.requests[0].system[0]
+    assert "Work out a plan" not in agent.requests[0].system[0]
