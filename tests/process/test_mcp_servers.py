@@ -122,3 +122,28 @@ def test_the_doctor_tries_every_server_and_says_a_line_of_each(wieldy, tmp_path,
     shown = wieldy("doctor")
     assert shown.returncode == 0
     assert "✓ mcp tiny         ready, 12 tools" in shown.stdout
+
+
+def test_a_server_that_hangs_holds_up_only_whoever_asks_for_it(wieldy, environment, line, tmp_path):
+    wieldy("mcp", "add", "tiny", "--", *line)
+    habits = json.dumps({"log": str(tmp_path / "log"), "hang": True})
+    stuck = {"command": line[0], "args": [*line[1:-1], habits], "startupTimeout": 600_000}
+    (home := Path(environment["WIELDY_HOME"])).mkdir(exist_ok=True)
+    (home / "settings.json").write_text(json.dumps({"mcpServers": {"stuck": stuck}}))
+    assert "12 tools" in wieldy("mcp", "get", "tiny").stdout  # or the time of the test is up
+    assert wieldy("tools", "Grep").stderr == ""
+
+
+def test_a_command_line_without_its_dashes_is_shown_with_them(wieldy):
+    for words in (("npx", "-y", "server"), ("npx",), ("npx", "server")):
+        done = wieldy("mcp", "add", "x", *words)
+        assert done.returncode == 2
+        assert f"wieldy mcp add x -- {' '.join(words)}" in done.stderr
+    odd = wieldy("mcp", "list", "--odd")
+    assert odd.returncode == 2 and "unknown option --odd" in odd.stderr
+
+
+def test_an_address_that_leads_nowhere_is_said_in_plain_words(wieldy):
+    wieldy("mcp", "add", "far", "http://127.0.0.1:9/mcp")
+    said = wieldy("mcp", "reconnect", "far")
+    assert said.returncode == 1 and "failed: " in said.stdout and "Errno" not in said.stdout

@@ -8,7 +8,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ EXAMPLES = """examples:
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 PATIENCE = 60.0
+IMPATIENCE = 2.0
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -41,7 +43,13 @@ def main(command: str, argv: list[str]) -> int:
 
         return serve(argv[1:])
     own, program = _split(argv)
-    options = _parser().parse_args(own)
+    parser = _parser()
+    options, extra = parser.parse_known_args(own)
+    if options.verb == "add" and not program and (extra or (options.url and "://" not in options.url)):
+        line = " ".join(filter(None, (options.url, *extra)))
+        return _wrong(f"a command line goes behind `--`: wieldy mcp add {options.name} -- {line}")
+    if extra:
+        parser.error(f"unknown option {extra[0]}")
     options.program = program
     verbs = {"add": _add, "remove": _remove, "list": _list, "get": _get, "reconnect": _reconnect}
     return verbs[options.verb](options)
@@ -205,10 +213,9 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
         from wieldy.mcp.servers import McpServers
 
         servers = box.workspace.resident(McpServers)
-        if only is None:
-            await servers.settled(PATIENCE)
-        elif only in servers.connections:
-            await servers.settled(PATIENCE)
+        with waiting_told(servers, only):
+            await servers.settled(PATIENCE, only)
+        if only is not None and only in servers.connections:
             await _signed_in(servers.connections[only])
         for problem in servers.problems:
             print(f"wieldy: {problem}", file=sys.stderr)
@@ -216,6 +223,22 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
 
         prompts = await prompts_of(servers)
         return [_row(servers, name, prompts.values()) for name in servers.states()]
+
+
+@contextmanager
+def waiting_told(servers: McpServers, only: str | None = None) -> Iterator[None]:
+    """Somebody who waits at a terminal is told for whom."""
+
+    def tell() -> None:
+        late = [name for name in servers.starting() if only in (None, name)]
+        if late and sys.stderr.isatty():
+            print(f"waiting for {', '.join(late)} …", file=sys.stderr)
+
+    timer = asyncio.get_running_loop().call_later(IMPATIENCE, tell)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _signed_in(connection: Any) -> None:
@@ -250,7 +273,9 @@ def _first(text: str) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     sign = {"ready": "✓", "needs approval": "?"}.get(row["state"], "✗")
-    about = f"{len(row['tools'])} tools" if row["state"] == "ready" else f"{row['state']}: {row['why']}".rstrip(": ")
+    about = f"{row['state']}: {row['why']}".rstrip(": ")
+    if row["state"] == "ready":
+        about = f"{len(row['tools'])} tools" + (f", {len(row['prompts'])} prompts" if row["prompts"] else "")
     return f"{sign} {row['name']:<16} {about}" + (f"   {row['where']}" if row["where"] else "")
 
 

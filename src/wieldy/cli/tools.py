@@ -9,6 +9,7 @@ from typing import Any
 
 from wieldy.cli.parsing import command_parser
 from wieldy.engine.lookup import nearest
+from wieldy.pool.arrange import FOREIGN
 from wieldy.toolbox import Toolbox
 
 EXAMPLES = """examples:
@@ -27,7 +28,7 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="a list of objects: name, offered, reason, input_schema …")
     parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
     options = parser.parse_args(argv)
-    rows = asyncio.run(_rows(options.root))
+    rows = asyncio.run(_rows(options.root, options.name))
     if options.name is not None:
         rows = [row for row in rows if row["name"] == options.name]
         if not rows:
@@ -44,9 +45,10 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-async def _rows(root: str) -> list[dict[str, Any]]:
+async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
-        await _servers(box)
+        if name is None or (name not in box.catalog and name.startswith(FOREIGN)):
+            await _servers(box)
         return [
             {
                 "name": entry.tool.name,
@@ -65,13 +67,16 @@ async def _servers(box: Toolbox) -> None:
     """Wait for the MCP servers, and say which did not come: their tools are missing below."""
     if not box.settings.get("mcpServers"):
         return
+    from wieldy.cli.mcp import waiting_told
     from wieldy.mcp.servers import McpServers
 
-    await box.connected(PATIENCE)
     servers = box.workspace.resident(McpServers)
+    with waiting_told(servers):
+        await box.connected(PATIENCE)
     for name, state in servers.states().items():
         if state.word != "ready":
-            print(f"wieldy: the MCP server {name} has no tools to offer; {state}", file=sys.stderr)
+            why = "still starting" if state.word == "connecting" else state
+            print(f"wieldy: the MCP server {name} has no tools to offer; {why}", file=sys.stderr)
     for name, entry in servers.entries.items():
         for tool, why in entry.quarantined.items():
             print(f"wieldy: the tool {tool} of the MCP server {name} is left out: {why}", file=sys.stderr)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.tail import Tail
 
 CONNECTION_CLOSED = -32000
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 SESSION_GONE = ("session terminated", "session not found", "connection closed")
 
 
@@ -31,7 +34,7 @@ def reason_of(error: BaseException, config: ServerConfig, stderr: Tail) -> str:
     elif isinstance(error, PermissionError) and config.kind == "stdio":
         why = f"`{config.command}` may not be run"
     else:
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = _NUMBER.sub("", " ".join(str(error).split())) or type(error).__name__
     said = stderr.last_lines(1)
     return f"{why} ({said[:300]})" if said else why
 

@@ -98,10 +98,14 @@ class McpServers:
         waiting = {name: State("needs approval", "run `wieldy permissions trust`") for name in self.pending}
         return {**{name: entry.connection.state for name, entry in self.entries.items()}, **waiting}
 
-    async def settled(self, seconds: float | None = None) -> None:
-        """Wait until every server is ready or has failed, or time is up."""
+    def starting(self) -> list[str]:
+        """The servers of which it is not known yet whether they come up."""
+        return [name for name, state in self.states().items() if state.word == "connecting"]
+
+    async def settled(self, seconds: float | None = None, only: str | None = None) -> None:
+        """Wait until every server, or only one, is ready or has failed, or time is up."""
         self._needed.set()
-        waits = [connection.settled() for connection in self.connections.values()]
+        waits = [connection.settled() for name, connection in self.connections.items() if only in (None, name)]
         if waits:
             try:
                 async with asyncio.timeout(seconds):
