@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+TYPE_CHECKING = False  # typing takes longer to import than everything here
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> int:
@@ -17,5 +22,20 @@ def main() -> int:
     return run(sys.argv[1:])
 
 
+def program() -> NoReturn:
+    """Run the command line and end the process.
+
+    Everything that must last is on disk and closed by now, and what runs at exit is only there to take the interpreter
+    apart piece by piece; it is left to the system, which does it at once.
+    """
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.exit(code)  # closed or gone: Python knows what to do about that
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()
