@@ -9,20 +9,18 @@ from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
 
 if TYPE_CHECKING:
-    from wieldy.edit.change import Prepare
-    from wieldy.edit.commit import Written
     from wieldy.edit.revision import Revision
+    from wieldy.journal.amend import Wish
     from wieldy.notebook.edit import CellEdit
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.edit.rehearsal import Rehearsals
+    from wieldy.journal.amend import rehearse
 
-    path, edit = input["notebook_path"], _wanted(**{**input, "notebook_path": None})
-    prepare = _prepare(ctx, path, edit)
-    await ctx.workspace.resident(Rehearsals).rehearse(ctx.call_id, (path, edit), prepare, ctx.led_to(path))
+    edit = _wanted(**{**input, "notebook_path": None})
+    await rehearse(ctx, _wish(ctx, input["notebook_path"], edit))
 
 
 @tool(
@@ -44,22 +42,10 @@ async def TOOL(
     edit_mode: Literal["replace", "insert", "insert_before", "delete"] = "replace",
 ) -> Output:
     """Change one cell."""
-    from wieldy.edit.change import change_file
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.rehearsal import Rehearsals
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
-
-    async def write(revision: Revision) -> Written:
-        change = Change(notebook_path, revision.before, revision.after, ctx.led_to(notebook_path))
-        journal = ctx.workspace.resident(Journal)
-        receipt = await journal.apply([change], call_id=ctx.call_id, tool="NotebookEdit", turn=ctx.message_id)
-        return receipt.written[0]
+    from wieldy.journal.amend import amend
 
     edit = _wanted(None, new_source, cell_id, cell_type, edit_mode)
-    prepare = _prepare(ctx, notebook_path, edit)
-    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, (notebook_path, edit))
-    return await change_file(prepare, write, ctx.workspace.resident(ReadState), rehearsed)
+    return await amend(ctx, _wish(ctx, notebook_path, edit), "NotebookEdit")
 
 
 def _wanted(
@@ -74,10 +60,11 @@ def _wanted(
     return CellEdit(edit_mode, cell_id, new_source, cell_type)
 
 
-def _prepare(ctx: ToolContext, path: str, edit: CellEdit) -> Prepare:
+def _wish(ctx: ToolContext, path: str, edit: CellEdit) -> Wish:
     from wieldy.edit.policy import Policy
     from wieldy.edit.readstate import ReadState
     from wieldy.edit.revision import revise
+    from wieldy.journal.amend import Wish
     from wieldy.notebook.edit import require_notebook
 
     state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(path)
@@ -90,4 +77,4 @@ def _prepare(ctx: ToolContext, path: str, edit: CellEdit) -> Prepare:
             require_notebook(revision)
         return revision
 
-    return prepare
+    return Wish(path, edit, prepare)
