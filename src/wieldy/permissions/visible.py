@@ -25,9 +25,8 @@ def one_line(text: str) -> str:
 
 def hidden_characters(text: str) -> str | None:
     """What in a text would escape the eye, in words; None for honest text."""
-    plain = (
-        text.isascii() and text.isprintable()
-    )  # most text is, and then the largest pattern need not even be compiled
+    # Most text is plain; then the largest pattern here need not even be compiled.
+    plain = text.isascii() and text.isprintable()
     if not plain and (odd := _HIDDEN.search(text)) is not None:
         return f"a character that cannot be seen (U+{ord(odd[0]):04X})"
     if (padding := _PADDING.search(text)) is not None:
