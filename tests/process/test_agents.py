@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.providers.wire import STREAMS, loopback, stream
 
 
 def call(tool: str, **input: Any) -> dict[str, Any]:
@@ -137,3 +139,40 @@ def test_a_tool_alone_says_that_there_is_no_model(wieldy):
     called = wieldy("call", "Agent", "prompt=do it")
     assert called.returncode != 0
     assert "it needs a model" in called.stdout + called.stderr
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("wire", "model"), [("anthropic", "anthropic/claude-x"), ("openai", "openai/gpt-x")])
+async def test_over_a_real_wire_an_agent_has_a_conversation_and_a_model_of_its_own(wire, model, project, environment):
+    kinds = project / ".wieldy" / "agents"
+    kinds.mkdir(parents=True)
+    (kinds / "quick.md").write_text(
+        "---\nname: quick\ndescription: Is quick.\ntools: Read\nmodel: small-one\n---\nYou are quick."
+    )
+    sends = ("call", "call_1", "Agent", '{"prompt": "what is in b.txt?", "agent_type": "quick"}')
+    answers = [
+        STREAMS[wire]([sends], 3),
+        STREAMS[wire]([("call", "call_1", "Read", '{"file_path": "b.txt"}')], 3),
+        STREAMS[wire]([("text", "it says hello")]),
+        STREAMS[wire]([("text", "done")]),
+    ]
+    env = {**environment, "ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    async with loopback(*map(stream, answers)) as server:
+        args = ["-p", "look", "--model", model, "--base-url", server.url]
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "wieldy", *args,
+            cwd=project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await asyncio.wait_for(child.communicate(), 60)
+    assert (child.returncode, out.decode()) == (0, "done\n"), err.decode()
+    first, second, third, fourth = (one.body for one in server.asked)
+    assert [body["model"] for body in (first, second, third, fourth)] == [
+        model.partition("/")[2], "small-one", "small-one", model.partition("/")[2],
+    ]  # fmt: skip
+    assert "- quick: Is quick." in json.dumps(first)
+    assert "You are quick." in json.dumps(second)
+    assert "look" not in json.dumps(second["messages"][-1])
+    assert len(second["tools"]) == 1
+    assert "hello" in json.dumps(third)
+    assert "it says hello" in json.dumps(fourth)
+    assert "You are quick." not in json.dumps(fourth)

@@ -254,3 +254,30 @@ async def test_closing_the_session_ends_those_in_the_background(opened, project)
         await run.aclose()
         roster = session.box.workspace.resident(Roster)
     assert not [sent for sent in roster.all() if sent.running]
+
+
+@pytest.mark.asyncio
+async def test_an_interrupt_does_not_wait_for_a_tool_that_will_not_stop(opened):
+    let_go = asyncio.Event()
+
+    @tool(read_only=True)
+    async def stubborn() -> str:
+        """Never stops when told to."""
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
+
+    agent = Script([[LOOK], [{"call": "stubborn", "input": {}}], [{"text": "never"}]])
+    async with opened(sending(agent), tools=[stubborn]) as session:
+        async for event in session.run("go"):
+            inner = getattr(event, "event", None)
+            if isinstance(inner, ToolStarted) and inner.name == "stubborn":
+                session.abort()
+        assert not let_go.is_set()
+        text = session.messages[-1]["content"][0]["content"][0]["text"]
+        let_go.set()
+    assert "interrupted by the user" in text
+    assert "Read(file_path=" in text
