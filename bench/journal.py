@@ -1,4 +1,4 @@
-"""What it costs to keep every change: a journaled write beside the bare atomic one, in syncs and in time."""
+"""What it costs to keep every change: a journaled write beside the bare atomic one, in syncs, in time and in space."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def claims() -> Iterator[Claim]:
         yield written("10 KB", 10_000, root)
         yield written("1 MB", 1_000_000, root)
         yield started(root)
+        yield grown(root)
 
 
 def journal_of(root: Path, disk: Disk = LOCAL) -> Journal:
@@ -87,3 +88,22 @@ def started(root: Path) -> Claim:
     opened, read = best_of(7, lambda: journal_of(root).start_now(), last.read_bytes)
     detail = f"{opened * 1e3:.2f} ms beside {read * 1e3:.2f} ms, {last.stat().st_size / 1e6:.1f} MB"
     return Claim("starting on a journal beside reading its last file whole", opened / read, 2, detail=detail)
+
+
+def grown(root: Path) -> Claim:
+    """What small edits add to the journal, the whole copies now and then included."""
+    edits, path = 66, root / "grown"
+    content = os.urandom(50_000).hex().encode()
+    path.write_bytes(content)
+    journal = journal_of(root)
+    size = _size(journal)
+    for number in range(edits):
+        before, content = content, content[:40_000] + b"edit %6d" % number + content[40_011:]
+        journal.writer.apply([Change(str(path), before, content)], ORIGIN)
+    each = (_size(journal) - size) / edits
+    text = "what the journal grows by with a small edit beside the file's size"
+    return Claim(text, each / len(content), 0.05, detail=f"{each / 1e3:.1f} KB beside {len(content) / 1e3:.0f} KB")
+
+
+def _size(journal: Journal) -> int:
+    return sum(file.stat().st_size for file in journal.store.folder.glob("*.journal"))
