@@ -35,7 +35,9 @@ def touched(judged: Judgement, scene: Scene) -> Touched:
         why = why or ("" if paths else _cannot_tell(word, "written"))
         effects.extend(Writes(path) for path in paths or () if not is_stream(path))
     effects.extend(map(Fetches, judged.fetches))
-    return Touched(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(sweeps)), why)
+    if len(effects) > 1:
+        effects = list(dict.fromkeys(effects))
+    return Touched(tuple(effects), tuple(dict.fromkeys(sweeps)) if sweeps else (), why)
 
 
 def _cannot_tell(word: Word, how: str) -> str:

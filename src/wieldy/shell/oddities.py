@@ -24,7 +24,7 @@ def oddities(text: str) -> list[str]:
 
 def foreign_letters(program: str) -> list[str]:
     """The characters of a program's name that are not ASCII, by name: a Cyrillic letter can look like a Latin one."""
-    return [_name(char) for char in dict.fromkeys(program) if not char.isascii()]
+    return [] if program.isascii() else [_name(char) for char in dict.fromkeys(program) if not char.isascii()]
 
 
 def _name(char: str) -> str:

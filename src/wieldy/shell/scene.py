@@ -29,12 +29,14 @@ class Scene:
 
     def absolute(self, path: str) -> tuple[str, ...]:
         """The places a path may mean: with `..` taken as text, and as written where it could follow a link."""
+        if path.startswith("/") and ".." not in path:
+            return (_normal(path),)
+        if len(self.cwds) == 1 and ".." not in path and ".." not in self.cwds[0]:
+            return (_normal(f"{self.cwds[0]}/{path}"),)
         places: list[str] = []
         for cwd in ("/",) if path.startswith("/") else self.cwds:
             written = os.path.join(cwd, path)
-            plain = os.path.normpath(written)
-            plain = plain[1:] if plain.startswith("//") else plain
-            places.append(plain)
+            places.append(_normal(written))
             if "/../" in written + "/":
                 places.append(written)
         return tuple(dict.fromkeys(places))
@@ -63,3 +65,8 @@ class Scene:
         if value is not None:
             known[name] = value
         return changed(self, variables=known)
+
+
+def _normal(path: str) -> str:
+    plain = os.path.normpath(path)
+    return plain[1:] if plain.startswith("//") else plain

@@ -136,7 +136,8 @@ class Walk(SimpleCommands):
         name = words[0].text if words and words[0].static else ""
         after = self.simple(simple, words, scene, feed)
         # What is run through another program costs more than the two of them apart.
-        self.effort += sum([2 * ANEW * len(part.via) for part in self.parts[before[0] :] if part.via])
+        for part in self.parts[before[0] :]:
+            self.effort += 2 * ANEW * len(part.via)
         if name in self.defined:
             after = scene.lost() if moves(self.defined[name].body) else scene
             self._call(name, scene)
