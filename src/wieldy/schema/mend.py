@@ -35,6 +35,8 @@ class Unreadable(Exception):
 
 def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
     """The object a model meant. Raises `Unreadable`."""
+    if isinstance(raw, str):
+        return _read(raw, inside=False)
     if isinstance(raw, Mapping):
         value = dict(raw)
         if _is_flat_ascii(value):
@@ -42,8 +44,7 @@ def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
         if is_too_deep(value):
             raise Unreadable(str(TooDeep()))
         return Read(_without_surrogates(value), (_HALF,)) if _has_surrogates(value) else Read(value)
-    text = raw if isinstance(raw, str) else _decoded(raw)
-    return _read(text, inside=False)
+    return _read(_decoded(raw), inside=False)
 
 
 def _decoded(raw: bytes) -> str:

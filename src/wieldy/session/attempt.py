@@ -93,10 +93,11 @@ class Attempt:
 
     def finish(self) -> None:
         """The stream ended as it should: calls that it left open are answered as cut off."""
-        for cut in self.answer.cut_off():
+        if self.answer.open:
+            for cut in self.answer.cut_off():
+                self.keep_blocks()
+                self.submit(cut)
             self.keep_blocks()
-            self.submit(cut)
-        self.keep_blocks()
         if (waiting := self.answer.doubtful) is not None:
             self.answer.doubtful = None
             self.submit(waiting)
