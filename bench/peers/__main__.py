@@ -27,14 +27,14 @@ THOUGHT = 0.3
 
 def scenarios(folder: str) -> Iterator[tuple[script.Scenario, int]]:
     """What is run, and how often."""
-    yield script.hello(), 6
+    yield script.hello(), 10
     yield script.reads(folder), 3
     yield script.commands(), 3
     yield script.ten_reads(folder, THOUGHT), 4
     yield script.ten_reads(folder, 0), 4
     yield script.sleeps(THOUGHT), 3
     yield script.sleeps(0), 3
-    yield script.overlap(folder, THOUGHT), 3
+    yield script.overlap(folder, THOUGHT), 4
     yield script.overlap(folder, 0), 3
     yield script.chunks(), 2
     yield script.growth(folder), 2
