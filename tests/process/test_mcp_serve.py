@@ -252,6 +252,41 @@ def test_the_servers_of_a_client_are_not_served_on_lest_a_server_starts_itself(
     assert not marker.exists()
 
 
+def listed_until(served: Served, wanted: set[str]) -> None:
+    """List the tools, and again whenever they are said to have changed, until these are among them."""
+    names: set[str] = set()
+    while not wanted <= names:
+        request = served.request("tools/list")
+        changed = answered = False
+        while not (answered and (changed or wanted <= names)):
+            message = served.receive()
+            changed |= message.get("method") == "notifications/tools/list_changed"
+            if message.get("id") == request:
+                answered, names = True, {one["name"] for one in message["result"]["tools"]}
+
+
+def test_servers_are_served_on_when_told_so_and_the_client_hears_of_their_tools(
+    serve: Start, environment: dict[str, str], tmp_path: Path
+):
+    script = Path(__file__).parents[1] / "unit" / "mcp" / "scripted_server.py"
+    habits = json.dumps({"log": str(tmp_path / "log"), "delay": 1})
+    servers = {
+        "tiny": {"command": sys.executable, "args": ["-I", "-S", str(script), habits]},
+        "again": {"command": sys.executable, "args": [*SERVE[1:], "--servers"]},
+    }
+    home = Path(environment["WIELDY_HOME"])
+    home.mkdir()
+    settings = {"mcpServers": servers, "permissions": {"allow": ["mcp__tiny__*"]}}
+    (home / "settings.json").write_text(json.dumps(settings))
+    served = serve("--servers")
+    listed_until(served, {"mcp__tiny__echo", "mcp__again__Read"})
+    assert served.text(served.call("mcp__tiny__echo", text="hello")) == "hello"
+    served.call("mcp__tiny__grow")
+    listed_until(served, {"mcp__tiny__grown"})
+    served.to.close()
+    assert served.ended() == 0
+
+
 def test_requests_may_come_from_a_file(project: Path, environment: dict[str, str], tmp_path: Path):
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     lines = [

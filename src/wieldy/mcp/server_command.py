@@ -7,12 +7,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wieldy.approval import Ask
 from wieldy.mcp.server_guard import SHORTEST_TOKEN, Address, address
 from wieldy.permissions.mode import mode_named
+from wieldy.shell.environment import MARK
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ EXAMPLES = """examples:
 What your permission rules would ask about is asked through the client (elicitation); a client that cannot ask gets a no."""
 
 TOKEN_VARIABLE = "WIELDY_MCP_TOKEN"
+DEEPEST = 2
 
 
 def main(argv: list[str]) -> int:
@@ -69,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
     parser.add_argument("--mode", type=_mode, help="default, acceptEdits, plan, dontAsk or bypassPermissions")
+    parser.add_argument("--servers", action="store_true", help="also the tools of the MCP servers in your settings")
     parser.add_argument(
         "--http", type=_address, metavar="HOST:PORT", help="serve over HTTP; without a host, this machine alone"
     )
@@ -94,14 +97,22 @@ def _mode(text: str) -> str:
 
 
 def _maker(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
+    servers = options.servers and not _is_nested(os.environ)
+    if options.servers and not servers:
+        _say("--servers is left out: this server was started by one that serves on others")
+
     def make(ask: Ask) -> Toolbox:
-        # Servers of the settings are not served on: one of them may be this very program.
-        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=False)
+        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers)
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             _say(str(problem))
         return box
 
     return make
+
+
+def _is_nested(env: Mapping[str, str]) -> bool:
+    """Whether one that serves on others has started us: servers of the settings may be this very program, without end."""
+    return len(env.get(MARK, "").split()) >= DEEPEST
 
 
 async def _on_stdio(make: Callable[[Ask], Toolbox], told: asyncio.Event) -> None:

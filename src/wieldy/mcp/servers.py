@@ -205,6 +205,8 @@ class McpServers:
             entry.tools[wire] = ServerTool(wire, definition, entry.connection, accept)
         self._take_away({wire: tool for wire, tool in before.items() if entry.tools.get(wire) is not tool})
         self._put_in({wire: tool for wire, tool in entry.tools.items() if before.get(wire) is not tool})
+        if entry.connection.state.word == "ready" and before != entry.tools:
+            self._changed(entry, entry.connection.state)
 
     def _sound(self, entry: Entry, tool: Any) -> Definition | None:
         try:

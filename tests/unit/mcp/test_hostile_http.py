@@ -1,0 +1,88 @@
+"""Servers behind a URL that break off or only seem to be alive: bounded in time, said in words, and the toolbox goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.asyncio
+
+TOOLS = [{"name": "go", "description": "Go.", "inputSchema": {"type": "object"}}]
+INFO = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "h", "version": "1"}, "capabilities": {"tools": {}}}
+
+
+class Shaky:
+    """Speaks just enough of streamable HTTP to be called, and then does what its habit is."""
+
+    def __init__(self, habit: str) -> None:
+        self.habit = habit
+        self.calls = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = next(
+                (int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")), 0
+            )
+            message = json.loads(await reader.readexactly(length)) if length else {}
+            await self._answer(message, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        match message.get("method"):
+            case "initialize":
+                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": INFO})
+            case "tools/list":
+                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": TOOLS}})
+            case "tools/call":
+                self.calls += 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+                await writer.drain()
+                while self.habit == "keep-alives only":
+                    writer.write(b": still here\n\n")
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+            case "notifications/initialized" | "notifications/cancelled":
+                writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+            case _:
+                writer.write(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+
+
+async def _json(writer: asyncio.StreamWriter, value: Any) -> None:
+    body = json.dumps(value).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+    writer.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    await writer.drain()
+
+
+@asynccontextmanager
+async def shaky(habit: str) -> AsyncIterator[tuple[Shaky, str]]:
+    server = Shaky(habit)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    try:
+        yield server, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("habit", "said"), [("dies after the headers", ""), ("keep-alives only", "did not answer within 1.5 s")]
+)
+async def test_a_call_ends_in_time_and_the_toolbox_goes_on(stage, habit: str, said: str):
+    async with shaky(habit) as (server, url):
+        entry = {"type": "http", "url": url, "timeout": 1_500}
+        async with asyncio.timeout(30), stage.box(h=entry) as box:
+            await box.connected()
+            result = await box.call("mcp__h__go", {})
+            assert result.is_error and "MCP server h" in result.text
+            assert said in result.text
+            assert server.calls >= 1
+            assert not (await box.call("LS", path=".")).is_error
