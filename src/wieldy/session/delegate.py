@@ -76,9 +76,11 @@ class Delegates:
         """Set a sub-agent to work for a call. Raises `ToolFailure` where it cannot be sent."""
         from wieldy.session.delegate_run import Deputy
 
+        id = errand.resumes or f"agent_{os.urandom(4).hex()}"
+        told = await self._conversation(errand, id) if errand.resumes else Conversation()
         self._roster.make_room()
-        told = await self._conversation(errand) if errand.resumes else Conversation()
-        agent = Identity(errand.resumes or f"agent_{os.urandom(4).hex()}", errand.definition.name, ctx.call_id)
+        # From here on nothing is waited for: whoever is sent at the same time finds this one at work.
+        agent = Identity(id, errand.definition.name, ctx.call_id)
         if not self.home.persist:
             self._unwritten[agent.id] = told
         folder, depth = self._folder(agent.id), self.home.depth + 1
@@ -99,21 +101,20 @@ class Delegates:
     def _folder(self, agent_id: str) -> Path:
         return self.home.box.workspace.session_dir / FOLDER / agent_id
 
-    async def _conversation(self, errand: Errand) -> Conversation:
+    async def _conversation(self, errand: Errand, id: str) -> Conversation:
         """What an earlier sub-agent had come to."""
-        id = errand.resumes or ""
-        sent = self._roster.find(id)
-        if sent is not None and sent.running:
-            raise ToolFailure(f"The agent {id} is still at work. Wait for it with `agent_id` alone, or stop it first.")
-        if id in self._unwritten:
-            return self._unwritten[id]
-        folder = self._folder(id)
-        if not _ID.fullmatch(id) or not (folder / NAME).exists():
-            raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
-        told = await in_thread(_told_in, folder)
+        told = self._unwritten.get(id)
+        if told is None:
+            folder = self._folder(id)
+            if not _ID.fullmatch(id) or not (folder / NAME).exists():
+                raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
+            told = await in_thread(_told_in, folder)
         kind = told.header.get("agent")
         if kind != errand.definition.name:
             raise ToolFailure(f"{id} is a `{kind}` agent: send `agent_type` as that, or a new agent.")
+        sent = self._roster.find(id)
+        if sent is not None and sent.running:
+            raise ToolFailure(f"The agent {id} is still at work. Wait for it with `agent_id` alone, or stop it first.")
         return told
 
 

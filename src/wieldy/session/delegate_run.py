@@ -126,7 +126,7 @@ class Deputy:
         box, told, errand = self.box, self.conversation, self._errand
         outset = Outset(box, role=errand.definition.prompt)
         await outset.prepare(self._provider, told.activated, self._activated)
-        self._missing(outset)
+        self._tell_missing()
         if not told.header:
             self._record(self._header())
         elif told.header.get("model") != self._provider.model:
@@ -186,7 +186,7 @@ class Deputy:
     def _activated(self, names: list[str]) -> None:
         self._record({"type": "activated", "tools": names})
 
-    def _missing(self, outset: Outset) -> None:
+    def _tell_missing(self) -> None:
         """Tell the person of tools that the agent's file names and nobody has."""
         known = self.box.catalog
         wanted = self._errand.definition.tools or ()

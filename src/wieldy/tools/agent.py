@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from wieldy.agents.definition import Definition
 from wieldy.agents.errand import Errand, Report
 from wieldy.agents.find import AgentTypes
 from wieldy.agents.roster import Delegation, Roster, Sent
@@ -95,7 +96,7 @@ async def _run(
     """Send an agent, or see to one that was sent before."""
     if agent_id and not prompt.strip():
         return await _seen_to(_known(ctx, agent_id), stop=stop)
-    definition = ctx.workspace.resident(AgentTypes).found[agent_type]
+    definition = await _definition(ctx, agent_type, agent_id)
     errand = Errand(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
     delegation = ctx.workspace.resident(Delegation)
     assert delegation.send is not None
@@ -105,6 +106,18 @@ async def _run(
         told = f"The {agent_type} agent {sent.id} is at work. You will be told when it ends; go on meanwhile."
         return Output(told, {"agentId": sent.id, "agentType": agent_type, "status": "running"})
     return await attended(sent, ctx)
+
+
+async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Definition:
+    """The kind that is named; one that was sent before is what it was, whatever files say by now."""
+    sent = ctx.workspace.resident(Roster).find(agent_id)
+    if sent is not None and sent.errand.definition.name == agent_type:
+        return sent.errand.definition
+    types = ctx.workspace.resident(AgentTypes)
+    found = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
+    if found is None:
+        raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
+    return found
 
 
 async def attended(sent: Sent, ctx: ToolContext) -> Output:

@@ -281,3 +281,19 @@ async def test_an_interrupt_does_not_wait_for_a_tool_that_will_not_stop(opened):
         let_go.set()
     assert "interrupted by the user" in text
     assert "Read(file_path=" in text
+
+
+@pytest.mark.asyncio
+async def test_only_one_goes_on_with_an_agent_at_a_time(opened):
+    part = Script([[{"pause": 0.05}, {"text": "again"}]])
+    model = Script().calls("Agent", prompt="first", agent_type="explore").says("done")
+    model.sends("explore", part, prompt="more").sends("explore", Script().says("x"))
+    async with opened(model) as session:
+        await session.ask("go")
+        (sent,) = session.box.workspace.resident(Roster).all()
+        more = {"agent_id": sent.id, "agent_type": "explore", "prompt": "more"}
+        model.calls("Agent", **more).calls("Agent", **more).says("done")
+        await session.ask("go on")
+    one, other = sorted(told(model), key=len)
+    assert one.startswith("again") != other.startswith("again")
+    assert "is still at work" in one + other

@@ -118,3 +118,18 @@ def test_a_person_sees_who_was_sent_to_do_what_and_what_it_came_to():
         "one", "two", "three", "four", "[explore agent agent_1: 2 turns]",
     ]  # fmt: skip
     assert ARCHITECT.show_use({"prompt": "a  plan\nfor it"}) == "Architect(a plan for it)"
+
+
+@pytest.mark.asyncio
+async def test_an_analyst_can_be_gone_on_with_and_stays_what_it_was(place):
+    analyst, again = Script().says("the plan"), Script().says("the rest")
+    model = Script().calls("Architect", prompt="a plan").says("done")
+    model.sends("architect", again, prompt="more").sends("architect", analyst)
+    async with Session(place, model=model, settings=ON, mode="bypassPermissions") as session:
+        await session.ask("go")
+        said = session.messages[2]["content"][0]["content"][0]["text"]
+        agent_id = "agent_" + said.split("agent_")[1][:8]
+        model.calls("Agent", agent_id=agent_id, prompt="more").says("done")
+        await session.ask("go on")
+    assert model.requests[-1].messages[-1].content[0]["content"][0]["text"].startswith("the rest")
+    assert {tool.name for tool in again.requests[0].tools} == {tool.name for tool in analyst.requests[0].tools}
