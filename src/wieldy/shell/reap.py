@@ -84,7 +84,9 @@ def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Proce
     deadline = time.monotonic() + limit
     seen = set(members(tree))
     _await_exits(_signal(seen, (signal.SIGTERM, signal.SIGCONT)), grace)
-    while living := _still_there(seen, tree):
+    # One can be born while the table is read, and its parent die before its line is reached; one that is just becoming
+    # another program shows no environment. Only when nobody is seen twice in a row is nobody left.
+    while living := _still_there(seen, tree) or _still_there(seen, tree):
         if time.monotonic() > deadline:
             return living
         seen.update(living)
