@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.needles import Needles
@@ -30,6 +31,13 @@ class CommandIndex:
                 loose.append((pattern.needle, (pattern, rule)))
         self._loose = Needles(loose)
 
+    @cached_property
+    def forbidden_programs(self) -> frozenset[str]:
+        """The programs that rules which deny or ask begin with."""
+        exact = (literal.split()[:1] for literal, rules in self._exact.items() if _forbids(rules))
+        fixed = ([word] for word, filed in self._by_word.items() if _forbids(rule for _, rule in filed))
+        return frozenset(word for words in (*exact, *fixed) for word in words)
+
     def exactly(self, text: str) -> Sequence[Rule]:
         """The rules that name this very command, with no pattern in them."""
         return self._exact.get(text.strip(), NO_RULES)
@@ -40,3 +48,7 @@ class CommandIndex:
         near = [*self._by_word.get(words[0] if words else "", ()), *self._loose.held_by(text)]
         exact = self._exact.get(text, NO_RULES)
         return [*exact, *(rule for pattern, rule in near if pattern.matches(text))] if near else exact
+
+
+def _forbids(rules: Iterable[Rule]) -> bool:
+    return any(rule.behavior != "allow" for rule in rules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.files import Files, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
+from wieldy.permissions.mentions import Mentions
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import Shelves
 from wieldy.permissions.spelling import without_git_options
@@ -41,6 +43,7 @@ class Commands:
         self._files = files
         self._addresses = addresses
         self._analyse = analyse
+        self._mentions = Mentions(shelves.commands, files)
 
     def judge(self, command: str, case: Case) -> Iterator[Finding]:
         """What is found about a command and each of its parts."""
@@ -97,7 +100,9 @@ class Commands:
                 yield Finding(by_rule(rule, part=part.text))
         own, exact = self._allowance(part, covering, named, case)
         yield own
-        for effect in part.effects:
+        if not part.known and not exact:
+            yield from self._mentions.judge(part, own, case)
+        for effect in (*part.effects, *self._arrivals(part)):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
@@ -105,6 +110,13 @@ class Commands:
                 yield self._files.judge(Touch(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
+
+    def _arrivals(self, part: Part) -> Iterator[Writes]:
+        """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
+        sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
+        for effect in part.effects if sources else ():
+            if isinstance(effect, Writes) and self._files.is_folder(effect.path):
+                yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
 
     def _covering(self, part: Part) -> dict[str, Sequence[Rule]]:
         """For every way to write a part, the rules that cover it."""

@@ -127,6 +127,7 @@ class Policy:
             readable=seen.readable,
             real=seen.real,
             is_folder=seen.is_folder,
+            exists=seen.exists,
             folds_case=seen.folds_case,
         )
         self._protected = Protected(self._paths.roots, self._configured_by)

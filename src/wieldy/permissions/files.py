@@ -53,6 +53,7 @@ class Files:
         self._paths = paths
         self._protected = protected
         self._outside = outside
+        self.is_folder = paths.is_folder
 
     def judge(self, touch: Touch, case: Case) -> Finding:
         """What rules, guards, mode and defaults say about one file."""
@@ -155,6 +156,18 @@ class Files:
     def hides(self, path: str) -> bool:
         """Whether a rule forbids reading a path, so that searches and listings leave it out."""
         return _in_any(self._rules.covering(self._paths.look_again(path)), "deny", "Read") is not None
+
+    def forbidding(self, path: str) -> Rule | None:
+        """The rule that forbids reading or writing a file that is there."""
+        if not self._paths.exists(path):
+            return None
+        covering = self._rules.covering(self._paths.look(path))
+        return _in_any(covering, "deny", "Read") or _in_any(covering, "deny", "Edit")
+
+    @property
+    def forbids_anything(self) -> bool:
+        """Whether there is any rule that forbids a path."""
+        return bool(self._rules.forbidden)
 
     @property
     def hides_anything(self) -> bool:

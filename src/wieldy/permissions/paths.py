@@ -84,6 +84,7 @@ class Paths:
         readable: Sequence[str] = (),
         real: Callable[[str], str] | None = None,
         is_folder: Callable[[str], bool] = os.path.isdir,
+        exists: Callable[[str], bool] = os.path.lexists,
         folds_case: Callable[[str], bool] | None = None,
     ) -> None:
         self.roots = tuple(roots)
@@ -91,6 +92,7 @@ class Paths:
         self.readable = tuple(readable)
         self.real = real_path if real is None else real
         self.is_folder = is_folder
+        self.exists = exists
         self.folds_case = CaseProbe() if folds_case is None else folds_case
         self._folder_seen: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
 
