@@ -76,7 +76,10 @@ async def handle(
             raise
         except Exception as error:
             outcome = _ended_by(error, call)
-    result = await _concluded(call, outcome, limit, bench, notes)
+    if isinstance(outcome, Done) and _is_big(outcome):
+        result = await in_thread(conclude, call, outcome, limit, bench.spill, notes)
+    else:
+        result = conclude(call, outcome, limit, bench.spill, notes)
     _announce(result, started, bench)
     return result
 
@@ -149,12 +152,6 @@ async def _rewritten(plan: PlannedCall, input: Mapping[str, Any], place: Place, 
     again = normalise(bind(ToolCall(plan.call.id, plan.call.name, dict(input)), tool), bench.workspace)
     await bench.queue.readmit(place, again.effects, tool.concurrency_safe(again.input), bench.abort)
     return again
-
-
-async def _concluded(call: ToolCall, outcome: Outcome, limit: int, bench: Bench, notes: tuple[str, ...]) -> ToolResult:
-    if isinstance(outcome, Done) and _is_big(outcome):
-        return await in_thread(conclude, call, outcome, limit, bench.spill, notes)
-    return conclude(call, outcome, limit, bench.spill, notes)
 
 
 def _is_big(outcome: Done) -> bool:
