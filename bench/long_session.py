@@ -8,7 +8,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -105,9 +106,13 @@ def building() -> Iterator[Claim]:
     for name, build in (("Messages", anthropic.body), ("Chat Completions", openai.body)):
         whole = build(Request((), history), "m")
         parts = [whole[at : at + KILOBYTES * 1024] for at in range(0, len(whole), KILOBYTES * 1024)]
-        joined, built = best_of(15, lambda p=parts: b"".join(p), lambda b=build: b(_grown(history), "m"))
+        joined, built = best_of(15, partial(b"".join, parts), partial(_built, build, history))
         detail = f"{built * 1e3:.2f} ms for {len(whole) / 1e6:.1f} MB beside {joined * 1e3:.2f} ms"
         yield Claim(f"a body of 200 turns over {name} beside joining its bytes", built / joined, 4, detail=detail)
+
+
+def _built(build: Callable[[Request, str], bytes], history: list[Message]) -> bytes:
+    return build(_grown(history), "m")
 
 
 def _grown(history: list[Message]) -> Request:
