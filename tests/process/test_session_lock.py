@@ -42,10 +42,10 @@ def test_a_session_that_is_open_elsewhere_is_not_resumed_but_can_be_copied(wield
 
 
 def _session(folder: Path) -> Path:
-    """The one session there is, once it has been spoken to."""
+    """The one session there is, once its model has said all that it will say."""
     for _ in range(6_000):
         for found in folder.glob(f"*/{NAME}"):
-            if b'"user"' in found.read_bytes():
+            if b"thinking" in found.read_bytes():
                 return found.parent
         time.sleep(0.01)
     raise AssertionError("no session came to be")
