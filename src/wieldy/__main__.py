@@ -29,11 +29,11 @@ def program() -> NoReturn:
     apart piece by piece; it is left to the system, which does it at once.
     """
     code = main()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        sys.exit(code)  # closed or gone: Python knows what to do about that
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - contextlib takes longer to import than everything here
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # whoever could be told has been told
     os._exit(code)
 
 

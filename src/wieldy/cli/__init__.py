@@ -28,6 +28,7 @@ def run(argv: list[str]) -> int:
     """Run a command line. Errors are one line on stderr; a traceback only with `--debug`."""
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -48,6 +49,17 @@ def run(argv: list[str]) -> int:
         print(f"wieldy: {text}", file=sys.stderr)
         return 1
     return code
+
+
+def _open_closed() -> None:
+    """Where a standard stream was closed, what is said to it is lost, and nothing opened later takes its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, folder
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.inquiry import Person
 from wieldy.core.outcome import Done
@@ -41,7 +41,9 @@ def main(command: str, argv: list[str]) -> int:
         "fields", nargs="*", metavar="key=value | JSON | -", help="its input; `-` reads JSON from stdin"
     )
     parser.add_argument("--json", action="store_true", help="print the structured result")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.add_argument(
+        "--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)"
+    )
     parser.add_argument("--mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions")
     options, extra = parser.parse_known_args(argv)
     if odd := [word for word in extra if "=" not in word]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, folder
 from wieldy.cli.signals import Signals
 from wieldy.core.failure import WieldyError
 
@@ -37,7 +37,10 @@ exit codes: 0 done, 1 error, 2 usage, 3 something was denied, 4 a limit was reac
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
     gc.set_threshold(YOUNG)
-    options = parser().parse_intermixed_args(argv)
+    # What follows `--` is the prompt, whatever it looks like; argparse cannot have both that and options anywhere.
+    words, after = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    options = parser().parse_intermixed_args(words)
+    options.prompt += after
     try:
         settings = settings_of(options)
         prompt = " ".join(options.prompt)
@@ -91,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
     add("--settings", metavar="FILE", help="a settings file, or its JSON, on top of the others")
     add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers, as in .mcp.json, or their JSON")
-    add("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
+    add("--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)")
     add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder")
     add("-r", "--resume", metavar="ID", help="go on with this session")
     add("--fork-session", action="store_true", help="go on with a copy of it")

@@ -6,15 +6,29 @@ import argparse
 import os
 import sys
 from functools import partial
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and end with code 2."""
+        self.exit(2, f"wieldy: {message}; `{self.prog} --help` shows how\n")
+
+
+def folder(path: str) -> str:
+    """A folder that is there, as the value of an option."""
+    if not os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"there is no folder {path}")
+    return path
 
 
 def command_parser(prog: str, about: str, examples: str, *, allow_abbrev: bool = True) -> argparse.ArgumentParser:
     """A parser that shows its examples below the options."""
     # Left to itself, argparse loads half a dozen modules to ask how wide the terminal is.
     layout = partial(argparse.RawDescriptionHelpFormatter, width=_width())
-    return argparse.ArgumentParser(
-        prog=prog, description=about, epilog=examples, formatter_class=layout, allow_abbrev=allow_abbrev
-    )
+    return Parser(prog=prog, description=about, epilog=examples, formatter_class=layout, allow_abbrev=allow_abbrev)
 
 
 def _width() -> int:

@@ -87,11 +87,9 @@ class Http:
     def __init__(
         self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float = IDLE_SECONDS
     ) -> None:
-        scheme = "http" if base_url.startswith(("localhost", "127.", "[::1]")) else "https"
-        self.url = urlsplit(base_url if "://" in base_url else f"{scheme}://{base_url}")
-        if self.url.scheme not in ("http", "https") or not self.url.hostname or not _has_port(self.url):
-            raise Hopeless(f"`{base_url}` is not an http address")
+        self.url = _address(base_url)
         self.headers = dict(headers)
+        self._head(self.url.path or "/", self.headers)  # what cannot be sent is said before anybody is called
         self.idle_seconds = idle_seconds
         self._env = env
         self._idle: list[Connection] = []
@@ -136,21 +134,23 @@ class Http:
         if (proxy := self._proxy()) is not None and self.url.scheme == "http":
             target = f"http://{self.place}{target}"
             headers |= proxy.credentials()
-        try:
-            head = request_head("POST", target, headers)
-        except ValueError as odd:
-            raise Hopeless(
-                f"{odd} holds characters that cannot be sent; mind blanks and line ends at its end"
-            ) from None
+        head = self._head(target, headers)
         # Nobody waits for the request to be gone: a server may refuse it before it has read it all.
         connection.writer.write(head + body)
         try:
             async with asyncio.timeout(self.idle_seconds):
-                return await self._head(connection)
+                return await self._answer(connection)
         except TimeoutError:
             raise HttpFailure(f"{self.place} did not answer within {self.idle_seconds:g} s") from None
 
-    async def _head(self, connection: Connection) -> Response:
+    @staticmethod
+    def _head(target: str, headers: Mapping[str, str]) -> bytes:
+        try:
+            return request_head("POST", target, headers)
+        except ValueError as odd:
+            raise Hopeless(f"{odd} holds characters that cannot be sent; mind its end") from None
+
+    async def _answer(self, connection: Connection) -> Response:
         try:
             head = await _next(connection, None)
         except NoAnswer:
@@ -247,11 +247,17 @@ class Http:
         return proxy_for(self.url, self._env)
 
 
-def _has_port(url: SplitResult) -> bool:
+def _address(written: str) -> SplitResult:
+    """The address of a server; without a scheme it is https, except on this machine. Raises `Hopeless`."""
+    scheme = "http" if written.startswith(("localhost", "127.", "[::1]")) else "https"
     try:
-        return _port(url) > 0
+        url = urlsplit(written if "://" in written else f"{scheme}://{written}")
+        sound = url.scheme in ("http", "https") and bool(url.hostname) and _port(url) > 0 and url.path.isascii()
     except ValueError:
-        return False
+        sound = False
+    if not sound or not written.isprintable() or " " in written:
+        raise Hopeless(f"`{written}` is not an http address")
+    return url
 
 
 def _port(url: SplitResult) -> int:
