@@ -31,6 +31,12 @@ ENDINGS = (
     Ending("exit 0, nothing printed", Raw(0), "go on", "go on"),
     Ending("exit 0, plain text printed", Raw(0, "some text"), "go on", "go on", "add text"),
     Ending("exit 0, JSON that denies or blocks", _json(0, "block"), "block", "block"),
+    Ending(
+        "exit 0, lines of text and then JSON that denies or blocks",
+        Raw(0, 'checking\n{"decision": "block"}'),
+        "block",
+        "block",
+    ),
     Ending("exit 0, JSON that allows", _json(0, "approve"), "allow", "allow"),
     Ending("exit 0, JSON that asks", _json(0, "ask"), "ask", "ask"),
     Ending("exit 0, JSON with a decision nobody knows", _json(0, "maybe"), "by on_error", "by on_error"),
@@ -38,7 +44,14 @@ ENDINGS = (
     Ending("exit 1 (or 3 to 125), no JSON", Raw(1, "", "careful"), "show", "show"),
     Ending("exit 1 (or 3 to 125), JSON that denies or blocks", _json(1, "block"), "block", "block"),
     Ending("exit 2, reason on stderr", Raw(2, "", "not so"), "block", "show"),
+    Ending("exit 2, JSON that denies or blocks", _json(2, "block"), "block", "show"),
     Ending("exit 2, JSON that allows", _json(2, "approve"), "block", "show"),
+    Ending(
+        "exit 2 from an interpreter that finds no script",
+        Raw(2, "", "python3: can't open file '/project/guard.sh': [Errno 2] No such file or directory"),
+        "by on_error",
+        "by on_error",
+    ),
     Ending(
         "exit 126 or 127: the script is missing or not executable",
         Raw(127, "", "not found"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from wieldy.core.record import record
 from wieldy.hooks.command import Raw
 from wieldy.hooks.configured import Hook
 from wieldy.hooks.moment import MOMENTS
+from wieldy.schema.pattern import pattern
 
 DECISIONS: Mapping[str, Behavior] = {
     "allow": "allow",
@@ -19,6 +21,13 @@ DECISIONS: Mapping[str, Behavior] = {
     "block": "deny",
     "ask": "ask",
 }
+
+ANSWERS = frozenset({"decision", "permissionDecision", "hookSpecificOutput", "continue", "systemMessage"})
+REASONS = ("permissionDecisionReason", "reason", "stopReason")
+# Python, then dash and its kin, then Perl.
+_NO_SCRIPT = pattern(
+    r"""(?:\S*python\S*: can't open file|\w*sh: \d+: (?:cannot|can't|Can't) open|Can't open perl script) ['"]?([^'":]+)"""
+)
 
 
 @record
@@ -50,15 +59,15 @@ def interpret(hook: Hook, raw: Raw) -> Reply:
         return _trouble(hook, f"was killed by signal {-raw.exit_code}")
     if raw.exit_code in (126, 127):
         return _trouble(hook, f"could not start: {_first_line(raw.stderr) or f'exit code {raw.exit_code}'}")
-    if raw.exit_code == 2:
-        why = _first_words(raw.stderr) or "no reason given"
-        if _never_began(raw.stderr):
-            where = f"Mend or remove it in the settings under hooks.{hook.event}"
-            why = f"the hook could not start ({_first_line(raw.stderr)}). {where}"
-        return Reply(hook.name, "blocked", "deny", why) if moment.blocks else Reply(hook.name, "shown", message=why)
+    if _never_began(hook, raw):
+        return _trouble(hook, f"could not start: {_first_line(raw.stderr)}")
     stdout = raw.stdout.strip()
-    if stdout.startswith("{"):
-        return _from_json(hook, stdout)
+    answer = _answer_in(stdout)
+    if raw.exit_code == 2:
+        why = _first_words(raw.stderr) or _reason_in(answer) or "no reason given"
+        return Reply(hook.name, "blocked", "deny", why) if moment.blocks else Reply(hook.name, "shown", message=why)
+    if answer:
+        return _from_json(hook, answer)
     if raw.exit_code != 0:
         shown = _first_words(raw.stderr) or _first_words(raw.stdout)
         return Reply(hook.name, "shown", message=f"exit code {raw.exit_code}{f': {shown}' if shown else ''}")
@@ -77,14 +86,15 @@ def from_python(hook: Hook, said: Any) -> Reply:
 def _from_json(hook: Hook, text: str) -> Reply:
     try:
         said = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _trouble(hook, f"printed something that begins like JSON and is not: {error}")
     return _from_object(hook, said)
 
 
 def _from_object(hook: Hook, said: Mapping[str, Any]) -> Reply:
-    specific = said.get("hookSpecificOutput")
-    own: Mapping[str, Any] = specific if isinstance(specific, Mapping) else {}
+    own = said.get("hookSpecificOutput") or {}
+    if not isinstance(own, Mapping):
+        return _trouble(hook, "answered with a `hookSpecificOutput` that is no object")
     if own.get("hookEventName", hook.event) != hook.event:
         return _trouble(hook, f"answered for {own['hookEventName']} instead of {hook.event}")
     try:
@@ -95,7 +105,7 @@ def _from_object(hook: Hook, said: Mapping[str, Any]) -> Reply:
     if isinstance(answered := own.get("decision"), Mapping):
         updated = answered.get("updatedInput", updated)
     if updated is not None and not isinstance(updated, Mapping):
-        return _trouble(hook, "`updatedInput` must be an object")
+        return _trouble(hook, "answered with an `updatedInput` that is no object")
     context = own.get("additionalContext", said.get("additionalContext"))
     halt = str(said.get("stopReason") or "a hook stopped the run") if said.get("continue") is False else None
     return Reply(
@@ -122,11 +132,11 @@ def _decision(hook: Hook, said: Mapping[str, Any], own: Mapping[str, Any]) -> tu
     )
     if isinstance(found, Mapping):
         reason = found.get("message") or reason
-        found = found.get("behavior")
+        found = found.get("behavior", "{}")
     if found is None or found == "defer":
         return None, str(reason or "")
     known = DECISIONS if hook.event == "PreToolUse" else {**DECISIONS, "defer": "ask"}
-    if found not in known or (found == "block" and "permissionDecision" in own):
+    if not isinstance(found, str) or found not in known or (found == "block" and "permissionDecision" in own):
         raise ValueError(f"answered `{found}`, which is no decision; there are allow, deny and ask")
     return known[found], str(reason or "")
 
@@ -138,10 +148,32 @@ def _trouble(hook: Hook, what: str) -> Reply:
     return Reply(hook.name, "failed", message=f"the hook `{hook.name}` {what}")
 
 
-def _never_began(stderr: str) -> bool:
-    """Interpreters report a script that is not there with exit code 2, which would read as a considered no."""
-    line = _first_line(stderr)
-    return ("can't open file" in line or "No such file or directory" in line) and ":" in line
+def _answer_in(stdout: str) -> str:
+    """The JSON a hook answered with: all it printed, or what follows a few lines of its own chatter."""
+    if stdout.startswith("{") or "\n{" not in stdout:
+        return stdout if stdout.startswith("{") else ""
+    text = stdout[stdout.index("\n{") + 1 :]
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return text if not ANSWERS.isdisjoint(said) else ""
+
+
+def _reason_in(answer: str) -> str:
+    with contextlib.suppress(ValueError, RecursionError):
+        said = json.loads(answer or "{}")
+        own = said.get("hookSpecificOutput")
+        places = (own, said) if isinstance(own, Mapping) else (said,)
+        return next((str(one[key]) for one in places for key in REASONS if one.get(key)), "")
+    return ""
+
+
+def _never_began(hook: Hook, raw: Raw) -> bool:
+    """Some interpreters report a script that is not there with exit code 2, which would read as a considered no."""
+    found = _NO_SCRIPT.match(_first_line(raw.stderr)) if raw.exit_code == 2 and not raw.stdout else None
+    words = hook.command if isinstance(hook.command, str) else " ".join(hook.command or ())
+    return found is not None and found[1].rsplit("/", 1)[-1] in words
 
 
 def _first_line(text: str) -> str:
