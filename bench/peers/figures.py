@@ -64,6 +64,7 @@ FIGURES = (
         "early", "200 × 20 KB: a turn, early", "ms", _least("growth", lambda run: statistics.median(run.gaps[4:24]))
     ),
     Figure("late", "200 × 20 KB: a turn, at the end", "ms", _least("growth", _late)),
+    Figure("sent", "200 × 20 KB: the last request", "MB", _least("growth", lambda run: run.last_request, 1)),
     Figure("growth_memory", "200 × 20 KB: memory", "MB", lambda runs: max(run.memory for run in runs["growth"])),
 )
 

@@ -27,7 +27,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Seconds, and megabytes at the peak (0 unless asked for).
+    """Seconds; megabytes at the peak (0 unless asked for) and of the last request.
 
     A gap is from the end of an answer to the arrival of the next request: the tool, the loop, and sending all history.
     """
@@ -37,6 +37,7 @@ class Run:
     cpu: float
     gaps: tuple[float, ...]
     memory: float
+    last_request: float
     to_tool: float | None
 
 
@@ -72,6 +73,7 @@ async def run(agent: Agent, scenario: Scenario, model: Model, place: Place, *, w
         used.ru_utime + used.ru_stime,
         tuple(later.arrived - earlier.ended for earlier, later in pairwise(requests)),
         memory,
+        requests[-1].size / 1e6,
         float(mark.read_text().replace(",", ".")) - requests[0].called if mark.exists() else None,
     )
 
