@@ -57,3 +57,15 @@ def test_the_version_is_answered_without_argparse_or_asyncio(tmp_path):
     loaded = loaded_by(code, tmp_path)
     assert "argparse" not in loaded
     assert "asyncio" not in loaded
+
+
+@pytest.mark.parametrize("slow", ["_ssl", "bz2", "h11", "http", "lzma", "shutil", "tempfile", "jsonschema_rs"])
+def test_one_call_by_hand_loads_nothing_it_does_not_use(tmp_path, slow):
+    (tmp_path / "a.txt").write_text("hello\n")
+    code = (
+        "import os, sys\nos.environ['WIELDY_HOME'] = 'state'\nsys.argv = ['wieldy', 'call', 'Read', 'file_path=a.txt']\n"
+        "from wieldy.__main__ import main\nassert main() == 0"
+    )
+    loaded = loaded_by(f"exec({code!r})", tmp_path)
+    assert "wieldy.reading.show" in loaded
+    assert slow not in {name.partition(".")[0] for name in loaded}
