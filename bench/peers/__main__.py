@@ -22,14 +22,14 @@ from bench.peers.model import Model
 from bench.peers.npm import NotInstalled
 
 THOUGHT = 0.3
-"""Seconds until a model's first word, where it matters; real ones take longer."""
+"""Seconds until the very first word of a model, where what is loaded for a first call matters."""
 
 
 def scenarios(folder: str) -> Iterator[tuple[script.Scenario, int]]:
     """What is run, and how often."""
     yield script.hello(), 10
-    yield script.reads(folder), 3
-    yield script.commands(), 3
+    yield script.reads(folder, THOUGHT), 3
+    yield script.commands(THOUGHT), 3
     yield script.ten_reads(folder, THOUGHT), 4
     yield script.ten_reads(folder, 0), 4
     yield script.sleeps(THOUGHT), 3

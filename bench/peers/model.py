@@ -91,7 +91,7 @@ class Model:
         await self._speak(writer, wire, turn, stamped)
 
     async def _speak(self, writer: asyncio.StreamWriter, wire: Wire, turn: Turn, stamped: Stamped) -> None:
-        if self._scenario.thought:
+        if self._scenario.thought and not stamped.results:
             await asyncio.sleep(self._scenario.thought)
         await _send(writer, stream(wire, turn, self._named, len(self.requests)), stamped)
 

@@ -31,7 +31,7 @@ Turn: TypeAlias = tuple[Say | Call, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A whole conversation. The model's first word comes after `thought` seconds; results must hold `expected`."""
+    """A whole conversation. The very first word comes after `thought` seconds; results must hold `expected`."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -59,16 +59,16 @@ def hello() -> Scenario:
     return Scenario("hello", ((Say("hello"),),))
 
 
-def reads(folder: str) -> Scenario:
+def reads(folder: str, thought: float) -> Scenario:
     """Fifty turns with a read each."""
     turns: list[Turn] = [(Say("Next."), Call("read", f"{folder}/small{i}.txt")) for i in range(50)]
-    return Scenario("reads", (*turns, DONE), expected=SMALL)
+    return Scenario("reads", (*turns, DONE), thought, expected=SMALL)
 
 
-def commands() -> Scenario:
+def commands(thought: float) -> Scenario:
     """Fifty turns with a command each."""
     turns: list[Turn] = [(Say("Next."), Call("shell", f"echo line {i}")) for i in range(50)]
-    return Scenario("commands", (*turns, DONE), expected="line ")
+    return Scenario("commands", (*turns, DONE), thought, expected="line ")
 
 
 def growth(folder: str) -> Scenario:
