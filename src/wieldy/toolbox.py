@@ -60,6 +60,7 @@ class Toolbox:
     """Tools of one folder, each call through the whole pipeline.
 
     `mode` and `settings` are those of a settings file; settings given here stand in for the files unless `load_settings=True`.
+    `settings_file` is one more file, above the others; like them it is followed when it changes.
     `ask` is called with every permission question and answers True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. Without `servers` the MCP servers of the settings are left alone.
     """
@@ -70,6 +71,7 @@ class Toolbox:
         *,
         mode: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        settings_file: str | os.PathLike[str] | None = None,
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
         load_settings: bool | None = None,
@@ -88,8 +90,9 @@ class Toolbox:
         self._told: Callable[[str], None] | None = None
         leash = Leash()
         files = settings is None if load_settings is None else load_settings
-        self._files = SettingsFiles(root) if files else None
-        self._read_settings = partial(settings_of, root, explicit=settings, files=files)
+        watched = files or settings_file is not None
+        self._files = SettingsFiles(root, named=settings_file, others=files) if watched else None
+        self._read_settings = partial(settings_of, root, explicit=settings, files=files, named=settings_file)
         self.settings = self._read_settings()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
         self.workspace = Workspace(
@@ -278,11 +281,16 @@ class Toolbox:
             self._serving = True
             self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
 
-    async def reload(self) -> None:
-        """Read the settings again: all but the mode follows. Broken ones are told of, and what was in force stays so."""
+    async def reload(self) -> Settings:
+        """Read the settings again: all but the mode follows. Broken ones are told of, and what was in force stays so.
+
+        Returns what was read; its `errors` say why it is not in force.
+        """
         if self._files is not None:
             self._files.changed()
-        self._renew(await in_thread(self._read_settings))
+        settings = await in_thread(self._read_settings)
+        self._renew(settings)
+        return settings
 
     def _notice_changes(self) -> None:
         """Follow settings files that have changed; this takes a few microseconds where none has."""

@@ -114,6 +114,20 @@ def test_ctrl_c_stops_the_turn_and_one_can_go_on(chat):
     assert screen.process.wait(timeout=30) == 0
 
 
+def test_settings_are_read_again_on_request_and_what_is_wrong_is_said(chat, project):
+    screen = chat(turns=[])
+    screen.wait_for(">")
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text('{"permissions": {"deny": ["Bash(rm:*)"]}, "modle": 1}')
+    screen.type("/reload")
+    screen.wait_for("read again: 1 rules, 0 hooks, 0 MCP servers")
+    screen.wait_for("modle")
+    screen.wait_for(">")
+    (project / ".wieldy/settings.json").write_text("{ broken")
+    screen.type("/reload")
+    screen.wait_for("the settings stay as they were")
+
+
 def test_ctrl_c_twice_at_the_prompt_leaves(chat):
     screen = chat(turns=[])
     screen.wait_for(">")

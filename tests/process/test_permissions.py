@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,72 @@ def test_an_option_inside_the_value_of_another_stays_a_value(project: Path, wiel
     assert (done.returncode, done.stdout.strip()) == (0, "fine"), done.stderr
     assert "evil.json" not in done.stderr
     assert wieldy("-p", "hello", f"--model=script:{script}", f"--settings={evil}").returncode == 2
+
+
+def hello(project: Path) -> str:
+    script = project / "script.json"
+    script.write_text(
+        json.dumps({"turns": [[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "end"}]]})
+    )
+    return f"--model=script:{script}"
+
+
+def test_a_named_settings_file_may_hold_comments_and_says_where_it_is_broken(project: Path, wieldy: Run) -> None:
+    model = hello(project)
+    named = project / "named.json"
+    named.write_text('{\n  // for this run\n  "permissions": {"deny": ["Bash(touch:*)"],},\n}')
+    done = wieldy(
+        "-p", "go", model, "--output-format=json", "--settings", "named.json", "--dangerously-skip-permissions"
+    )
+    assert done.returncode == 3, done.stderr
+    assert not (project / "made").exists()
+    named.write_text('{\n  "model": oops\n}')
+    done = wieldy("-p", "go", model, "--settings", "named.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be read" in done.stderr and "named.json:2:" in done.stderr
+
+
+def test_settings_may_come_through_a_pipe(project: Path, environment: dict[str, str]) -> None:
+    settings = '{"permissions": {"allow": ["Bash(touch:*)"]}}'
+    command = f"{sys.executable} -m wieldy -p go {hello(project)!r} --settings <(echo '{settings}')"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "end"), done.stderr
+    assert (project / "made").exists()
+
+
+def test_a_list_of_rules_on_the_command_line_is_several_rules_or_an_error(project: Path, wieldy: Run) -> None:
+    model = hello(project)
+    done = wieldy("-p", "go", model, "--allowed-tools", "Bash(gh:*),Bash(cat:*)")
+    assert done.returncode == 3
+    assert not (project / "made").exists()
+    for option in ("--allowed-tools", "--disallowed-tools"):
+        for broken in ("Bash(gh:*,Read", "Bash(", "Bash()"):
+            done = wieldy("-p", "go", model, option, broken)
+            assert (done.returncode, done.stdout) == (2, ""), broken
+            assert done.stderr.count("\n") == 1 and "Bash(" in done.stderr
+    done = wieldy("-p", "go", model, "--allowed-tools", "Bash(gh:*) Bash(touch made)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_of_the_list_that_leaves_is_no_error(project: Path, environment: dict[str, str]) -> None:
+    put(project, *(f"Bash(program-{number}:*)" for number in range(20_000)))
+    for arguments in ("list", "list --json", "explain Bash 'ls'"):
+        command = f"set -o pipefail; {sys.executable} -m wieldy permissions {arguments} | head -1"
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=project,
+            env={**environment, **TRUSTED},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stderr == "", arguments
+        assert done.stdout.count("\n") == 1

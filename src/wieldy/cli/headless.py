@@ -19,6 +19,7 @@ from wieldy.cli.signals import Signals
 from wieldy.core.failure import WieldyError
 
 if TYPE_CHECKING:
+    from wieldy.core.decision import Behavior
     from wieldy.session.session import Prompt, Session
 
 MOST_STDIN = 10 * 1024 * 1024
@@ -42,7 +43,7 @@ def main(command: str, argv: list[str]) -> int:
     options = parser().parse_intermixed_args(words)
     options.prompt += after
     try:
-        settings = settings_of(options)
+        settings, file = settings_of(options), settings_file(options)
         prompt = " ".join(options.prompt)
         if options.input_format == "text":
             prompt = "\n\n".join(part for part in (prompt, stdin_text(bool(prompt.strip()))) if part.strip())
@@ -55,7 +56,7 @@ def main(command: str, argv: list[str]) -> int:
         return USAGE_ERROR
     try:
         with Signals() as caught:
-            return asyncio.run(_converse(options, settings, prompt, caught))
+            return asyncio.run(_converse(options, settings, file, prompt, caught))
     except Misuse as misuse:
         print(f"wieldy: {misuse}", file=sys.stderr)
         return USAGE_ERROR
@@ -104,11 +105,11 @@ def parser() -> argparse.ArgumentParser:
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that a command line stands for. Raises `Misuse`."""
-    settings = _named(options.settings) if options.settings else {}
+    settings = _named(options.settings) if options.settings and _read_once(options.settings) else {}
     permissions = dict(settings.get("permissions") or {})
     for name, words in (
-        ("allow", rules(options.allowed_tools)),
-        ("deny", rules(options.disallowed_tools)),
+        ("allow", rules(options.allowed_tools, "allow")),
+        ("deny", rules(options.disallowed_tools, "deny")),
         ("additionalDirectories", options.add_dir),
     ):
         if words:
@@ -123,17 +124,31 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def rules(words: list[str]) -> list[str]:
+def settings_file(options: argparse.Namespace) -> Path | None:
+    """The settings file that a command line names. Raises `Misuse` where it cannot be used."""
+    if not options.settings or _read_once(options.settings):
+        return None
+    from wieldy.settings.source import required
+
+    file = Path(options.settings).absolute()
+    if (problem := required(file).error) is not None:
+        raise Misuse(f"the settings cannot be read: {problem}")
+    return file
+
+
+def rules(words: list[str], behavior: Behavior) -> list[str]:
     """Rules as people write them in one word: separated by commas or blanks, but not inside parentheses."""
-    found, depth, current = [], 0, ""
-    for character in ",".join(words) + ",":
-        depth += (character == "(") - (character == ")")
-        if depth <= 0 and character in ", \n\t":
-            found.append(current)
-            current = ""
-        else:
-            current += character
-    return [rule for rule in [*found, current.rstrip(",")] if rule]
+    if not words:
+        return []
+    from wieldy.permissions.rule import RuleProblem, parse, split_list
+
+    found = split_list(",".join(words))
+    try:
+        for rule in found:
+            parse(rule, behavior)
+    except RuleProblem as problem:
+        raise Misuse(str(problem)) from None
+    return found
 
 
 def stdin_text(has_prompt: bool) -> str:
@@ -155,7 +170,9 @@ def stdin_text(has_prompt: bool) -> str:
     return data.decode("utf-8", "replace")
 
 
-async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], prompt: str, caught: Signals) -> int:
+async def _converse(
+    options: argparse.Namespace, settings: Mapping[str, Any], file: Path | None, prompt: str, caught: Signals
+) -> int:
     from wieldy.session.session import Session
     from wieldy.session.store import last_session
 
@@ -166,6 +183,7 @@ async def _converse(options: argparse.Namespace, settings: Mapping[str, Any], pr
             base_url=options.base_url,
             mode="bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
             settings=settings,
+            settings_file=file,
             load_settings=True,
             max_turns=options.max_turns,
             max_cost=options.max_budget_usd,
@@ -244,9 +262,18 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
+def _is_json(named: str) -> bool:
+    return named.lstrip().startswith("{")
+
+
+def _read_once(named: str) -> bool:
+    """Whether settings are given on the spot, in the word itself or through a pipe, so that no file can be watched."""
+    return _is_json(named) or (os.path.exists(named) and not os.path.isfile(named))
+
+
 def _named(named: str) -> dict[str, Any]:
     try:
-        text = named if named.lstrip().startswith("{") else Path(named).read_text(encoding="utf-8")
+        text = named if _is_json(named) else Path(named).read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
         raise Misuse(f"the settings {named} cannot be read: {error.strerror}") from None

@@ -17,17 +17,28 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 class SettingsFiles:
     """The settings files of a folder. A look costs a few microseconds, so every request may take one.
 
-    `foreign` says whether those of the other program count.
+    `named` is the file of the command line; `others` says whether any other counts, `foreign` whether those of the other
+    program do.
     """
 
-    def __init__(self, root: str | os.PathLike[str], env: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        env: Mapping[str, str] = os.environ,
+        *,
+        named: str | os.PathLike[str] | None = None,
+        others: bool = True,
+    ) -> None:
         here = os.path.realpath(root)
-        self._own = (
-            *(str(place.file) for place in own_places(here, env)),
-            os.path.join(here, MCP_FILE),
-            str(config_home(env) / FILE_NAME),
-        )
-        self._foreign = tuple(str(place.file) for place in foreign_places(here, env))
+        self._own: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
+        self._foreign: tuple[str, ...] = ()
+        if others:
+            self._own += (
+                *(str(place.file) for place in own_places(here, env)),
+                os.path.join(here, MCP_FILE),
+                str(config_home(env) / FILE_NAME),
+            )
+            self._foreign = tuple(str(place.file) for place in foreign_places(here, env))
         self.foreign = True
         self._seen = self._look()
 

@@ -30,7 +30,7 @@ class Settings:
     """What is in force in a project: values, rules, where each is written, and what is wrong.
 
     `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read;
-    `left_out` are rules that fail the examples they carry and so may allow nothing.
+    `left_out` are rules that fail the examples they carry and so may allow nothing; `named_file` is the one of the command line.
     """
 
     root: str
@@ -43,6 +43,7 @@ class Settings:
     report: tuple[Problem, ...] = ()
     user_folder: str = ""
     left_out: tuple[Rule, ...] = ()
+    named_file: str = ""
 
     def origin(self, dotted: str) -> Origin | None:
         """Where a value is written; None where nobody set it."""
@@ -84,7 +85,7 @@ class Settings:
             mode=self.mode(mode),
             tools=self.values.get("tools"),
             outside=self.outside,
-            configured_by=(self.user_folder,) if self.user_folder else (),
+            configured_by=[place for place in (self.user_folder, self.named_file) if place],
         )
 
 
@@ -144,7 +145,7 @@ def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], repo
 
 
 def _in_order(sources: Sequence[Source]) -> list[Source]:
-    order: list[Layer] = ["managed", "command line", "code", "local", "project", "user"]
+    order: list[Layer] = ["managed", "code", "command line", "local", "project", "user"]
     return sorted(sources, key=lambda source: order.index(source.layer))
 
 
@@ -194,6 +195,7 @@ def _settled(
         tuple(report),
         str(config_home(env)),
         tuple(left_out),
+        next((source.file for source in sources if source.layer == "command line" and source.file), ""),
     )
 
 

@@ -96,6 +96,20 @@ async def _undo(chat: Chat, rest: str) -> None:
     chat.say("\n".join(plan_lines(plan)))
 
 
+async def _reload(chat: Chat, rest: str) -> None:
+    box = chat.session.box
+    settings = await box.reload()
+    if settings.errors:
+        chat.say("\n".join(f"  {error}" for error in settings.errors), "red")
+        chat.say("  the settings stay as they were")
+        return
+    servers = settings.get("mcpServers", {})
+    counts = f"{len(settings.rules.rules)} rules, {len(box.hooks.hooks)} hooks, {len(servers)} MCP servers"
+    chat.say(f"  the settings were read again: {counts}")
+    for problem in (*settings.warnings, *box.hook_problems):
+        chat.say(f"  {problem}", "yellow")
+
+
 async def _cost(chat: Chat, rest: str) -> None:
     conversation = chat.session.conversation
     chat.say(f"  {conversation.turns} answers, ${conversation.cost:.4f}")
@@ -123,6 +137,7 @@ COMMANDS: Mapping[str, Command] = {
     "/call": Command("run a tool by hand: /call Grep pattern=TODO", _call),
     "/mcp": Command("the MCP servers and their prompts; /mcp__SERVER__PROMPT tells one to the model", _mcp),
     "/undo": Command("take back the last change, or those of a call", _undo),
+    "/reload": Command("read the settings again", _reload),
     "/cost": Command("answers and dollars so far", _cost),
     "/resume": Command("earlier sessions; /resume ID goes on with one", _resume),
     "/exit": Command("leave", _exit),

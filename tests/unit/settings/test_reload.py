@@ -161,3 +161,41 @@ async def test_a_running_session_follows_its_settings_between_two_turns(project:
     assert "changed" in said
     assert "from now on" in said
     assert "counted" not in said
+
+
+@pytest.mark.asyncio
+async def test_a_file_named_on_the_command_line_is_followed_like_the_others(project: Path, tmp_path: Path) -> None:
+    named = tmp_path / "named.json"
+    named.write_text("{}")
+    async with Toolbox(root=project, settings_file=named, tools=[counted()]) as box:
+        assert not (await box.call("count")).is_error
+        named.write_text('{"permissions": {"deny": ["count"]}} // a comment is no harm')
+        refused = await box.call("count")
+        assert refused.is_error and f"({named}:1)" in refused.text
+        named.unlink()
+        assert (await box.call("count")).is_error
+        named.write_text("{}")
+        assert not (await box.call("count")).is_error
+
+
+@pytest.mark.asyncio
+async def test_a_named_file_is_followed_where_no_other_counts(project: Path, tmp_path: Path) -> None:
+    put(project, {"permissions": {"deny": ["count"]}})
+    named = tmp_path / "named.json"
+    named.write_text("{}")
+    async with Toolbox(root=project, settings={}, settings_file=named, load_settings=False, tools=[counted()]) as box:
+        assert not (await box.call("count")).is_error
+        named.write_text('{"tools": {"count": {"level": "forbidden"}}}')
+        assert (await box.call("count")).is_error
+
+
+@pytest.mark.parametrize("mode", ["acceptEdits", "bypassPermissions"])
+@pytest.mark.asyncio
+async def test_a_named_file_cannot_be_rewritten_by_whom_it_binds(project: Path, mode: str) -> None:
+    named = project / "ci.json"
+    named.write_text('{"permissions": {"deny": ["count"]}}')
+    async with Toolbox(root=project, settings_file=named, mode=mode, tools=[counted()]) as box:
+        await box.call("Read", file_path="ci.json")
+        assert (await box.call("Write", file_path="ci.json", content="{}")).is_error
+        assert (await box.call("Bash", command="echo {} > ci.json")).is_error
+        assert (await box.call("count")).is_error
