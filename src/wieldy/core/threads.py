@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,6 +33,11 @@ class Threads:
             threading.Thread(target=self._work, args=(inbox,), name="wieldy-tool", daemon=True).start()
         inbox.put(job)
 
+    def forget(self) -> None:
+        """Know of no thread: in a fork there are none."""
+        self._idle = []
+        self._lock = threading.Lock()
+
     def _work(self, inbox: queue.SimpleQueue[Callable[[], None]]) -> None:
         while True:
             try:
@@ -49,6 +55,33 @@ class Threads:
 
 
 _threads = Threads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.forget)
+
+
+class Begun:
+    """A blocking function that has begun in a thread, for callers without a loop."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._over = threading.Lock()
+        self._over.acquire()
+        self._failure: BaseException | None = None
+        _threads.start(self._run)
+
+    def wait(self) -> None:
+        """Until it is through. Raises what it raised."""
+        with self._over:
+            if self._failure is not None:
+                raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._over.release()
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

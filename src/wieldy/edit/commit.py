@@ -9,7 +9,7 @@ split or give it away; the journal's copy covers the crash that such a write may
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wieldy.core.record import record
 from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
@@ -51,14 +51,23 @@ def write_atomically(target: str, data: bytes, *, disk: Disk = LOCAL, roots: Seq
     return commit((step,), disk=disk, roots=roots)[0]
 
 
-def commit(steps: Sequence[Step], *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> tuple[Written, ...]:
-    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full."""
+def commit(
+    steps: Sequence[Step],
+    *,
+    disk: Disk = LOCAL,
+    roots: Sequence[str] = (),
+    ready: Callable[[], None] = lambda: None,
+) -> tuple[Written, ...]:
+    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full.
+
+    `ready` is called when all is prepared and no file was touched yet; what it raises leaves all as it was.
+    """
     if not steps:
         return ()
     work = _Work(steps, disk)
     try:
         try:
-            return work.carry_out()
+            return work.carry_out(ready)
         except BaseException as error:
             work.roll_back(error)
             if isinstance(error, OSError):
@@ -83,11 +92,12 @@ class _Work:
         self._notes: dict[str, tuple[str, ...]] = {}
         self.current = steps[0]
 
-    def carry_out(self) -> tuple[Written, ...]:
+    def carry_out(self, ready: Callable[[], None]) -> tuple[Written, ...]:
         for step in self._steps:
             self.current = step
             self._enter(step)
             self._prepare(step)
+        ready()
         for step in self._steps:
             self.current = step
             self._switch(step)

@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from wieldy.core.threads import Begun
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
 from wieldy.journal.record import Entry, Settled
 from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
@@ -48,15 +50,24 @@ class Store:
         bases: Mapping[bytes, bytes] = MappingProxyType({}),
         *,
         durable: bool,
-        meanwhile: Callable[[], object] | None = None,
     ) -> None:
-        """Add a record after the contents it names. `bases` says of which other one of them a content is a change,
-        `meanwhile` is called when all that is left to do is to wait. On failure nothing is added."""
+        """Add a record after the contents it names; `bases` says of which other one of them a content is a change.
+        On failure nothing is added."""
         foreseen, ready = self._made_ready(contents, bases)
         with self._mutex, self._turn():
             segment = self._current()
             pieces = ready if segment is foreseen else segment.pieces(contents, bases)
-            self._extend(segment, pieces, record, durable, meanwhile)
+            os.close(self._extend(segment, pieces, record, durable=durable))
+
+    def begin(
+        self, record: Entry, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes] = MappingProxyType({})
+    ) -> Begun:
+        """Add a record as `append` does, without waiting for the medium: what is returned waits for it."""
+        foreseen, ready = self._made_ready(contents, bases)
+        with self._mutex, self._turn():
+            segment = self._current()
+            pieces = ready if segment is foreseen else segment.pieces(contents, bases)
+            return Begun(partial(self._sync, self._extend(segment, pieces, record)))
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -124,7 +135,7 @@ class Store:
         for digest in map(bytes.fromhex, sorted(names)):
             with suppress(Unreadable):  # recovery will say so
                 pieces[digest] = whole(old.content(digest))
-        self._extend(new, pieces, entry, True)
+        os.close(self._extend(new, pieces, entry, durable=True))
 
     def _begin(self, number: int) -> Segment:
         segment = self._segments[number] = Segment(self._place, number)
@@ -141,24 +152,29 @@ class Store:
         segment: Segment,
         pieces: Mapping[bytes, Piece],
         record: Entry | Settled,
-        durable: bool,
-        meanwhile: Callable[[], object] | None = None,
-    ) -> None:
+        *,
+        durable: bool = False,
+    ) -> int:
+        """Add to the file, and return its descriptor."""
         data, places = segment.extended(pieces, record)
         fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             pwrite_all(self._disk, fd, data, segment.end)
             if durable:
-                if meanwhile is not None:
-                    meanwhile()
                 self._disk.sync(fd)
-        except OSError:
+        except BaseException:
             with suppress(OSError):
                 self._disk.truncate(fd, segment.end)
+            os.close(fd)
             raise
+        segment.grew(len(data), places, record)
+        return fd
+
+    def _sync(self, fd: int) -> None:
+        try:
+            self._disk.sync(fd)
         finally:
             os.close(fd)
-        segment.grew(len(data), places, record)
 
     def _made_ready(
         self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]

@@ -8,8 +8,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import changed, record
@@ -41,6 +42,7 @@ class Origin:
     meanwhile: Callable[[], object] | None = None
 
 
+T = TypeVar("T")
 Emptied: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
@@ -113,7 +115,9 @@ class Writer:
         account = happened(changes, self._names)
         if self._store is None or not account.paths:
             return Receipt(None, ())
-        return Receipt(self._append(self._store, self._entry(origin, account), account).id, ())
+        entry = self._entry(origin, account)
+        self._kept(account, partial(self._store.append, entry, account.contents, account.bases, durable=True))
+        return Receipt(entry.id, ())
 
     def recover(self) -> None:
         """Finish or take back what dead writers left."""
@@ -168,9 +172,14 @@ class Writer:
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            self._append(self._store, entry, account, origin.meanwhile)
+            # The undo copy reaches the medium while the new content is written beside the file; before the file itself is
+            # touched, it is waited for.
+            syncing = self._kept(account, partial(self._store.begin, entry, account.contents, account.bases))
+            if origin.meanwhile is not None:
+                origin.meanwhile()
             try:
-                written = commit(steps, disk=self._disk, roots=self._roots)
+                ready = partial(self._kept, account, syncing.wait)
+                written = commit(steps, disk=self._disk, roots=self._roots, ready=ready)
             except NotRolledBack:
                 raise
             except BaseException:
@@ -181,15 +190,12 @@ class Writer:
         finally:
             self._own.discard(entry.id)
 
-    def _append(
-        self, store: Store, entry: Entry, account: Account, meanwhile: Callable[[], object] | None = None
-    ) -> Entry:
+    def _kept(self, account: Account, keep: Callable[[], T]) -> T:
         try:
-            store.append(entry, account.contents, account.bases, durable=True, meanwhile=meanwhile)
+            return keep()
         except OSError as error:
-            path = account.paths[0].path if account.paths else str(store.folder)
+            path = account.paths[0].path if account.paths else "the file"
             raise self._unkept(path, error, account.size) from error
-        return entry
 
     def _settle(self, store: Store, entry: Entry, how: Settlement) -> None:
         # Nothing is lost without this record: the next start finds out by looking at the files.
