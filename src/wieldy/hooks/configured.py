@@ -28,7 +28,6 @@ class Hook:
     only_if: Rule | None = None
     seconds: float = DEFAULT_SECONDS
     on_error: OnError = "warn"
-    background: bool = False
 
     def wants(self, moment: Moment) -> bool:
         """Whether this hook is for this moment, as far as the matcher says."""
@@ -82,6 +81,10 @@ def _hook(event: str, match: Any, entry: Any) -> Hook:
     if not isinstance(command, str) or not command.strip():
         raise ValueError("`command` is missing")
     args = entry.get("args")
+    if args is not None and not isinstance(args, list):
+        raise TypeError("`args` must be a list of strings")
+    if not isinstance(entry.get("if", ""), str):
+        raise TypeError("`if` must be one permission rule")
     guards = MOMENTS[event].guards
     on_error = entry.get("on_error", entry.get("onError", "block" if guards else "warn"))
     if on_error not in ("block", "warn"):
@@ -99,5 +102,4 @@ def _hook(event: str, match: Any, entry: Any) -> Hook:
         only_if=parse(entry["if"], "ask") if entry.get("if") else None,
         seconds=float(seconds),
         on_error=on_error,
-        background=entry.get("async") is True,
     )

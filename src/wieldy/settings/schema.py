@@ -27,12 +27,35 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+_HOOK: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "type": {"const": "command"},
+        "command": {"description": "What sh runs, or with `args` a program.", "type": "string", "minLength": 1},
+        "args": _STRINGS,
+        "timeout": {"description": "Seconds it may take.", "type": "number", "exclusiveMinimum": 0},
+        "if": {"description": "One permission rule: only calls it covers.", "type": "string"},
+        "on_error": {"description": "What its failure means.", "enum": ["block", "warn"]},
+    },
+    "required": ["command"],
+}
+_MATCHED_HOOKS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "matcher": {"description": "Names, a regular expression, or nothing for all.", "type": "string"},
+        "hooks": {"type": "array", "items": _HOOK},
+    },
+    "required": ["hooks"],
+}
+
+
 def settings_schema() -> dict[str, Any]:
     """The schema as a plain value."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wieldy settings",
         **_section(tree()),
+        "$defs": {"matchedHooks": _MATCHED_HOOKS},
     }
 
 
@@ -54,10 +77,17 @@ def _section(table: dict[str, Any]) -> dict[str, Any]:
 def _entry(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Key):
         return _section(entry)
-    schema = dict(_KINDS.get(entry.kind, {"type": entry.kind}))
+    schema = _hooks() if entry.name == "hooks" else dict(_KINDS.get(entry.kind, {"type": entry.kind}))
     if entry.choices:
         schema["enum"] = list(entry.choices)
     return {"description": entry.what, **schema}
+
+
+def _hooks() -> dict[str, Any]:
+    from wieldy.hooks.moment import MOMENTS
+
+    events = {event: {"type": "array", "items": {"$ref": "#/$defs/matchedHooks"}} for event in MOMENTS}
+    return {"type": "object", "properties": events, "additionalProperties": False}
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ def test_identical_hooks_of_one_event_run_once():
         {"PreToolUse": [{"hooks": [{"command": "x", "timeout": -1}]}]},
         {"PreToolUse": [{"hooks": [{"command": "x", "on_error": "explode"}]}]},
         {"PreToolUse": [{"hooks": [{"command": "x", "if": "Bash(("}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "if": ["Bash(ls)"]}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "args": "a b"}]}]},
         {"PreToolUse": [{"matcher": "(", "hooks": [{"command": "x"}]}]},
     ],
 )
