@@ -122,3 +122,58 @@ def test_a_reader_of_the_list_that_leaves_is_no_error(project: Path, environment
         )
         assert done.stderr == "", arguments
         assert done.stdout.count("\n") == 1
+
+
+def played(wieldy: Run, project: Path, *options: str) -> str:
+    """The id of a session that has a call of each kind behind it."""
+    calls = [
+        {"call": "Bash", "input": {"command": "touch made && ls | head -3"}},
+        {"call": "Read", "input": {"file_path": "b.txt"}},
+        {"call": "Write", "input": {"file_path": "n.txt", "content": "x"}},
+        {"call": "Nonsense", "input": {}},
+        {"call": "Bash", "input": {"cmd": "ls"}},
+    ]
+    (project / "script.json").write_text(json.dumps({"turns": [calls, [{"text": "done"}]]}))
+    done = wieldy("-p", "go", "--model", f"script:{project}/script.json", "--output-format=json", *options)
+    return str(json.loads(done.stdout)["session_id"])
+
+
+def test_a_session_is_judged_by_the_rules_of_its_own_folder_wherever_one_is(
+    project: Path, tmp_path: Path, wieldy: Run
+) -> None:
+    session = played(wieldy, project)
+    assert "0 would be decided otherwise" in wieldy("permissions", "replay", session).stdout
+    wieldy("permissions", "allow", "Bash(touch:*)")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = wieldy("permissions", "replay", session, cwd=elsewhere)
+    assert done.returncode == 1, done.stderr
+    assert "ask → allow  touch made && ls | head -3" in done.stdout
+    assert "0 past call(s)" in wieldy("permissions", "replay", "--all", cwd=elsewhere).stdout
+    for words in ([], [session, "--all"], [""]):
+        assert wieldy("permissions", "replay", *words).returncode == 2
+    for unknown in ("../../x", "0123456789ab"):
+        refused = wieldy("permissions", "replay", unknown)
+        assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+
+
+def test_sessions_of_other_modes_are_judged_in_the_mode_one_names(project: Path, wieldy: Run) -> None:
+    careful = played(wieldy, project)
+    bold = played(wieldy, project, "--permission-mode", "acceptEdits")
+    rows = json.loads(wieldy("permissions", "replay", "--all", "--json").stdout)
+    assert [(row["session"], row["tool"], row["before"], row["now"]) for row in rows] == [
+        (bold, "Write", "allow", "ask")
+    ]
+    assert f"session {bold}" in wieldy("permissions", "replay", "--all").stdout
+    assert "0 would be" in wieldy("permissions", "replay", bold, "--mode", "acceptEdits").stdout
+    assert wieldy("permissions", "replay", careful, "--mode", "acceptEdits").returncode == 1
+
+
+def test_a_past_call_of_a_tool_that_is_no_more_is_counted(project: Path, wieldy: Run) -> None:
+    server = {"call": "WebFetch", "input": {"url": "http://127.0.0.1:9/x"}}
+    (project / "script.json").write_text(json.dumps({"turns": [[server], [{"text": "done"}]]}))
+    wieldy("-p", "go", "--model", f"script:{project}/script.json")
+    (transcript,) = (project.parent / "state" / "sessions").glob("*/transcript.jsonl")
+    transcript.write_text(transcript.read_text().replace('"WebFetch"', '"OnceHere"'))
+    done = wieldy("permissions", "replay", "--all")
+    assert "0 past call(s), 0 would be decided otherwise\n1 more could not be judged" in done.stdout

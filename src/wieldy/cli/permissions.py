@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.parsing import command_parser
 from wieldy.core.call import PlannedCall, ToolCall
-from wieldy.core.failure import Refusal, SessionError
+from wieldy.core.failure import Refusal
 from wieldy.engine.bind import bind
 from wieldy.engine.lookup import lookup
 from wieldy.engine.normalise import normalise
@@ -57,6 +56,7 @@ def main(command: str, argv: list[str]) -> int:
         "session", metavar="SESSION", nargs="?", help="the id of a session, as `wieldy sessions` shows it"
     )
     again.add_argument("--all", action="store_true", help="every session of this folder")
+    again.add_argument("--mode", default=None, help="judge as in this mode (default: the configured one)")
     again.add_argument("--json", action="store_true")
     trust = _verb(verbs, "trust", "consent to what this project's settings configure")
     trust.add_argument("--yes", action="store_true", help="without being asked")
@@ -162,50 +162,9 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Exit code 1 when a call that was denied or asked about would now be allowed."""
-    from wieldy.permissions.explain import replay
+    from wieldy.cli.replay import run
 
-    if not options.session and not options.all:
-        print("wieldy: name a session, or say --all", file=sys.stderr)
-        return 2
-    box = Toolbox(options.root, load_settings=True)
-    past = list(_past(box, options.session))
-    changes = list(replay(box.policy, past))
-    if options.json:
-        rows = [
-            {
-                "tool": c.plan.tool.name,
-                "input": c.plan.input,
-                "before": c.before,
-                "now": c.now.behavior,
-                "why": c.now.why,
-            }
-            for c in changes
-        ]
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
-    else:
-        for change in changes:
-            print(f"{change.before} → {change.now.behavior}  {change.plan.tool.show_use(change.plan.input)}")
-            print(f"    {change.now.why}")
-        print(f"{len(past)} past call(s), {len(changes)} would be decided otherwise")
-    return 1 if any(change.widened for change in changes) else 0
-
-
-def _past(box: Toolbox, session: str | None) -> Iterator[tuple[PlannedCall, Behavior]]:
-    """The past calls that can still be planned: of one session, or of all that worked in this folder."""
-    from wieldy.session.past import past_calls
-    from wieldy.session.store import kept_sessions, session_folder
-
-    ids = [session] if session else [kept.id for kept in kept_sessions(box.workspace.root)]
-    for folder in map(session_folder, ids):
-        if not folder.is_dir():
-            raise SessionError(f"there is no session {session}; `wieldy sessions` lists them")
-        for number, (name, input, behavior) in enumerate(past_calls(folder)):
-            call = ToolCall(f"past-{number}", name, dict(input))
-            try:
-                yield normalise(bind(call, lookup(call, box.catalog)), box.workspace), behavior
-            except Refusal:
-                continue  # a tool or an input that exists no more
+    return run(options)
 
 
 def _trust(options: argparse.Namespace) -> int:
