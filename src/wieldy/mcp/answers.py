@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Approver, Decision, Question, Reason
@@ -15,14 +15,12 @@ from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.fields import inquiries, values
 
-Sampler: TypeAlias = Callable[[Any], Awaitable[Any]]
-
 
 class Form(Tool):
     """A form that a server wants filled in, as the person is shown it: its fields are the input to be given back."""
 
-    def __init__(self, server: str, message: str, schema: Mapping[str, Any]) -> None:
-        self.name = f"mcp__{server}__elicitation"
+    def __init__(self, server: str, message: str, schema: Mapping[str, Any], kind: str) -> None:
+        self.name = f"mcp__{server}__{kind}"
         self.title = f"{server} asks"
         self.description = message
         self.input_schema = schema
@@ -76,13 +74,25 @@ class Answers:
         answer = await self._approver.ask(self._question(message, schema, filled))
         return {**filled, **(answer.updated_input or {})} if answer.allowed else None
 
-    def _question(self, message: str, schema: Mapping[str, Any], filled: dict[str, Any]) -> Question:
+    async def consent(self, to: str, about: str) -> bool:
+        """Whether the person agrees to something that the server does; where nobody is there, they do not."""
+        if self._approver is None:
+            return False
+        question = self._question(f"{to}: {about}", {"type": "object"}, {"text": about}, "sampling", to)
+        try:
+            return (await self._approver.ask(question)).allowed
+        except Refusal:
+            return False
+
+    def _question(
+        self, message: str, schema: Mapping[str, Any], filled: dict[str, Any], kind: str = "elicitation", why: str = ""
+    ) -> Question:
         self._asked += 1
-        form = Form(self._server, message, schema)
-        call = ToolCall(f"elicitation_{self._server}_{self._asked}", form.name, filled)
+        form = Form(self._server, message, schema, kind)
+        call = ToolCall(f"{kind}_{self._server}_{self._asked}", form.name, filled)
         plan = PlannedCall(call, form, filled, filled, NOTHING)
-        why = Reason("tool", "ask", f"the MCP server {self._server} asks: {message}")
-        return Question(plan, Decision("ask", (why,)))
+        reason = Reason("tool", "ask", f"the MCP server {self._server} {why or f'asks: {message}'}")
+        return Question(plan, Decision("ask", (reason,)))
 
 
 def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.answers import Answers, Sampler
+from wieldy.mcp.answers import Answers
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.oauth import SignIn
+from wieldy.mcp.sampling import Sampling
 from wieldy.mcp.state import ServerSaid, State
 from wieldy.mcp.stdio import Program, environment, running
 from wieldy.mcp.tail import Tail
@@ -31,7 +32,7 @@ class Surroundings:
     changed: Callable[[State], None]
     started: Callable[[int], None]
     mark: str
-    sampler: Sampler | None = None
+    sampling: Sampling | None = None
 
 
 @record
@@ -69,7 +70,7 @@ async def dialled(config: ServerConfig, around: Surroundings, stderr: Tail, ears
             client_info=Implementation(name="wieldy", version=__version__),
             list_roots_callback=around.answers.roots,
             elicitation_callback=around.answers.elicit,
-            sampling_callback=_sampling(around.sampler),
+            sampling_callback=around.sampling,
             logging_callback=logged,
             log_level="info",
             message_handler=told,
@@ -98,13 +99,3 @@ def _program(config: ServerConfig, around: Surroundings, stderr: Tail, ears: Ear
             ears.gone,
         )
     )
-
-
-def _sampling(sampler: Sampler | None) -> Any:
-    if sampler is None:
-        return None
-
-    async def sample(context: Any, params: Any) -> Any:
-        return await sampler(params)
-
-    return sample

@@ -18,14 +18,16 @@ from wieldy.core.decision import Approver
 from wieldy.core.event import Notice
 from wieldy.core.failure import ToolDefinitionError
 from wieldy.core.threads import in_thread
+from wieldy.core.voice import Voice
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.answers import Answers, Sampler
+from wieldy.mcp.answers import Answers
 from wieldy.mcp.config import ServerConfig, configured
 from wieldy.mcp.connection import Connection
 from wieldy.mcp.definition import Definition, Unfit, definition_of
 from wieldy.mcp.dial import Surroundings
 from wieldy.mcp.names import server_keys, wire_names
 from wieldy.mcp.pins import Pins
+from wieldy.mcp.sampling import Sampling
 from wieldy.mcp.state import ServerChanged, State
 from wieldy.mcp.tool import ServerTool
 from wieldy.shell.guardian import Guardian
@@ -55,7 +57,6 @@ class McpServers:
         self.workspace = workspace
         self.problems: list[str] = []
         self.pending: tuple[str, ...] = ()
-        self.sampler: Sampler | None = None
         self.entries: dict[str, Entry] = {}
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
@@ -138,14 +139,17 @@ class McpServers:
 
     def _add(self, config: ServerConfig, key: str) -> None:
         entry: Entry
+        answers = Answers(config.name, self.workspace, self._approver)
+        # A server hears that it may ask the model only where there is one.
+        has_model = self.workspace.resident(Voice).speak is not None
         around = Surroundings(
             workspace=self.workspace,
-            answers=Answers(config.name, self.workspace, self._approver),
+            answers=answers,
             listed=lambda tools: self._listed(entry, tools),
             changed=lambda state: self._changed(entry, state),
             started=self._watch,
             mark=f"{self._token}.{next(self._numbers)}.",
-            sampler=self.sampler,
+            sampling=Sampling(config.name, self.workspace, answers) if has_model else None,
         )
         entry = self.entries[config.name] = Entry(Connection(config, around), key)
         entry.task = asyncio.get_running_loop().create_task(self._run(entry.connection))

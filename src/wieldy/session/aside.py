@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from wieldy.core.failure import SessionError
 from wieldy.core.message import ContentBlock, Message
 from wieldy.core.provider import Provider, Request
+from wieldy.core.voice import Said
 from wieldy.core.workspace import Workspace
 from wieldy.providers.cost import cost
 from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Record
+from wieldy.session.partners import Partners
 
 MOST_TOKENS = 4_000
 READER = (
@@ -39,40 +41,45 @@ def words_of(answer: Answer) -> str:
 
 
 class Asides:
-    """Serves the tools of one session that need a model. `small` gives the small model, or None where none is set."""
+    """Serves those of one session who need a model, tools and servers alike."""
 
-    def __init__(self, provider: Provider, small: Callable[[], Provider] | None, record: Record) -> None:
-        self._provider = provider
-        self._small = small
+    def __init__(self, partners: Partners, record: Record) -> None:
+        self._partners = partners
         self._record = record
 
     def serve(self, workspace: Workspace) -> None:
         """Put answers to where the tools look for them."""
-        if self._small is not None:
+        if self._partners.has_small:
             from wieldy.web.summary import Summaries
 
             workspace.resident(Summaries).ask = self.about_page
         wished = workspace.setting("web.providerSearch", None)
-        if not (getattr(self._provider, "searches", False) if wished is None else wished):
+        provider = self._partners.large
+        if not (getattr(provider, "searches", False) if wished is None else wished):
             return
         from wieldy.providers.search import ProviderSearch, Searching
         from wieldy.web.search import Searches
 
-        if isinstance(self._provider, Searching):
-            workspace.resident(Searches).provider = ProviderSearch(self._provider, self._searched)
+        if isinstance(provider, Searching):
+            workspace.resident(Searches).provider = ProviderSearch(provider, self._searched)
 
     async def about_page(self, question: str, page: str) -> str:
         """A question answered from a page by the small model. Raises `ProviderFailure`, `SessionError`."""
-        assert self._small is not None
-        small = self._small()
+        small = self._partners.small()
         asked = f"<page>\n{page}\n</page>\n\n{question}"
         said = words_of(await self._asked(small, Request((READER,), (Message.user(asked),), max_tokens=MOST_TOKENS)))
         if not said:
             raise SessionError(f"{small.model} said nothing")
         return said
 
+    async def speak(self, system: str, messages: Sequence[Message], max_tokens: int) -> Said:
+        """What the model of the session says to others. Raises `ProviderFailure`, `SessionError`."""
+        large = self._partners.large
+        answer = await self._asked(large, Request((system,) if system else (), tuple(messages), max_tokens=max_tokens))
+        return Said(words_of(answer), large.model, answer.stop_reason == "max_tokens")
+
     async def _searched(self, request: Request) -> tuple[ContentBlock, ...]:
-        return (await self._asked(self._provider, request)).content()
+        return (await self._asked(self._partners.large, request)).content()
 
     async def _asked(self, provider: Provider, request: Request) -> Answer:
         answer = await answer_of(provider, request)

@@ -17,12 +17,14 @@ from wieldy.core.failure import SessionError
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool, ToolContext
+from wieldy.core.voice import Voice
 from wieldy.engine.leash import Aborted
 from wieldy.session.aside import Asides
 from wieldy.session.conversation import Conversation, fold
 from wieldy.session.loop import Bounds, End, Loop, Wishes
 from wieldy.session.moments import Moments
 from wieldy.session.outset import Outset
+from wieldy.session.partners import Partners
 from wieldy.session.transcript import NAME, VERSION, Transcript, cleaned, records
 from wieldy.toolbox import Toolbox
 
@@ -83,14 +85,12 @@ class Session:
         self.box.witness(self._asked)
         self._bounds = Bounds(max_turns, max_cost)
         self._wishes = Wishes(thinking_budget, tuple(server_tools))
-        self._model = model
-        self._small_model = small_model
-        self._small: Provider | None = None
-        self._base_url = base_url
+        self._partners = Partners(self.box, model, small_model, base_url)
+        self._asides = Asides(self._partners, self._record)
+        self.box.workspace.resident(Voice).speak = self._asides.speak
         self._outset = Outset(self.box, system)
         self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
         self._copied_from = resume if fork else None
-        self._provider: Provider | None = None
         self._loop: Loop | None = None
         self._delegates: Delegates | None = None
         self._running = False
@@ -108,14 +108,12 @@ class Session:
     @property
     def provider(self) -> Provider:
         """The model in use."""
-        if self._provider is None:
-            self._provider = self._picked()
-        return self._provider
+        return self._partners.large
 
     @property
     def model_name(self) -> str:
         """What the model is called, as far as that is known."""
-        return self._provider.model if self._provider is not None else str(self._model or "")
+        return self._partners.name
 
     @property
     def running(self) -> bool:
@@ -245,8 +243,7 @@ class Session:
         if self._loop is not None:
             return self._loop, ()
         provider, told = self.provider, self.conversation
-        asides = Asides(provider, self._picked_small if self._small_name() else None, self._record)
-        asides.serve(self.box.workspace)
+        self._asides.serve(self.box.workspace)
         self._may_send()
         await self._outset.prepare(provider, told.activated, self._activated)
         if self._copied_from is not None:
@@ -272,7 +269,9 @@ class Session:
             from wieldy.session.delegate import Delegates, home_of
 
             assert self._loop is not None
-            self._delegates = Delegates(home_of(self.box, self._loop, self._models(), persist=bool(self._transcript)))
+            self._delegates = Delegates(
+                home_of(self.box, self._loop, self._partners.named(), persist=bool(self._transcript))
+            )
         return await self._delegates.send(errand, ctx)
 
     def _activated(self, names: list[str]) -> None:
@@ -303,41 +302,6 @@ class Session:
         if self._transcript is not None:
             await self._transcript.flushed()
 
-    def _picked(self) -> Provider:
-        if self._model is not None and not isinstance(self._model, str):
-            return self._model
-        from wieldy.providers.pick import pick
-
-        model, url = self._models()
-        window = self.box.settings.get("contextWindow")
-        return pick(model, base_url=url, env=self.box.workspace.env, context_window=window)
-
-    def _models(self) -> tuple[str | None, str | None]:
-        """The name by which the model is asked for, and the address it is asked for at."""
-        settings, env = self.box.settings, self.box.workspace.env
-        named = self._model if isinstance(self._model, str | None) else None
-        given = self._model is not None and named is None
-        model = None if given else named or env.get("WIELDY_MODEL") or settings.get("model")
-        return model, self._base_url or settings.get("baseUrl")
-
-    def _small_name(self) -> str | Provider | None:
-        box = self.box
-        return self._small_model or box.workspace.env.get("WIELDY_SMALL_MODEL") or box.settings.get("smallModel")
-
-    def _picked_small(self) -> Provider:
-        """The small model, at the address of the large one where both are of one house."""
-        if self._small is None:
-            name = self._small_name()
-            assert name is not None
-            if not isinstance(name, str):
-                return name
-            from wieldy.providers.pick import pick
-
-            url = self._base_url or self.box.settings.get("baseUrl")
-            same = name.partition("/")[0] == self.provider.name or "/" not in name
-            self._small = pick(name, base_url=url if same else None, env=self.box.workspace.env)
-        return self._small
-
     async def aclose(self) -> None:
         """Stop, tell the hooks, write the rest of the transcript, let go of everything."""
         self.box.abort("the session was closed")
@@ -347,9 +311,7 @@ class Session:
         await self.box.aclose()
         if self._transcript is not None:
             await self._transcript.aclose()
-        for provider in (self._provider, self._small):
-            if provider is not None:
-                await provider.aclose()
+        await self._partners.aclose()
 
     async def __aenter__(self) -> Self:
         await self._load()

@@ -57,6 +57,7 @@ KEYS: tuple[Key, ...] = (
     Key("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),
     Key("enabledMcpjsonServers", "strings", "Servers of .mcp.json to start."),
     Key("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", free=True),
+    Key("mcp.sampling", "strings", "MCP servers that may ask the model without asking you."),
     Key("sandbox.enabled", "boolean", "Run commands in a sandbox."),
     Key("sandbox.autoAllow", "boolean", "Commands inside the sandbox run without a question."),
     Key("sandbox.mechanism", "string", "Which sandbox to use.", ("auto", "bubblewrap", "landlock")),

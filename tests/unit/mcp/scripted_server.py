@@ -23,11 +23,17 @@ TOOLS = HABITS.get("tools") or [
     {"name": "slowly", "description": "Works with progress.", "inputSchema": ANYTHING},
     {"name": "ask", "description": "Asks the person.", "inputSchema": ANYTHING},
     {"name": "roots", "description": "Asks for the folders.", "inputSchema": ANYTHING},
+    {"name": "sample", "description": "Asks the model.", "inputSchema": ANYTHING},
 ]
 QUESTION = {
     "message": "Which colour?",
     "mode": "form",
     "requestedSchema": {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]},
+}
+WONDER = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "What is tea?"}}],
+    "systemPrompt": "Be brief.",
+    "maxTokens": 50,
 }
 BLOCKS = [
     {"type": "text", "text": "words"},
@@ -59,7 +65,7 @@ def ask(number, method, params):
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") == number and "method" not in message:
-            return text(json.dumps(message.get("result")))
+            return text(json.dumps(message.get("result") or message.get("error")))
     return None
 
 
@@ -106,6 +112,8 @@ def call(name, args, token):
         return {"content": BLOCKS, "structuredContent": {"n": 1}}
     if name == "ask":
         return ask("q1", "elicitation/create", QUESTION)
+    if name == "sample":
+        return ask("q3", "sampling/createMessage", WONDER)
     if name == "roots":
         return ask("q2", "roots/list", {})
     if name in ("flaky", "grow"):
