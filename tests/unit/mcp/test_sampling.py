@@ -8,8 +8,8 @@ import pytest
 
 from wieldy import Answer, Script, Session
 
-CALL = {"call": "mcp__s__sample", "input": {}}
-REPLY = [{"usage": {"input_tokens": 1_000_000}}, {"text": "Hot water."}]
+CALL: dict[str, Any] = {"call": "mcp__s__sample", "input": {}}
+REPLY: list[dict[str, Any]] = [{"usage": {"input_tokens": 1_000_000}}, {"text": "Hot water."}]
 
 
 def session_with(stage: Any, model: Script, ask: Any = None, **settings: Any) -> Session:
@@ -33,7 +33,7 @@ async def test_the_sessions_model_answers_once_the_person_has_agreed_and_is_not_
         asked.append(question)
         return Answer(allowed=True)
 
-    turns = [[CALL], REPLY, [CALL], REPLY, [{"text": "done"}]]
+    turns: list[list[dict[str, Any]]] = [[CALL], REPLY, [CALL], REPLY, [{"text": "done"}]]
     model = Script(turns, model="claude-haiku-4-5")
     async with session_with(stage, model, agree) as session:
         await session.box.connected()
