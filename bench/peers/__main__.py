@@ -36,7 +36,8 @@ def scenarios(folder: str) -> Iterator[tuple[script.Scenario, int]]:
     yield script.sleeps(0), 3
     yield script.overlap(folder, THOUGHT), 4
     yield script.overlap(folder, 0), 3
-    yield script.chunks(), 2
+    yield script.pieces(script.FEW), 3
+    yield script.pieces(script.MANY), 3
     yield script.growth(folder), 2
 
 

@@ -117,8 +117,8 @@ class Scales:
 def _tree(root: int) -> list[int]:
     found = [root]
     for process in found:
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # gone in the meantime
+            for children in Path(f"/proc/{process}/task").glob("*/children"):
                 found.extend(map(int, children.read_text().split()))
     return found
 

@@ -50,7 +50,7 @@ class Scenario:
 
 DONE: Turn = (Say("done"),)
 SMALL, LARGE = "small file", "large file"
-CHUNKS = 1000
+FEW, MANY = 250, 1250
 MARK = "mark"
 
 
@@ -96,9 +96,9 @@ def overlap(folder: str, thought: float) -> Scenario:
     return Scenario(_after("overlap", thought), ((call, speech), DONE), thought, expected="marked")
 
 
-def chunks() -> Scenario:
-    """A long answer in a thousand pieces."""
-    return Scenario("chunks", ((Say("word" * CHUNKS, piece=4, delay=0.001),),))
+def pieces(count: int) -> Scenario:
+    """An answer in many pieces."""
+    return Scenario(f"{count} pieces", ((Say("word" * count, piece=4, delay=0.001),),))
 
 
 def _after(name: str, thought: float) -> str:
