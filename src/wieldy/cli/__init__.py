@@ -20,6 +20,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "what is found on this machine and what is not, with the fix"),
 }
 
+TALK = ("--model", "--base-url", "--permission-mode", "--resume", "-r", "--continue", "-c")
+
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -56,6 +58,8 @@ def _open_closed() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
@@ -99,7 +103,7 @@ def _is_talk(argv: list[str]) -> bool:
     """Nothing, an option of the interactive session, or something to say: a prompt is more than one word."""
     if "-p" in argv or "--print" in argv:
         return False
-    return not argv or argv[0] in ("--model", "--base-url", "--permission-mode", "--resume") or " " in argv[0].strip()
+    return not argv or argv[0].partition("=")[0] in TALK or " " in argv[0].strip()
 
 
 def usage() -> str:

@@ -58,7 +58,7 @@ async def _call(options: argparse.Namespace, words: list[str]) -> int:
     async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
         box.workspace.resident(Person).asker = terminal_asker()
         tool = box.catalog.find(options.tool)
-        input = input_of(words, tool)
+        input = sys.stdin.read() if words == ["-"] else input_of(words, tool)
         await _look_first(box, tool, input)
         if sys.stderr.isatty() and not options.json:
             box.subscribe(_show_progress)

@@ -10,7 +10,8 @@ from wieldy.cli.parsing import command_parser
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings
   wieldy "Add a --json flag" --model anthropic/claude-sonnet-5-5
-  wieldy --resume ID                       go on where you left"""
+  wieldy --continue                        go on with the last session of this folder
+  wieldy --resume ID                       go on with another one; `wieldy sessions` lists them"""
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -22,7 +23,10 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--permission-mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions"
     )
-    parser.add_argument("--resume", metavar="ID", default=None, help="go on with an earlier session")
+    parser.add_argument(
+        "-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder"
+    )
+    parser.add_argument("-r", "--resume", metavar="ID", default=None, help="go on with an earlier session")
     options = parser.parse_args(argv)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print('wieldy: this is no terminal; use `wieldy -p "prompt"`', file=sys.stderr)
@@ -30,6 +34,7 @@ def main(command: str, argv: list[str]) -> int:
     from functools import partial
 
     from wieldy.session.session import Session
+    from wieldy.session.store import last_session
     from wieldy.terminal.chat import Chat
 
     opened = partial(
@@ -40,7 +45,9 @@ def main(command: str, argv: list[str]) -> int:
         load_settings=True,
     )
 
+    resume = options.resume or (last_session(".") if options.go_on else None)
+
     async def talk() -> int:
-        return await Chat(opened, first=options.prompt, resume=options.resume).run()
+        return await Chat(opened, first=options.prompt, resume=resume).run()
 
     return asyncio.run(talk())

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.content import Image
+from wieldy.core.failure import WieldyError
 from wieldy.core.result import ToolResult
 from wieldy.core.tool import Tool
 from wieldy.engine.lookup import nearest
 
 
+class Unclear(WieldyError):
+    """What was typed makes no input; one line says why."""
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line that was typed for a tool: JSON or a command as it stands, fields as a shell would part them."""
+    import shlex
+
+    if line.startswith(("{", "command=")):
+        return [line]
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise Unclear("a quotation mark is not closed") from None
+
+
 def input_of(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
-    """A tool's input from words: one JSON object, `-` for stdin, or fields."""
-    if words == ["-"]:
-        return sys.stdin.read()
+    """A tool's input from words: one JSON object, or fields. Raises `Unclear`."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]
     properties = tool.schema.get("properties", {}) if tool else {}
@@ -25,9 +39,9 @@ def input_of(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise ValueError(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
+            raise Unclear(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
         if properties and key not in names and (near := nearest(key, names, most=1)):
-            raise ValueError(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
+            raise Unclear(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
         fields[key] = _value(value, properties.get(key, {}))
     return fields
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Answer, Question
 from wieldy.core.event import Event, Notice, RunEnded
-from wieldy.core.failure import SessionError, WieldyError
+from wieldy.core.failure import SessionError
 from wieldy.core.inquiry import Person
 from wieldy.core.places import state_home
 from wieldy.session.session import Session
@@ -54,8 +54,8 @@ class Chat:
                         await self._take(line)
                 except Leave:
                     return 0
-                except WieldyError as problem:
-                    self.say(f"{problem}", "red")
+                except Exception as problem:  # whatever it is, the conversation is not lost for it
+                    self.say(" ".join(str(problem).split()) or type(problem).__name__, "red")
         finally:
             stop_notices()
             await self.session.aclose()
@@ -71,7 +71,7 @@ class Chat:
         self.session = await following.__aenter__()
         self._view = View(following.box.catalog.find, self._paint)
         following.box.subscribe(self._notice)
-        self.say(f"going on with {session_id}: {len(following.messages)} messages", "dim")
+        self._say_resumed()
 
     async def turn(self, prompt: str) -> None:
         """Say something to the model and show what comes of it."""
@@ -90,9 +90,16 @@ class Chat:
         except SessionError:
             return False
 
+    def _say_resumed(self) -> None:
+        self.say(f"going on with {self.session.id}: {len(self.session.messages)} messages", "dim")
+
     def _greet(self) -> None:
         box = self.session.box
         self.say(f"wieldy in {box.workspace.root} ({box.policy.mode} mode). /help lists what you can type.", "dim")
+        if self.session.messages:
+            self._say_resumed()
+        for problem in (*box.settings.errors, *box.hook_problems):
+            self.say(str(problem), "red")
         if not self.has_model():
             try:
                 _ = self.session.provider

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wieldy.core.record import record
+from wieldy.core.threads import in_thread
 
 if TYPE_CHECKING:
     from wieldy.terminal.chat import Chat
@@ -24,6 +25,11 @@ class Command:
     run: Callable[[Chat, str], Awaitable[None]]
 
 
+def first_sentence(text: str) -> str:
+    """What a description says first."""
+    return text.partition(". ")[0].rstrip(".")
+
+
 async def _help(chat: Chat, rest: str) -> None:
     for name, command in COMMANDS.items():
         chat.say(f"  {name:<10} {command.about}")
@@ -33,22 +39,19 @@ async def _help(chat: Chat, rest: str) -> None:
 
 async def _tools(chat: Chat, rest: str) -> None:
     for entry in await chat.session.box.offer():
-        first = entry.tool.description.split(". ")[0]
+        first = first_sentence(entry.tool.description)
         chat.say(f"  {entry.tool.name:<18} {first if entry.offered else f'not offered: {entry.reason}'}")
 
 
 async def _call(chat: Chat, rest: str) -> None:
-    import shlex
-
-    from wieldy.terminal.byhand import input_of, shown
+    from wieldy.terminal.byhand import input_of, shown, words_of
 
     name, _, fields = rest.partition(" ")
     if not name:
         chat.say("/call TOOL key=value …, for example /call Grep pattern=TODO", "yellow")
         return
     box = chat.session.box
-    words = [fields] if fields.startswith(("{", "command=")) else shlex.split(fields)
-    result = await box.call(name, input_of([word for word in words if word], box.catalog.find(name)))
+    result = await box.call(name, input_of(words_of(fields.strip()), box.catalog.find(name)))
     chat.say(shown(result), *(["red"] if result.is_error else []))
 
 
@@ -67,6 +70,24 @@ async def _mcp(chat: Chat, rest: str) -> None:
         chat.say("  prompts:")
         for prompt in prompts.values():
             chat.say(f"  {prompt.usage}  {prompt.description}")
+
+
+async def _agents(chat: Chat, rest: str) -> None:
+    from wieldy.agents.find import AgentTypes
+    from wieldy.agents.roster import Roster
+
+    workspace = chat.session.box.workspace
+    types = workspace.resident(AgentTypes)
+    for kind in (await in_thread(types.refresh)).values():
+        where = "" if kind.origin == "built-in" else f" ({kind.origin})"
+        chat.say(f"  {kind.name:<18} {first_sentence(kind.description)}{where}")
+    sent = workspace.resident(Roster).all()
+    chat.say("  sent in this session:" if sent else "  none was sent in this session")
+    for one in sent:
+        report = one.over.result() if not one.running else one.so_far()
+        chat.say(f"  {report.why:<18} {one.errand.title} [{report.summary()}]")
+    for problem in types.problems:
+        chat.say(f"  left out: {problem}", "yellow")
 
 
 async def prompted(chat: Chat, name: str, rest: str) -> None:
@@ -136,6 +157,7 @@ COMMANDS: Mapping[str, Command] = {
     "/tools": Command("the tools, and why one is not offered", _tools),
     "/call": Command("run a tool by hand: /call Grep pattern=TODO", _call),
     "/mcp": Command("the MCP servers and their prompts; /mcp__SERVER__PROMPT tells one to the model", _mcp),
+    "/agents": Command("the kinds of sub-agent, and those that were sent", _agents),
     "/undo": Command("take back the last change, or those of a call", _undo),
     "/reload": Command("read the settings again", _reload),
     "/cost": Command("answers and dollars so far", _cost),

@@ -43,6 +43,8 @@ async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answ
             case "n" | "no" | "":
                 instead = await line("  what should be done instead? (Enter: nothing) ")
                 return Answer(False, instead.strip())
+            case _:
+                print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
 
 
 def _line(prompt: str) -> str:

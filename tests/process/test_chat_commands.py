@@ -1,0 +1,86 @@
+"""What is typed for wieldy and not for the model, at a real terminal: a slip costs a line, never the session."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of that name
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ('/call Grep pattern="x', "a quotation mark is not closed"),
+        ("/call Read b.txt", "`b.txt` is not key=value"),
+        ("/call Read fil_path=b.txt", "did you mean `file_path`?"),
+        ("/call Read -", "`-` is not key=value"),
+        ("/undo call_that_never_was", "call_that_never_was"),
+        ("/resume nobody", "there is no session nobody"),
+    ],
+)
+def test_a_slip_is_one_line_and_the_session_goes_on(chat, typed, said):
+    screen = chat(turns=[[{"text": "Still here."}]])
+    screen.wait_for(">")
+    screen.type(typed)
+    screen.wait_for(said)
+    screen.wait_for(">")
+    screen.type("and now?")
+    screen.wait_for("Still here.")
+
+
+def test_an_answer_that_is_none_is_asked_for_again_with_those_there_are(chat):
+    screen = chat(turns=[[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Over."}]])
+    screen.wait_for(">")
+    screen.type("make it")
+    screen.wait_for("[n] no")
+    screen.type("perhaps")
+    screen.wait_for("y, a or n")
+    screen.type("n")
+    screen.wait_for("instead?")
+    screen.type("")
+    screen.wait_for("Over.")
+
+
+def test_settings_that_cannot_be_read_are_named_when_the_session_begins(chat, project):
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text("{ broken")
+    screen = chat(turns=[])
+    screen.wait_for("settings.json:1:3")
+    screen.wait_for(">")
+
+
+def test_the_kinds_of_agent_and_those_that_were_sent_are_listed(chat, project, tmp_path):
+    script = {
+        "turns": [
+            [{"call": "Agent", "input": {"agent_type": "explore", "prompt": "look around"}}],
+            [{"text": "Seen."}],
+        ],
+        "agents": [{"type": "explore", "turns": [[{"text": "It is all in b.txt."}]]}],
+    }
+    (tmp_path / "agents.json").write_text(json.dumps(script))
+    screen = chat("--model", f"script:{tmp_path / 'agents.json'}")
+    screen.wait_for(">")
+    screen.type("/agents")
+    screen.wait_for("explore")
+    screen.wait_for("general")
+    screen.wait_for("none was sent")
+    screen.wait_for(">")
+    screen.type("go")
+    screen.wait_for("Seen.")
+    screen.wait_for(">")
+    (project / ".wieldy/agents").mkdir(parents=True)
+    (project / ".wieldy/agents/broken.md").write_text("no head")
+    screen.type("/agents")
+    screen.wait_for("look around")
+    screen.wait_for("1 turn")
+    screen.wait_for("broken.md")
+
+
+@pytest.mark.parametrize("option", ["--continue", "-c"])
+def test_the_last_session_of_the_folder_is_gone_on_with(chat, wieldy, option, tmp_path):
+    (tmp_path / "first.json").write_text(json.dumps({"turns": [[{"text": "Noted."}]]}))
+    assert wieldy("-p", "remember this", "--model", f"script:{tmp_path / 'first.json'}").returncode == 0
+    screen = chat(option, "--model=script:" + str(tmp_path / "first.json"))
+    screen.wait_for("going on with")
+    screen.wait_for("2 messages")
