@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from wieldy.approval import Ask
+from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, Question
 from wieldy.core.threads import in_thread
 from wieldy.permissions.visible import visible
+
+MOST_SHOWN = 4_000
 
 
 def terminal_ask() -> Ask | None:
@@ -32,8 +36,8 @@ async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answ
     plan, decision = question.plan, question.decision
     rules = decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
-    who = f"the {question.agent} asks:\n" if question.agent else ""
-    print(f"\n{who}{visible(plan.tool.show_use(plan.input))}\n  {decision.why}\n{choices}", file=sys.stderr)
+    who = [f"the {question.agent} asks:"] if question.agent else []
+    print("\n".join(["", *who, *asked_about(plan), f"  {visible(decision.why)}", choices]), file=sys.stderr)
     while True:
         match (await line("  > ")).strip().lower():
             case "y" | "yes":
@@ -45,6 +49,24 @@ async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answ
                 return Answer(False, instead.strip())
             case _:
                 print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
+
+
+def asked_about(plan: PlannedCall) -> Iterator[str]:
+    """What a person must see to agree: the call in a line, and every text of it that the line does not hold whole."""
+    line = visible(plan.tool.show_use(plan.input))
+    yield line
+    for name, value in plan.input.items():
+        if isinstance(value, bool | int | float | None):
+            continue
+        text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
+        if text in line:
+            continue
+        # Of what is only written one may see a part; what is run must be seen to its last character.
+        shown = text if name == "command" or len(text) <= MOST_SHOWN else text[:MOST_SHOWN]
+        yield f"  {name}:"
+        yield from (f"    {each}" for each in shown.split("\n"))
+        if len(shown) < len(text):
+            yield f"    … {len(text) - len(shown)} more characters"
 
 
 def _line(prompt: str) -> str:
