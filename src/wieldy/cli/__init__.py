@@ -88,15 +88,22 @@ def _dispatch(argv: list[str]) -> int:
 
         return main("-p", argv)
     if name not in COMMANDS:
-        from wieldy.engine.lookup import nearest
-
-        near = nearest(name, list(COMMANDS))
-        hint = f" Did you mean `{near[0]}`?" if near else ""
-        print(f"wieldy: no such command: {name}.{hint} `wieldy --help` lists them.", file=sys.stderr)
-        return USAGE_ERROR
+        return _unknown(name)
     module = import_module(f"wieldy.cli.{COMMANDS[name][0]}")
     code: int = module.main(name, rest)
     return code
+
+
+def _unknown(name: str) -> int:
+    if name.startswith("-"):
+        print(f"wieldy: no such option: {name}; `wieldy --help` and `wieldy -p --help` list them", file=sys.stderr)
+        return USAGE_ERROR
+    from wieldy.engine.lookup import nearest
+
+    near = nearest(name, list(COMMANDS))
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    print(f"wieldy: no such command: {name}.{hint} `wieldy --help` lists them.", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _is_talk(argv: list[str]) -> bool:

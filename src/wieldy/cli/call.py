@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.cli.parsing import command_parser, folder
+from wieldy.cli.parsing import command_parser, folder, mode
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.inquiry import Person
 from wieldy.core.outcome import Done
@@ -44,7 +44,9 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)"
     )
-    parser.add_argument("--mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions")
+    parser.add_argument(
+        "--mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions"
+    )
     options, extra = parser.parse_known_args(argv)
     if odd := [word for word in extra if "=" not in word]:
         parser.error(f"unknown option {odd[0]}")

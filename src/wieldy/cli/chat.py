@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, mode
 
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings
@@ -17,11 +17,11 @@ EXAMPLES = """examples:
 def main(command: str, argv: list[str]) -> int:
     """Run the interactive session."""
     parser = command_parser("wieldy", "The interactive session in this folder.", EXAMPLES)
-    parser.add_argument("prompt", nargs="?", help="what to say first")
-    parser.add_argument("--model", default=None, help="provider/name, or script:FILE for a recorded one")
-    parser.add_argument("--base-url", default=None, help="the server of the model")
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="what to say first")
+    parser.add_argument("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
+    parser.add_argument("--base-url", metavar="URL", help="the server of the model")
     parser.add_argument(
-        "--permission-mode", default=None, help="default, acceptEdits, plan, dontAsk or bypassPermissions"
+        "--permission-mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions"
     )
     parser.add_argument(
         "-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder"

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, folder
 from wieldy.core.places import config_home, state_home
 from wieldy.toolbox import Toolbox
 
@@ -44,7 +44,11 @@ def main(command: str, argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="a list of objects: what, state, detail, fix")
     parser.add_argument(
-        "--root", default=".", metavar="DIR", help="the folder whose settings are checked (default: this one)"
+        "--root",
+        type=folder,
+        default=".",
+        metavar="DIR",
+        help="the folder whose settings are checked (default: this one)",
     )
     options = parser.parse_args(argv)
     findings = list(examine(Path(options.root)))

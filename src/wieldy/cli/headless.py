@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser, folder
+from wieldy.cli.parsing import amount, command_parser, count, folder, mode
 from wieldy.cli.signals import Signals
 from wieldy.core.failure import WieldyError
 
@@ -43,6 +43,8 @@ def main(command: str, argv: list[str]) -> int:
     options = parser().parse_intermixed_args(words)
     options.prompt += after
     try:
+        if options.fork_session and not (options.resume or options.go_on):
+            raise Misuse("--fork-session goes with --resume or --continue")
         settings, file = settings_of(options), settings_file(options)
         prompt = " ".join(options.prompt)
         if options.input_format == "text":
@@ -85,11 +87,11 @@ def parser() -> argparse.ArgumentParser:
     add("--verbose", action="store_true", help=argparse.SUPPRESS)
     add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
     add("--base-url", metavar="URL", help="any server that speaks the API")
-    add("--max-turns", type=_count, metavar="N", help="stop after this many answers of the model")
-    add("--max-budget-usd", type=_amount, metavar="USD", help="stop when this much is spent")
+    add("--max-turns", type=count, metavar="N", help="stop after this many answers of the model")
+    add("--max-budget-usd", type=amount, metavar="USD", help="stop when this much is spent")
     add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="may run unasked")
     add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="may never run")
-    add("--permission-mode", metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions")
+    add("--permission-mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions")
     add("--dangerously-skip-permissions", action="store_true", help="the mode bypassPermissions")
     add("--append-system-prompt", default="", metavar="TEXT", help="to be told to the model from the start")
     add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
@@ -282,17 +284,3 @@ def _named(named: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Misuse("the settings are not a JSON object")
     return found
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
-def _amount(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return value

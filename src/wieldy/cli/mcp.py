@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wieldy.cli.parsing import amount, command_parser, folder
 from wieldy.settings.source import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
@@ -64,12 +65,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="wieldy mcp",
-        description="The MCP servers whose tools a model is offered in this folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("wieldy mcp", "The MCP servers whose tools a model is offered in this folder.", EXAMPLES)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="add | remove | list | get | reconnect | serve")
     add = _verb(verbs, "add", "add a server: a URL, or a command line behind `--`")
     add.add_argument("name", metavar="NAME")
@@ -80,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         "--env", action="append", default=[], metavar="NAME=VALUE", help="may hold ${VAR}, ${VAR:-default}"
     )
     add.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
-    add.add_argument("--timeout", type=float, metavar="SECONDS", help="for each call")
+    add.add_argument("--timeout", type=amount, metavar="SECONDS", help="for each call")
     add.add_argument("--always-load", action="store_true", help="never send its tools by name only")
     remove = _verb(verbs, "remove", "take a server out of the settings")
     remove.add_argument("name", metavar="NAME")
@@ -96,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
-    parser.add_argument("--root", default=".", metavar="DIR", help="the folder (default: this one)")
+    parser.add_argument("--root", type=folder, default=".", metavar="DIR", help="the folder (default: this one)")
     return parser
 
 

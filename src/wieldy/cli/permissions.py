@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, folder, mode
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.failure import Refusal
 from wieldy.engine.bind import bind
@@ -43,7 +43,9 @@ def main(command: str, argv: list[str]) -> int:
     explain.add_argument("tool", metavar="TOOL")
     explain.add_argument("input", metavar="INPUT", help="JSON, or for Bash the command and for file tools the path")
     explain.add_argument("--json", action="store_true")
-    explain.add_argument("--mode", default=None)
+    explain.add_argument(
+        "--mode", type=mode, metavar="MODE", help="judge as in this mode (default: the configured one)"
+    )
     for verb in ("allow", "deny", "ask"):
         change = _verb(verbs, verb, f"add {'an' if verb != 'deny' else 'a'} {verb} rule")
         change.add_argument("rule", metavar="RULE", nargs="+")
@@ -56,7 +58,7 @@ def main(command: str, argv: list[str]) -> int:
         "session", metavar="SESSION", nargs="?", help="the id of a session, as `wieldy sessions` shows it"
     )
     again.add_argument("--all", action="store_true", help="every session of this folder")
-    again.add_argument("--mode", default=None, help="judge as in this mode (default: the configured one)")
+    again.add_argument("--mode", type=mode, metavar="MODE", help="judge as in this mode (default: the configured one)")
     again.add_argument("--json", action="store_true")
     trust = _verb(verbs, "trust", "consent to what this project's settings configure")
     trust.add_argument("--yes", action="store_true", help="without being asked")
@@ -75,7 +77,7 @@ def main(command: str, argv: list[str]) -> int:
 
 def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
-    parser.add_argument("--root", default=".", metavar="DIR", help="the folder (default: this one)")
+    parser.add_argument("--root", type=folder, default=".", metavar="DIR", help="the folder (default: this one)")
     return parser
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from wieldy.cli.parsing import command_parser, folder
 from wieldy.core.message import ContentBlock
 from wieldy.session.conversation import fold
 from wieldy.session.store import Kept, kept_sessions, last_session, session_folder
@@ -37,17 +38,12 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="wieldy sessions",
-        description="Sessions on this machine, from their transcripts.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("wieldy sessions", "Sessions on this machine, from their transcripts.", EXAMPLES)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(VERBS))
     listing = verbs.add_parser("list", help="the sessions of this folder")
     listing.add_argument("--all", action="store_true", help="those of every folder")
     listing.add_argument("--json", action="store_true")
-    listing.add_argument("--root", default=".", metavar="DIR", help="the folder (default: this one)")
+    listing.add_argument("--root", type=folder, default=".", metavar="DIR", help="the folder (default: this one)")
     show = verbs.add_parser("show", help="what was said and done")
     show.add_argument("id", nargs="?", metavar="ID", help="the session (default: the last of this folder)")
     show.add_argument("--json", action="store_true", help="the conversation in the form of the Messages API")
@@ -74,8 +70,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    folder = _folder(options.id or last_session("."))
-    told = fold(records(folder))
+    kept = _folder(options.id or last_session("."))
+    told = fold(records(kept))
     if options.json:
         print(json.dumps([message.as_dict() for message in told.messages], ensure_ascii=False, indent=2))
         return 0
@@ -88,27 +84,27 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    folder = _folder(options.id)
+    kept = _folder(options.id)
     if options.script:
         from wieldy.session.recording import recorded
 
         Path(options.script).write_text(
-            json.dumps(recorded(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(recorded(kept), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         print(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`", file=sys.stderr)
         return 0
-    for told in records(folder):
+    for told in records(kept):
         print(json.dumps(told, ensure_ascii=False))
     return 0
 
 
 def _folder(session_id: str) -> Path:
-    folder = session_folder(session_id)
-    if not (folder / NAME).exists():
+    kept = session_folder(session_id)
+    if not (kept / NAME).exists():
         from wieldy.core.failure import SessionError
 
         raise SessionError(f"there is no session {session_id}; `wieldy sessions list --all` has them all")
-    return folder
+    return kept
 
 
 def _as_json(session: Kept) -> dict[str, Any]:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, folder
+from wieldy.core.failure import ToolFailure
 from wieldy.engine.lookup import nearest
 from wieldy.pool.arrange import FOREIGN
 from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.agents.errand import Errand
+    from wieldy.agents.roster import Sent
+    from wieldy.core.tool import ToolContext
 
 EXAMPLES = """examples:
   wieldy tools                what a model is offered here
@@ -18,6 +24,7 @@ EXAMPLES = """examples:
   wieldy tools Grep --json    the schema of one tool"""
 
 PATIENCE = 30.0
+IN_A_SESSION = "in a session"
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -26,7 +33,9 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="show one tool with its schema")
     parser.add_argument("--all", action="store_true", help="also those that are not offered, with the reason")
     parser.add_argument("--json", action="store_true", help="a list of objects: name, offered, reason, input_schema …")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.add_argument(
+        "--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)"
+    )
     options = parser.parse_args(argv)
     rows = asyncio.run(_rows(options.root, options.name))
     if options.name is not None:
@@ -49,11 +58,13 @@ async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
         if name is None or (name not in box.catalog and name.startswith(FOREIGN)):
             await _servers(box)
+        alone = {entry.tool.name for entry in await box.offer() if entry.offered}
+        _as_in_a_session(box)
         return [
             {
                 "name": entry.tool.name,
                 "offered": entry.offered,
-                "reason": entry.reason,
+                "reason": entry.reason if entry.tool.name in alone or not entry.offered else IN_A_SESSION,
                 "description": entry.tool.description,
                 "read_only": entry.tool.read_only,
                 "deferred": entry.tool.deferred,
@@ -61,6 +72,18 @@ async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
             }
             for entry in await box.offer()
         ]
+
+
+def _as_in_a_session(box: Toolbox) -> None:
+    """Where a model is set up, what needs one is offered as it would be to that model."""
+    if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
+        from wieldy.agents.roster import Delegation
+
+        box.workspace.resident(Delegation).send = _nobody
+
+
+async def _nobody(errand: Errand, ctx: ToolContext) -> Sent:
+    raise ToolFailure("Agents are sent in a session only.")
 
 
 async def _servers(box: Toolbox) -> None:
@@ -86,7 +109,7 @@ def _line(row: dict[str, Any], width: int) -> str:
     first = row["description"].split(". ")[0].rstrip(".")
     shown = f"{row['name']:<{width}} {first if len(first) < 100 else first[:97] + '…'}"
     if row["offered"]:
-        return f"{shown} ({row['reason']})" if row["reason"].startswith("deferred") else shown
+        return f"{shown} ({row['reason']})" if row["reason"].startswith(("deferred", IN_A_SESSION)) else shown
     return f"{shown}\n{'':<{width}} not offered: {row['reason']}"
 
 

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.parsing import command_parser, count, folder
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def main(command: str, argv: list[str]) -> int:
         "history": "Show what tools changed.",
     }
     parser = command_parser(f"wieldy {command}", about[command], EXAMPLES[command])
-    parser.add_argument("--root", default=".", metavar="DIR", help="the project (default: this folder)")
+    parser.add_argument("--root", type=folder, default=".", metavar="DIR", help="the project (default: this folder)")
     if command == "history":
-        parser.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many changes (default: 20)")
+        parser.add_argument("-n", type=count, default=20, metavar="COUNT", help="how many changes (default: 20)")
         parser.add_argument("--json", action="store_true", help="a list of objects")
     else:
         parser.add_argument(

@@ -59,7 +59,7 @@ def last_session(root: str | os.PathLike[str]) -> str:
     """The id of the session that was last at work in a folder. Raises `SessionError` when there is none."""
     for kept in kept_sessions(root):
         return kept.id
-    raise SessionError("there is no session to continue in this folder; `wieldy sessions` lists all")
+    raise SessionError("there is no session of this folder; `wieldy sessions list --all` has them all")
 
 
 def look(folder: Path, changed: float) -> Kept | None:

@@ -1,0 +1,77 @@
+"""Command lines that make no sense: one line that says why, and the code for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MISUSES = [
+    (("-p", "hi", "--max-turns", "x"), "argument --max-turns: `x` is no whole number"),
+    (("-p", "hi", "--max-budget-usd", "much"), "argument --max-budget-usd: `much` is no amount"),
+    (("-p", "hi", "--max-budget-usd", "nan"), "must be more than 0"),
+    (("-p", "hi", "--permission-mode", "bogus"), "there is no permission mode `bogus`"),
+    (("-p", "hi", "--fork-session"), "--fork-session goes with --resume or --continue"),
+    (("call", "Read", "file_path=b.txt", "--mode", "bogus"), "there is no permission mode `bogus`"),
+    (("--permission-mode", "bogus"), "there is no permission mode `bogus`"),
+    (("permissions", "explain", "Bash", "ls", "--mode", "bogus"), "there is no permission mode `bogus`"),
+    (("--bogus",), "no such option: --bogus"),
+    (("mcp",), "the following arguments are required"),
+    (("mcp", "bogus"), "bogus"),
+    (("sessions", "show", "a", "b"), "unrecognized arguments: b"),
+    (("sessions", "bogus"), "unrecognized arguments: bogus"),
+    (("sessions", "export"), "required: ID"),
+    (("history", "-n", "x"), "argument -n: `x` is no whole number"),
+    (("history", "-n", "-1"), "must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), MISUSES)
+def test_misuse_is_one_line_and_code_two(wieldy, args, said):
+    done = wieldy(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.startswith("wieldy: ")
+    assert done.stderr.count("\n") == 1
+    assert "_" not in done.stderr.partition(said)[0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["tools", "undo", "redo", "history", "doctor", "mcp list", "permissions list", "sessions list", "call Read"],
+)
+def test_a_folder_that_is_not_there_is_named(wieldy, command):
+    done = wieldy(*command.split(), "--root", "nowhere")
+    assert done.returncode == 2
+    assert "there is no folder nowhere" in done.stderr
+
+
+def test_without_any_session_it_says_where_others_are(wieldy):
+    for args in (("sessions", "show"), ("-p", "hi", "--continue", "--model", "script:none")):
+        done = wieldy(*args)
+        assert done.returncode == 1
+        assert done.stderr == "wieldy: there is no session of this folder; `wieldy sessions list --all` has them all\n"
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_an_empty_one(project, environment, stream):
+    line = f'"{sys.executable}" -m wieldy call Read - {stream}'
+    given = json.dumps({"file_path": "b.txt"})
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=project, env=environment, input=given, capture_output=True, text=True, timeout=60
+    )
+    assert "NoneType" not in done.stderr
+    assert done.returncode == (1 if stream == "<&-" else 0)
+
+
+def test_tools_that_need_a_model_are_offered_where_one_is_set_up(wieldy):
+    without = wieldy("tools", "--all").stdout
+    assert "not offered: it needs a model" in without
+    done = wieldy("tools", env={"WIELDY_MODEL": "ollama/some-model", "WIELDY_FEATURE_ARCHITECT": "1"})
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert lines["Agent"].endswith("(in a session)")
+    assert lines["Architect"].endswith("(in a session)")
+    [row] = json.loads(wieldy("tools", "Agent", "--json", env={"WIELDY_MODEL": "ollama/some-model"}).stdout)
+    assert (row["offered"], row["reason"]) == (True, "in a session")
