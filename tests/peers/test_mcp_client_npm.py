@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
+from wieldy.core.message import Message
+from wieldy.core.voice import Said, Voice
 from wieldy.mcp.servers import McpServers
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -72,16 +75,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.asyncio
 async def test_every_tool_of_the_everything_server_can_be_called(programs: Path, tmp_path: Path):
-    async def sampled(params: Any) -> Any:
-        from mcp_types import CreateMessageResult, TextContent
-
-        return CreateMessageResult(role="assistant", content=TextContent(text="sampled words"), model="none")
+    async def speak(system: str, messages: Sequence[Message], max_tokens: int) -> Said:
+        return Said("sampled words", "none")
 
     def person(question: Any) -> Answer:
         return Answer(True, updated_input={"name": "Ann"})
 
     box = box_with(tmp_path, {"every": {"command": str(programs / "mcp-server-everything")}}, person)
-    box.workspace.resident(McpServers).sampler = sampled
+    box.workspace.resident(Voice).speak = speak
     inputs: dict[str, dict[str, Any]] = {
         "echo": {"message": "hello"},
         "get-annotated-message": {"messageType": "error", "includeImage": True},

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.skills.frontmatter import BadHead, Value, read_page
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
 RENAMED = {"Task": "Agent"}
 # Tools that change nothing: an agent that has no others may run beside anything.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.text.encoding import Encoding
 
 # Every byte (or, in UTF-8, every character's bytes) stands for itself wherever it occurs, so needles can be looked for
@@ -21,7 +21,7 @@ class SplitsCharacter(Exception):
     """A place between two code points that one indivisible byte sequence stands for."""
 
 
-@dataclass(frozen=True)
+@record
 class Codec:
     """A file's encoding at work."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from wieldy.core.record import record
 from wieldy.edit.document import Document
 from wieldy.edit.splice import Splice
+from wieldy.schema.pattern import pattern
 
 CONTEXT = 5
-_LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+_LINE = pattern("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
 COMPARED_AT_MOST = 4_000_000
 SHOWN_LINES = 150

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-_ENDED = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+from wieldy.schema.pattern import pattern
+
+_ENDED = pattern(r"([^\r\n]*)(\r\n|\n|\r)")
 ALIGNED_AT_MOST = 1_000_000
 
 

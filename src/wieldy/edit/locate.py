@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice, pairwise
 
@@ -14,6 +13,7 @@ from wieldy.edit.hint import closest
 from wieldy.edit.restyle import restyled
 from wieldy.edit.splice import Splice, splice, splices, unix_ends
 from wieldy.edit.tolerance import LARGEST, TIERS, TOO_LARGE, Place, Tier, recognised
+from wieldy.schema.pattern import pattern
 
 COUNTED_AT_MOST = 10_000
 LISTED_AT_MOST = 12
@@ -22,7 +22,7 @@ FORGIVEN = {
     "trailing-space": "different white space at line ends",
     "indentation": "a different indentation",
 }
-_NUMBERED = re.compile(r"^[ \t]*\d+(?:\t|→)")
+_NUMBERED = pattern(r"^[ \t]*\d+(?:\t|→)")
 
 
 class NotFound(ToolFailure):

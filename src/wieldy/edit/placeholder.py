@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from wieldy.core.failure import ToolFailure
+from wieldy.schema.pattern import pattern
 
-_OPENERS = re.compile(r"^(?:\{/\*|//+|#+|/\*+|\*+|<!--+|--+|;+|%+)\s*")
-_CLOSERS = re.compile(r"\s*(?:\*/\}?|--+>)$")
-_DOTS = re.compile(r"^[\[({\s]*(?:\.{3,}|…)|(?:\.{3,}|…)[\])}\s]*$")
+_OPENERS = pattern(r"^(?:\{/\*|//+|#+|/\*+|\*+|<!--+|--+|;+|%+)\s*")
+_CLOSERS = pattern(r"\s*(?:\*/\}?|--+>)$")
+_DOTS = pattern(r"^[\[({\s]*(?:\.{3,}|…)|(?:\.{3,}|…)[\])}\s]*$")
 _AROUND = " \t.…[](){}:"
 _WHAT = r"(?:code|file|contents?|functions?|methods?|class(?:es)?|implementation|logic|lines|text|body|imports)"
 _SAME = r"(?:(?:is |are )?(?:unchanged|the same|omitted)|remains?|stays?|stay|(?:goes )?here|below|above|as (?:before|is|they))"
@@ -22,7 +23,7 @@ _DOTTED = (
 )
 LONGEST = 200
 # No line without one of these is a placeholder, which spares looking at most lines.
-_HINT = re.compile(r"\.\.\.|…|(?:rest|remainder) +of", re.IGNORECASE)
+_HINT = pattern(r"\.\.\.|…|(?:rest|remainder) +of", re.IGNORECASE)
 
 
 def placeholders(text: str) -> list[tuple[int, str]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
+from wieldy.core.record import fields_of, record
 from wieldy.edit.landing import Manner
 
 EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
@@ -17,7 +17,7 @@ class BadRecord(WieldyError):
     """A record of the journal that cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathRecord:
     """One file of an entry. Contents are named by digest, None where there was no file; the rest traces a crash."""
 
@@ -32,7 +32,7 @@ class PathRecord:
     folders: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One call's changes. `reverses` are the entries an undo or redo takes back; `covered` says what a snapshot saw."""
 
@@ -48,7 +48,7 @@ class Entry:
     covered: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settled:
     """How an entry ended."""
 
@@ -56,9 +56,9 @@ class Settled:
     how: Settlement
 
 
-def encode(record: Entry | Settled) -> bytes:
+def encode(told: Entry | Settled) -> bytes:
     """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    return _ENCODER.encode(record).encode()
+    return _ENCODER.encode(told).encode()
 
 
 def decode_entry(payload: bytes) -> Entry:
@@ -79,8 +79,8 @@ def decode_settled(payload: bytes) -> Settled:
         raise BadRecord(f"a journal record cannot be understood: {error}") from error
 
 
-def _plain(record: Entry | Settled | PathRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in type(record).__slots__}
+def _plain(told: Entry | Settled | PathRecord) -> dict[str, Any]:
+    return {name: getattr(told, name) for name in fields_of(told)}
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)

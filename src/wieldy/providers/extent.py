@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from wieldy.schema.pattern import pattern
 
-_MARK = re.compile(r'["{}\[\]]')
-_IN_STRING = re.compile(r'["\\]')
+_MARK = pattern(r'["{}\[\]]')
+_IN_STRING = pattern(r'["\\]')
 
 
 class Extent:

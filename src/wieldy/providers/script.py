@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -155,7 +156,7 @@ class Script:
             self._open = True
         return self.turns[-1]
 
-    def stream(self, request: Request) -> Spoken:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """The next turn of the script."""
         return Spoken(self, request)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 LARGEST_FILE = 256 << 20
 OUTPUT_CHARS = 10_000
@@ -16,7 +16,7 @@ CELL_OUTPUT_CHARS = 20_000
 NAMED_AT_MOST = 20
 RASTERS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 # Traces and progress bars bring terminal colours; a model has no use for them.
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_COLOURS = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @record

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import AnyStr, Generic
 
+from wieldy.schema.pattern import pattern
+
 # Shown with its number, even an empty line takes a digit, a tab and a line break.
 SHORTEST_LINE = 3
 
-_ALONE = re.compile(rb"\r(?!\n)")
-_ALONE_IN_TEXT = re.compile("\r(?!\n)")
+_ALONE = pattern(rb"\r(?!\n)")
+_ALONE_IN_TEXT = pattern("\r(?!\n)")
 
 
 @dataclass(slots=True)

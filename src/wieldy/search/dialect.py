@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from wieldy.core.record import changed, record
+from wieldy.schema.pattern import pattern
 
 _SPACE = " \\t\\n\\x0b\\f\\r\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
 _PERL = {"d": "\\d", "w": "\\w", "s": _SPACE}
@@ -23,10 +24,10 @@ _WORD_EDGES = {
     "b": "\\b", "B": "\\B", "<": "\\b(?=\\w)", ">": "\\b(?<=\\w)",
     "b{start}": "\\b(?=\\w)", "b{end}": "\\b(?<=\\w)", "b{start-half}": "(?<!\\w)", "b{end-half}": "(?!\\w)",
 }  # fmt: skip
-_EDGE = re.compile(r"\\(b\{(?:start|end)(?:-half)?\}|[bB<>])")
-_CODE_POINT = re.compile(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
-_GROUP = re.compile(r"\(\?(?:P?<([A-Za-z_][\w.\[\]]*)>|([a-zA-Z-]*)([:)]))")
-_REPEAT = re.compile(r"([*+?]|\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\})(\??)")
+_EDGE = pattern(r"\\(b\{(?:start|end)(?:-half)?\}|[bB<>])")
+_CODE_POINT = pattern(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
+_GROUP = pattern(r"\(\?(?:P?<([A-Za-z_][\w.\[\]]*)>|([a-zA-Z-]*)([:)]))")
+_REPEAT = pattern(r"([*+?]|\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\})(\??)")
 _ESCAPABLE = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
 
 

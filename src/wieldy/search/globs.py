@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from wieldy.schema.pattern import pattern
+
 Matches: TypeAlias = Callable[[str], object]
 
 _MAGIC = frozenset("*?[{\\")
 _NOT_A_SEPARATOR = "[^/\0]"
-_PLAIN_ENDING = re.compile(r"\*\*/\*([\w.+-]+)")
+_PLAIN_ENDING = pattern(r"\*\*/\*([\w.+-]+)")
 
 
 class BadGlob(ValueError):

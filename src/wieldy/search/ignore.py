@@ -7,11 +7,12 @@ import re
 from collections.abc import Collection, Mapping
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.search.globs import BadGlob, translate
 
 # In order of precedence: what a kind says, at whatever depth, beats what a later kind says.
 _KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
-_EXCLUDES_SETTING = re.compile(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_EXCLUDES_SETTING = pattern(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 @record

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.search.shown import LEAD_CHARS, LINE_CHARS, cut_line
 
 # Number, then the column of a match (absent where the program does not know it), or the mark of a line that is context.
-_PLACE = re.compile(rb"(\d+)(?:\0(?:(\d+)\0)?|(\x01))")
+_PLACE = pattern(rb"(\d+)(?:\0(?:(\d+)\0)?|(\x01))")
 _HEAD_ROOM = 8_192
 _WINDOW = 4 * LINE_CHARS
 

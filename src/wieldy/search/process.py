@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 CHUNK = 262_144
 KEPT_COMPLAINTS = 16_384
-_UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
+_UNREADABLE = pattern(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
 
 # Takes a piece of the output; true means: enough, stop the program.
 Feed: TypeAlias = Callable[[bytes], bool]

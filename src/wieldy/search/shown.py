@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
+
+from wieldy.schema.pattern import pattern
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = pattern(r"[\x00-\x1f\x7f]")
 
 
 def name_in(path: str, cwd: str) -> str:

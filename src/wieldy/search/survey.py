@@ -8,6 +8,7 @@ import stat
 
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
+from wieldy.schema.pattern import pattern
 from wieldy.search.command import Engine, excluding, matching, name_filter
 from wieldy.search.complaint import failed, failure
 from wieldy.search.failure import SearchFailure
@@ -17,7 +18,7 @@ from wieldy.search.query import FileMatches, Omit, Query
 
 MAX_FILES = 500_000
 _BINARY_PROBE = 65_536
-_COUNTED = re.compile(rb"([^\0]*)\0(\d+)\r?\n")
+_COUNTED = pattern(rb"([^\0]*)\0(\d+)\r?\n")
 
 
 @record

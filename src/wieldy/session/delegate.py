@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from wieldy.core.provider import Provider
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import ToolContext
+from wieldy.schema.pattern import pattern
 from wieldy.session.attempt import Record
 from wieldy.session.conversation import Conversation, fold
 from wieldy.session.delegate_judge import Narrowed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_TURNS = 200
 FOLDER = "agents"
-_ID = re.compile(r"agent_[0-9a-f]{8}")
+_ID = pattern(r"agent_[0-9a-f]{8}")
 
 
 @record

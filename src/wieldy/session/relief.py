@@ -11,6 +11,7 @@ from wieldy.core.message import ContentBlock
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.providers.cost import cost
+from wieldy.schema.pattern import pattern
 from wieldy.session.attempt import Record
 from wieldy.session.compact import CHARS_PER_TOKEN, put_aside, summarise, with_summary
 from wieldy.session.conversation import Conversation
@@ -20,9 +21,9 @@ from wieldy.session.shorten import digest, is_thought, media, size
 
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough
 
-_NAMED = re.compile(r"messages\.(\d+)\.content\.(\d+)")
-_THOUGHTS = re.compile(r"\bthinking\b|signature", re.IGNORECASE)
-_MEDIA = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
+_NAMED = pattern(r"messages\.(\d+)\.content\.(\d+)")
+_THOUGHTS = pattern(r"\bthinking\b|signature", re.IGNORECASE)
+_MEDIA = pattern(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 
 class Relief:

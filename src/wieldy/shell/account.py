@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
+from wieldy.schema.pattern import pattern
 from wieldy.shell.exitcode import Ending
 from wieldy.shell.run import Ran
 
 LONG_SILENCE = 10.0
 MOST_NAMED = 5
 
-_CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
+_CHANGES_DIRECTORY = pattern(r"(^|[;&|({\s])(cd|pushd|popd)\s")
 
 
 def ending_notes(ran: Ran, ending: Ending | None, limit: float, command: str, *, sandboxed: bool) -> list[str]:

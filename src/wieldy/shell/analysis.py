@@ -53,7 +53,7 @@ def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
         script = parse(command)
     except (Unparsable, RecursionError) as error:
         return _not_understood(command, scene, [*problems, f"not understood: {error}"])
-    walk = Walk(scripts=[(command, script)])
+    walk = Walk(command, script)
     try:
         walk.script(script, scene)
     except (TooMuch, RecursionError) as error:

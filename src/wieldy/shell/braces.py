@@ -6,11 +6,13 @@ import re
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from wieldy.schema.pattern import pattern
+
 How: TypeAlias = Literal["bare", "quoted", "one", "many", "scoped"]
 Atom: TypeAlias = tuple[str, How]
 MAX_FIELDS = 64
 MAX_OPENED = 16
-_RANGE = re.compile(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
+_RANGE = pattern(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
 
 
 def expand_braces(atoms: list[Atom]) -> list[list[Atom]] | None:

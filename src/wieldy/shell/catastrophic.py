@@ -9,13 +9,14 @@ from typing import Literal
 
 from wieldy.core.effect import Writes
 from wieldy.core.record import changed, record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.git import split as split_git
 from wieldy.shell.programs.options import names, read, table
 from wieldy.shell.scene import Scene
 from wieldy.shell.words import Word
 
-_DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
+_DEVICE = pattern(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
 _SYSTEM = names("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
 _FORMATTERS = names("mke2fs mkswap wipefs blkdiscard")
 _WRITERS = names("dd shred cp tee mv install truncate badblocks")

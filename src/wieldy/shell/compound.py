@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from wieldy.schema.pattern import pattern
 from wieldy.shell.lines import LineScanner
 from wieldy.shell.scan import NAME
 from wieldy.shell.syntax import (
@@ -21,7 +22,7 @@ from wieldy.shell.syntax import (
 )
 
 _INTEGER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_FUNCTION_NAME = re.compile(r"[\w.:+-]+")
+_FUNCTION_NAME = pattern(r"[\w.:+-]+")
 
 
 class CompoundParser(LineScanner):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from wieldy.core.effect import Opaque
+from wieldy.schema.pattern import pattern
 from wieldy.shell.feed import UNFED
 from wieldy.shell.layers import program_of, unwrap
 from wieldy.shell.parts import Part
@@ -13,9 +13,9 @@ from wieldy.shell.words import Word, plain
 
 # No system passes a longer text to bash.
 MAX_LENGTH = 131_072
-_SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
+_SEPARATORS = pattern(r"[;&|\n()`]+|\$\(|\{ | \}")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = pattern(r"[A-Za-z_]\w*=")
 _NO_QUOTES = str.maketrans("", "", "\"'\\")
 _UNKNOWN = (Opaque(),)
 

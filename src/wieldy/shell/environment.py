@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from wieldy.schema.pattern import pattern
+
 MARK = "WIELDY_MARK"
 PREAMBLE = str(Path(__file__).with_name("preamble.sh"))
 
@@ -34,7 +36,7 @@ FOREIGN = frozenset({"BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "PROMPT_COMMAND"
 READ_FIRST = frozenset({"BASH_ENV", "WIELDY_ENV_FILE", "CLAUDE_ENV_FILE"})
 """Variables that name a file to be read before a command."""
 
-SECRET = re.compile(
+SECRET = pattern(
     r"(^|_|API|ACCESS)KEYS?(_|$)|(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)"
     r"|(^|_)(AUTH|PAT)$|^DATABASE_URL$|_DSN$",
     re.IGNORECASE,

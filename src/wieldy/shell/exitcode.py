@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 
 
 @record
@@ -41,7 +42,7 @@ ANSWERS: Mapping[str, str] = {
 SILENT = frozenset({"cd", "echo", "printf", "export", "set", "true", ":", "pwd", "sleep", "ls", "cat", "head", "shopt"})
 WRAPPERS = frozenset({"env", "command", "builtin", "time", "nice", "nohup", "stdbuf", "sudo", "exec"})
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<space>[ \t]+|\\\n|\#[^\n]*)
       | (?P<separator>&&|\|\||;;?|\|&?|&(?!>)|\n)
       | (?P<word>(?:[^\s;&|'"\\`$#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|`[^`]*`
@@ -49,8 +50,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INTRICATE = re.compile(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
-_REDIRECTION = re.compile(r"\d*(?:&?>>?|<<?<?)")
+_INTRICATE = pattern(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
+_REDIRECTION = pattern(r"\d*(?:&?>>?|<<?<?)")
 
 
 def meaning(command: str, code: int) -> Ending:

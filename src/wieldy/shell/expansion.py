@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from wieldy.schema.pattern import pattern
 from wieldy.shell.cursor import MAX_DEPTH, Cursor
 from wieldy.shell.syntax import Arithmetic, Expansion, Literal, Piece, Substitution, Unparsable, Variable
 
-_BODY_TEXT = re.compile(r"[^\\$`]+")
-_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
-_BARE_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_OPERATOR = re.compile(r":?[-=?+]|##?|%%?|//|/[#%]?|\^\^?|,,?")
-_NUMBERS = re.compile(r":\s*-?\s*[0-9]+\s*(?::\s*-?[0-9]+\s*)?")
-_SAFE_ARITHMETIC = re.compile(r"[\s0-9+\-*/%<>=!&|^~?:,()]*")
+_BODY_TEXT = pattern(r"[^\\$`]+")
+_PARAMETER = pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_BARE_PARAMETER = pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_OPERATOR = pattern(r":?[-=?+]|##?|%%?|//|/[#%]?|\^\^?|,,?")
+_NUMBERS = pattern(r":\s*-?\s*[0-9]+\s*(?::\s*-?[0-9]+\s*)?")
+_SAFE_ARITHMETIC = pattern(r"[\s0-9+\-*/%<>=!&|^~?:,()]*")
 
 
 class ExpansionScanner(Cursor):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
+from wieldy.schema.pattern import pattern
 from wieldy.shell.scan import Scanner
 from wieldy.shell.syntax import Literal, RawWord, Redirect, Unparsable
 
 ENDINGS = frozenset({"then", "do", "done", "fi", "elif", "else", "esac", "}"})
 REDIRECT_STARTS = frozenset("<>&{0123456789")
-_RAW = re.compile(r"[^\s;&|()<>]+")
-_REDIRECT = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
-_DESCRIPTOR = re.compile(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
-_NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}[<>]")
+_RAW = pattern(r"[^\s;&|()<>]+")
+_REDIRECT = pattern(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
+_DESCRIPTOR = pattern(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
+_NAMED_DESCRIPTOR = pattern(r"\{[A-Za-z_]\w*\}[<>]")
 _BLANK = frozenset(" \t\\")
-_BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_BLANKS = pattern(r"(?:[ \t]|\\\n)+")
 
 
 class LineScanner(Scanner):

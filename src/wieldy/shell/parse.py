@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from wieldy.schema.pattern import pattern
 from wieldy.shell.compound import CompoundParser
 from wieldy.shell.effort import Reading
 from wieldy.shell.lines import ENDINGS, REDIRECT_STARTS
@@ -25,9 +26,9 @@ from wieldy.shell.syntax import (
 MAX_LENGTH = 10_000
 DECLARATIONS = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _OPENING = ENDINGS | {"{", "if", "while", "until", "for", "select", "case", "function", "coproc", "[[", "in", "!", "]]"}
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
-_EQUALS = re.compile(r"\+?=")
-_FUNCTION_NAME = re.compile(r"[\w.:+-]+")
+_ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
+_EQUALS = pattern(r"\+?=")
+_FUNCTION_NAME = pattern(r"[\w.:+-]+")
 
 
 def parse(text: str) -> Script:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from wieldy.core.effect import Effects
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.words import Word
 
-_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
+_PLAIN_TEXT = pattern(r"[A-Za-z0-9_@%+=:,./~^-]+")
 
 
 @record

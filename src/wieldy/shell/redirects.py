@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Redirect
 from wieldy.shell.words import resolve
 
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
-_SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
-_DUPLICATE = re.compile(r"\d*-?")
+_SOCKET = pattern(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
+_DUPLICATE = pattern(r"\d*-?")
 
 
 @record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import tempfile
@@ -14,6 +13,7 @@ from typing import Literal
 from wieldy.core.record import changed, record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
+from wieldy.schema.pattern import pattern
 from wieldy.shell import bridge, landlock
 from wieldy.shell.bounds import Bounds, bounds_of
 from wieldy.shell.bubblewrap import bubblewrap_arguments, find_bubblewrap
@@ -24,7 +24,7 @@ from wieldy.shell.proxy import Door, Proxy, proxy_environment
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
-_REFUSALS = re.compile(
+_REFUSALS = pattern(
     r"Permission denied|Read-only file system|Operation not permitted|Network is unreachable"
     r"|[Cc]ould not resolve host|Temporary failure in name resolution|Name or service not known|Device or resource busy"
 )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
+from wieldy.schema.pattern import pattern
 from wieldy.shell.ansi_quote import decode
 from wieldy.shell.expansion import ExpansionScanner
 from wieldy.shell.syntax import Literal, Piece, RawWord, Substitution, Unparsable
 
 METACHARACTERS = frozenset(" \t\n;&|()<>")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 # Most words are one run of ordinary characters or one pair of quotes; the slow way below reads the rest.
 _SIMPLE_WORD = r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")"""
-_WHOLE_WORD = re.compile(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
+_WHOLE_WORD = pattern(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
 # A number right before `<` or `>` is no word.
-_NEXT_WORD = re.compile(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
-_PLAIN = re.compile(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
-_QUOTED_TEXT = re.compile(r"[^\"\\$`]+")
+_NEXT_WORD = pattern(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
+_PLAIN = pattern(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
+_QUOTED_TEXT = pattern(r"[^\"\\$`]+")
 
 
 class Scanner(ExpansionScanner):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from wieldy.core.effect import Reads, Writes
 from wieldy.core.record import changed, record
 from wieldy.shell.effects import Touched, touched
@@ -42,14 +40,16 @@ class Context:
 OUTSIDE = Context()
 
 
-@dataclass(slots=True)
 class SimpleCommands:
     """The parts found so far, the problems met, and the scripts that were read on the way."""
 
-    parts: list[Part] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    scripts: list[tuple[str, Script]] = field(default_factory=list)
-    context: Context = OUTSIDE
+    __slots__ = ("context", "parts", "problems", "scripts")
+
+    def __init__(self, command: str, script: Script) -> None:
+        self.parts: list[Part] = []
+        self.problems: list[str] = []
+        self.scripts: list[tuple[str, Script]] = [(command, script)]
+        self.context = OUTSIDE
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""

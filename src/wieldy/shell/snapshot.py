@@ -8,7 +8,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wieldy.core.record import record
@@ -64,14 +63,16 @@ class Differences:
     uncovered: tuple[str, ...]
 
 
-@dataclass(slots=True)
 class Snapshot:
     """The files of a tree at one moment. `skipped` are files that were there but could not be kept."""
 
-    taken: int
-    files: dict[str, Kept] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    complete: bool = True
+    __slots__ = ("complete", "files", "skipped", "taken")
+
+    def __init__(self, taken: int) -> None:
+        self.taken = taken
+        self.files: dict[str, Kept] = {}
+        self.skipped: dict[str, str] = {}
+        self.complete = True
 
 
 class Snapshots:
@@ -184,15 +185,15 @@ class Snapshots:
         return os.pread(self._store.fileno(), size, at)
 
 
-@dataclass(slots=True)
 class _Comparison:
-    before: Snapshot
-    limits: Limits
-    content: Callable[[Kept], bytes]
-    changed: list[Difference] = field(default_factory=list)
-    new: list[tuple[Difference, Stamp]] = field(default_factory=list)
-    missed: dict[str, str] = field(default_factory=dict)
-    size: int = 0
+    def __init__(self, before: Snapshot, limits: Limits, content: Callable[[Kept], bytes]) -> None:
+        self.before = before
+        self.limits = limits
+        self.content = content
+        self.changed: list[Difference] = []
+        self.new: list[tuple[Difference, Stamp]] = []
+        self.missed: dict[str, str] = {}
+        self.size = 0
 
     def gone(self, path: str, old: Kept) -> None:
         if self._fits(path, old.stamp.size):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from wieldy.core.record import record
@@ -83,13 +82,15 @@ class Assignment:
     end: int = 0
 
 
-@dataclass(slots=True)
 class Redirect:
     """One redirection. A here-document's target is its end mark until the parser has come to its body."""
 
-    operator: str
-    descriptor: str
-    target: RawWord
+    __slots__ = ("descriptor", "operator", "target")
+
+    def __init__(self, operator: str, descriptor: str, target: RawWord) -> None:
+        self.operator = operator
+        self.descriptor = descriptor
+        self.target = target
 
     @property
     def heredoc(self) -> bool:

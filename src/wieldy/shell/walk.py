@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wieldy.core.record import changed, record
@@ -61,15 +60,18 @@ class Followed(NamedTuple):
     context: Context
 
 
-@dataclass(slots=True)
 class Walk(SimpleCommands):
     """One walk over a script and everything nested in it; `straight` until it comes to the same command twice."""
 
-    defined: dict[str, Function] = field(default_factory=dict)
-    running: set[str] = field(default_factory=set)
-    straight: bool = True
-    effort: int = 0
-    followed: dict[tuple[str, int, int, int], Followed] = field(default_factory=dict)
+    __slots__ = ("defined", "effort", "followed", "running", "straight")
+
+    def __init__(self, command: str, script: Script) -> None:
+        super().__init__(command, script)
+        self.defined: dict[str, Function] = {}
+        self.running: set[str] = set()
+        self.straight = True
+        self.effort = 0
+        self.followed: dict[tuple[str, int, int, int], Followed] = {}
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""

@@ -8,12 +8,13 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.braces import Atom, expand_braces
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
 
 _GLOB = frozenset("*?")
-_RUNS = re.compile(r"[^{},*?\[\]~/]+|.", re.DOTALL)
+_RUNS = pattern(r"[^{},*?\[\]~/]+|.", re.DOTALL)
 PIPE = "/dev/fd/63"
 _ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.programs.options import Parsed, names, read, table
 from wieldy.shell.words import Word, plain
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
+_ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_SHELL_FLAGS = pattern(r"-[ceuxlivn]+")
 
 
 @record

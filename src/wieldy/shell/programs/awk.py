@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from wieldy.schema.pattern import pattern
 from wieldy.shell.programs.judgement import Call, Judgement, unknown
 from wieldy.shell.programs.options import names, read, table
 
 _SPEC = "-F: -v: --field-separator= --assign= --posix --traditional --re-interval --version"
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
       | (?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)
@@ -18,7 +19,7 @@ _TOKEN = re.compile(
       | (?P<operator>\|\||&&|[-+*/%^=!<>]=|[-+*%^=!<>?:~,;{}()\[\]$\n/|&@])""",
     re.VERBOSE | re.DOTALL,
 )
-_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*\])*/")
+_REGEX = pattern(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*\])*/")
 _FUNCTIONS = names(
     "length substr index split sub gsub match sprintf sin cos atan2 exp log sqrt int rand srand tolower toupper "
     "strftime systime mktime gensub asort asorti strtonum and or xor lshift rshift compl isarray typeof patsplit "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from wieldy.schema.pattern import pattern
 from wieldy.shell.programs.options import names
 from wieldy.shell.words import Word
 
@@ -17,8 +16,8 @@ _PATCH = names(
     "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
     "--word-diff-regex --color-words --function-context --binary --text --check"
 )
-_SHORT_PATCH = re.compile(r"-[A-Za-z]*[puUcmLW]")
-_OBJECT_NAMED = re.compile(r"[^:]*:.+")
+_SHORT_PATCH = pattern(r"-[A-Za-z]*[puUcmLW]")
+_OBJECT_NAMED = pattern(r"[^:]*:.+")
 _ABOUT_OBJECTS = names("-t -s -e --batch-check")
 
 

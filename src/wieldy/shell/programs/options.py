@@ -9,7 +9,6 @@ abbreviations honest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -39,16 +38,18 @@ class Table:
     stops_at_operand: bool = False
 
 
-@dataclass(slots=True)
 class Parsed:
     """The options found, what they read and write, and what is left; `ended` when a `--` stood before all operands."""
 
-    found: dict[str, list[Word | None]] = field(default_factory=dict)
-    reads: list[Word] = field(default_factory=list)
-    writes: list[Word] = field(default_factory=list)
-    operands: list[Word] = field(default_factory=list)
-    ended: bool = False
-    problem: str = ""
+    __slots__ = ("ended", "found", "operands", "problem", "reads", "writes")
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[Word | None]] = {}
+        self.reads: list[Word] = []
+        self.writes: list[Word] = []
+        self.operands: list[Word] = []
+        self.ended = False
+        self.problem = ""
 
     def has(self, *names: str) -> bool:
         """Whether one of these options was given."""
