@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Reason
 from wieldy.permissions.command_index import CommandIndex
 from wieldy.permissions.files import Files
 from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.rule import Rule
 from wieldy.permissions.suggest import WITH_SUBCOMMANDS
+from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.shell.parts import Part
     from wieldy.shell.words import Word
+
+_BETWEEN_COMMANDS = pattern(r"[;&|\n(){}]+")
 
 
 class Mentions:
@@ -42,18 +44,26 @@ class Mentions:
         if part.program is None:
             yield Finding(Reason("analysis", "ask", f"{part.why}, and rules forbid some programs", part=part.text))
             return
-        for at, word in enumerate(part.argv[1:], 1):
-            if word.static and os.path.basename(word.text) in programs:
-                rule = self._forbidding(part.argv[at:])
-                if rule is not None:
-                    yield Finding(by_rule(rule, f"may forbid what `{part.program}` starts", part.text, "ask"))
-                    return
+        for text in _command_texts(part.argv, programs):
+            rule = next((rule for rule in self._commands.covering(text) if rule.behavior != "allow"), None)
+            if rule is not None:
+                yield Finding(by_rule(rule, f"may forbid what `{part.program}` starts", part.text, "ask"))
+                return
 
-    def _forbidding(self, argv: tuple[Word, ...]) -> Rule | None:
-        from wieldy.shell.parts import bare_text_of
 
-        covering = self._commands.covering(bare_text_of(argv))
-        return next((rule for rule in covering if rule.behavior != "allow"), None)
+def _command_texts(argv: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
+    """What could be a command of one of these programs: from a word on, or inside a word that holds several."""
+    from wieldy.shell.parts import bare_text_of
+
+    for at, word in enumerate(argv[1:], 1):
+        if not word.static:
+            continue
+        if os.path.basename(word.text) in programs:
+            yield bare_text_of(argv[at:])
+        for piece in _BETWEEN_COMMANDS.split(word.text) if " " in word.text else ():
+            program, _, rest = piece.strip().partition(" ")
+            if os.path.basename(program) in programs:
+                yield f"{os.path.basename(program)} {rest}".strip()
 
 
 def _paths(part: Part) -> Iterator[str]:
