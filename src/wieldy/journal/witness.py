@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from wieldy.core.failure import WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal
 from wieldy.search.ignore import inside_repository, rules_above
 from wieldy.search.walk import VERSION_CONTROL, walk_files
 from wieldy.shell.snapshot import Snapshot, Snapshots
@@ -38,6 +36,9 @@ class Witness:
             return
         snapshots = self._workspace.resident(Snapshots)
         found = await in_thread(lambda: snapshots.differences(seen, _files(self._tops, self._workspace)))
+        from wieldy.journal.change import Change
+        from wieldy.journal.journal import Journal
+
         self.changed = tuple(each.path for each in found.changed)
         changes = [Change(each.path, each.before, each.after, mode=each.mode) for each in found.changed]
         missed = "; ".join(found.uncovered)

@@ -104,6 +104,7 @@ class Bash(Tool):
         shell = workspace.resident(ShellSession).start(
             command, cwd=started_in, extra=extra, confine=confine, stays=_stays(command, workspace)
         )
+        asyncio.get_running_loop().call_soon(_foresee_the_end, witness)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
         try:
@@ -136,6 +137,16 @@ class Job:
     started_in: str
     notices: tuple[str, ...]
     sandboxed: bool
+
+
+def _foresee_the_end(witness: Witness | None) -> None:
+    """Load what is needed when the command ends, now that it runs and there is nothing else to do."""
+    import wieldy.shell.account
+    import wieldy.shell.exitcode
+    import wieldy.shell.run
+
+    if witness is not None:
+        import wieldy.journal.journal  # noqa: F401 - for what it leaves behind
 
 
 async def _conclusion(job: Job, workspace: Workspace) -> Output:
