@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,8 @@ class Guardian:
 
 def watch(mark: str, owner: str) -> None:
     """The guardian's own life: wait for the owner's end, then end every process that carries the mark."""
+    # Whoever ends a tree that holds us both asks us too, and it is then that there is something to do.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = _groups_when_left(int(owner))
     end(Tree(mark, frozenset(groups)), limit=30.0)
 

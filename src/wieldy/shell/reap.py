@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from wieldy.core.record import record
+from wieldy.shell.brand import carries, numbers
 
 PROC = "/proc"
 HAS_PROC = os.path.exists(f"{PROC}/self/stat")
@@ -32,10 +33,10 @@ class Process:
 
 @record
 class Tree:
-    """Processes that belong together: by a mark in their environment, by the groups and sessions of `roots`, by birth.
+    """Processes that belong together: by a mark in their environment or its brand, by group or session of `roots`, by birth.
 
-    The mark survives `setsid`, double forks and a dead parent; roots and parentage catch what emptied its environment.
-    A root must still be ours (not yet waited for), or its number could have been given to a stranger.
+    Both survive `setsid`, double forks and a dead parent, the brand an emptied environment too; roots and parentage serve
+    where there are no brands. A root must still be ours (not yet waited for), or its number could have been given to a stranger.
     """
 
     mark: str
@@ -56,12 +57,15 @@ def members(tree: Tree) -> list[Process]:
     if not HAS_PROC:
         return []
     table = process_table()
-    mark = tree.mark.encode()
+    mark, branded = tree.mark.encode(), numbers(tree.mark)
     own = os.getpid()
     found = {
         process.pid
         for process in table.values()
-        if process.group in tree.roots or process.session in tree.roots or _carries(process.pid, mark)
+        if process.group in tree.roots
+        or process.session in tree.roots
+        or carries(process.pid, branded)
+        or _is_marked(process.pid, mark)
     }
     children: dict[int, list[int]] = {}
     for process in table.values():
@@ -74,6 +78,13 @@ def members(tree: Tree) -> list[Process]:
                 unvisited.append(child)
     found.discard(own)
     return [table[pid] for pid in sorted(found)]
+
+
+def lasting(tree: Tree, seconds: float) -> list[Process]:
+    """The members of a tree that are still there after so many seconds; the answer comes at once when all have ended."""
+    found = members(tree)
+    _await_exits([_handle(process, PIDFD) for process in found], seconds)
+    return [process for process in found if _same(process)]
 
 
 def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
@@ -98,10 +109,15 @@ def _still_there(seen: set[Process], tree: Tree) -> list[Process]:
     """The tree as it is now, and whoever was seen in it before: with its parent dead, nothing else may tell that it belongs."""
     now = {process.pid: process for process in members(tree)}
     for process in seen:
-        same = _process(process.pid)
-        if same is not None and same.started == process.started:
+        if same := _same(process):
             now[process.pid] = same
     return [now[pid] for pid in sorted(now)]
+
+
+def _same(process: Process) -> Process | None:
+    """How a process stands now, if it lives."""
+    now = _process(process.pid)
+    return now if now and now.started == process.started else None
 
 
 def _process(pid: int) -> Process | None:
@@ -118,7 +134,7 @@ def _process(pid: int) -> Process | None:
     return Process(pid, int(parent), int(group), int(session), int(rest[15]), name)
 
 
-def _carries(pid: int, mark: bytes) -> bool:
+def _is_marked(pid: int, mark: bytes) -> bool:
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as file:
             return mark in file.read()
@@ -138,8 +154,7 @@ def _signal(
     handles: list[int | None] = []
     for process in processes:
         handle = _handle(process, open_handle)
-        now = _process(process.pid)
-        if now is None or now.started != process.started:
+        if _same(process) is None:
             if handle is not None:
                 os.close(handle)
             continue

@@ -13,13 +13,14 @@ from pathlib import Path
 from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
+from wieldy.shell.brand import VARIABLE, brand, numbers
 from wieldy.shell.capture import SHOWN, Capture
 from wieldy.shell.drain import BUFFER, Drain
 from wieldy.shell.environment import READ_FIRST, command_environment
 from wieldy.shell.guardian import Guardian
 from wieldy.shell.launch import LONGEST_ARGUMENT, Confine, bash_command, find_bash, launch
 from wieldy.shell.reap import Tree, end
-from wieldy.shell.shell import Files, Shell
+from wieldy.shell.shell import Files, Shell, may_detach
 
 LAST_WAIT = 2.0
 
@@ -61,9 +62,12 @@ class ShellSession:
         report, script = self.folder / f"{mark}cwd", self.workspace.session_dir / f"{mark}sh"
         own = {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
         own |= extra or {}
-        asked = not stays or not (READ_FIRST.isdisjoint(own) and READ_FIRST.isdisjoint(self.workspace.env))
+        read_first = not (READ_FIRST.isdisjoint(own) and READ_FIRST.isdisjoint(self.workspace.env))
+        asked = not stays or read_first or may_detach(text)
         at_exit = _tell_directory(report) if asked else None
         env = command_environment(self.workspace.env, mark=mark, at_exit=at_exit) | own
+        if asked:
+            env[VARIABLE] = str(numbers(mark).start)
         argv = bash_command(find_bash(self.workspace.env.get("PATH")), text, script)
         if confine:
             argv, env = confine(argv, env)
@@ -71,6 +75,8 @@ class ShellSession:
             started = launch(argv, cwd=cwd, env=env)
         except OSError as problem:
             raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
+        # Too late for what bash has started by now, but where there is no preamble that is nothing that hides.
+        brand(started.process.pid, mark)
         capture = Capture(
             self.results / f"bash-{self.token[:6]}-{self._count}.txt",
             shown=max(self.workspace.setting("bash.max_output_chars", SHOWN), 1_000),

@@ -15,11 +15,13 @@ from typing import NamedTuple, Protocol
 
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
+from wieldy.shell.brand import last_born, may_have_left
 from wieldy.shell.drain import Drain
-from wieldy.shell.reap import GRACE, Process, Tree, end, members
+from wieldy.shell.reap import GRACE, Process, Tree, end, lasting, members
 
 PULSE = 0.25
 HEARTBEAT = 5.0
+TO_END = 0.25
 LONGEST_PATH = 16 << 10
 
 _MAY_DETACH = re.compile(rb"(?<![&>])&(?![&>])|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
@@ -110,9 +112,12 @@ class Shell:
 
     async def leftovers(self) -> list[Process]:
         """Processes the command left running. The process table is read only when there is a sign of any."""
-        if self.drain.ended.done() and not _group_lives(self.pid) and not _MAY_DETACH.search(self.command):
+        if not self.drain.ended.done():
+            return await in_thread(members, Tree(self.mark))
+        if not (_group_lives(self.pid) or may_detach(self.command) or self._may_have_hidden()):
             return []
-        return await in_thread(members, Tree(self.mark))
+        # Who has let go of the output may be ending too: a server whose port is taken, the inner half of bubblewrap.
+        return await in_thread(lasting, Tree(self.mark), TO_END)
 
     async def end(self, grace: float = GRACE) -> list[Process]:
         """End bash and all it started, gently, then by force; returns what could not be ended."""
@@ -157,6 +162,10 @@ class Shell:
             self._fresh = asyncio.get_running_loop().create_future()
         return self._fresh
 
+    def _may_have_hidden(self) -> bool:
+        """Whether there may be one that nothing else tells of. Who is not asked where it ended only reads: it hides nothing."""
+        return self._files.report is not None and may_have_left(self.pid, self.mark, last_born())
+
     def _on_bytes(self) -> None:
         self.last_output = time.monotonic()
         if self._fresh is not None and not self._fresh.done():
@@ -195,6 +204,11 @@ class Shell:
         if not self.exit.done():
             self.exit.set_result(code)
         self._keeper.ended(self)
+
+
+def may_detach(command: bytes) -> bool:
+    """Whether a command speaks of leaving something running."""
+    return _MAY_DETACH.search(command) is not None
 
 
 def _group_lives(group: int) -> bool:

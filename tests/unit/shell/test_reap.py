@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.shell import reap
-from wieldy.shell.reap import Process, Tree, end, members
+from wieldy.shell.reap import Process, Tree, end, lasting, members
 
 pytestmark = pytest.mark.skipif(not reap.HAS_PROC, reason="needs a process table in /proc")
 
@@ -110,6 +110,24 @@ def test_a_process_that_keeps_forking_is_ended(mark):
     assert end(Tree(mark, frozenset((shell.pid,))), grace=0.0) == []
     shell.wait()
     assert names(Tree(mark)) == []
+
+
+def test_only_what_is_still_there_after_a_while_lasts(mark):
+    short, long = bash("sleep 0.2", mark), bash("exec sleep 300", mark)
+    until(lambda: names(Tree(mark)).count("sleep") == 2)
+    assert [process.pid for process in lasting(Tree(mark), 1.0)] == [long.pid]
+    short.wait()
+    end(Tree(mark))
+    long.wait()
+
+
+def test_nobody_is_waited_for_where_all_have_ended(mark):
+    child = bash("exec sleep 0.2", mark)
+    until(lambda: names(Tree(mark)) == ["sleep"])
+    started = time.monotonic()
+    assert lasting(Tree(mark), 30.0) == []
+    assert time.monotonic() - started < 20
+    child.wait()
 
 
 def test_strangers_are_left_alone(mark):

@@ -96,6 +96,7 @@ AS_IN_BASH = [
     "kill -TERM $$; sleep 5",
     "echo $-",
     "ulimit -n 0 2>/dev/null; echo x",
+    "ulimit -a | grep -v 'file locks'; flock -x . echo locked",
     "\techo tab first",
     "\n\n  echo blank lines first",
     "echo trailing \\",
@@ -187,7 +188,9 @@ async def test_odd_directory_names_survive(workspace):
 
 @pytest.mark.asyncio
 async def test_the_preamble_leaves_nothing_behind(workspace):
-    result = await once(workspace, "env | grep -E '^(BASH_ENV|WIELDY_AT_EXIT|WIELDY_USERS)'; bash -c 'trap -p'")
+    result = await once(
+        workspace, "env | grep -E '^(BASH_ENV|WIELDY_AT_EXIT|WIELDY_BRAND|WIELDY_USERS)'; bash -c 'trap -p'"
+    )
     assert result.text == ""
 
 
