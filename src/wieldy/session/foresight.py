@@ -90,5 +90,6 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
         _module("wieldy.journal.journal"),
         _module("wieldy.journal.witness"),
         _module("wieldy.shell.account"),
+        _module("resource"),
     ),
 }
