@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import TracebackType
@@ -45,7 +46,8 @@ class Foresight:
         for step in self._steps:
             if self._over.is_set():
                 return
-            step()
+            with contextlib.suppress(Exception):  # the call itself will say what is wrong
+                step()
 
 
 def first_steps(tools: Iterable[str]) -> Iterator[Step]:

@@ -88,3 +88,15 @@ async def test_a_failing_request_is_what_is_heard_of():
     with pytest.raises(ConnectionError):
         async with Foresight([]):
             raise ConnectionError
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_loaded_is_left_to_the_call_that_needs_it():
+    done = threading.Event()
+
+    def missing() -> None:
+        raise ImportError("no such module")
+
+    async with Foresight([missing, done.set]):
+        while not done.is_set():
+            await asyncio.sleep(0.01)
