@@ -6,6 +6,7 @@ import asyncio
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Opinion
+from wieldy.core.failure import Refusal, ToolFailure
 from wieldy.core.tool import ToolContext
 from wieldy.engine.bench import Bench
 
@@ -30,5 +31,11 @@ async def own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[
     """What the tool itself says: nothing, a doubt, or a refusal."""
     if not plan.tool.checks:
         return ()
-    doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))
+    try:
+        doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))
+    except (Refusal, ToolFailure):
+        # Of what may not be touched at all nothing is told, not even that it is there: the denial to come says enough.
+        if bench.judge.decide(plan, ()).behavior != "deny":
+            raise
+        return ()
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
