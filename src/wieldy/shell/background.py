@@ -126,11 +126,9 @@ class BackgroundShells:
         )
 
     async def kill(self, id: str) -> BackgroundShell:
-        """End a shell and everything it started. Raises `ToolFailure` when something survives."""
+        """End a shell and everything it started, even if it is over itself. Raises `ToolFailure` when something survives."""
         background = self.find(id)
-        if background.over.done():
-            return background
-        background.killed = True
+        background.killed = background.killed or not background.over.done()
         survivors = await background.shell.end()
         if survivors:
             names = ", ".join(f"{process.name} (pid {process.pid})" for process in survivors)

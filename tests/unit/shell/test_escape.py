@@ -182,6 +182,19 @@ async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
 
 
 @pytest.mark.asyncio
+async def test_it_is_ended_with_a_background_shell_that_was_over_long_before(
+    workspace: Workspace, escapee: Escapee
+) -> None:
+    shells = workspace.resident(BackgroundShells)
+    background = shells.start("python3 daemon.py", cwd=workspace.cwd)
+    await escapee.out()
+    await asyncio.wait((background.over,), timeout=10)
+    assert (background.status, escapee.lives) == ("exited", True)
+    await shells.kill(background.id)
+    assert (background.status, escapee.lives) == ("exited", False)
+
+
+@pytest.mark.asyncio
 async def test_it_is_found_where_its_command_was_taken_for_one_that_only_reads(
     workspace: Workspace, escapee: Escapee
 ) -> None:
