@@ -21,11 +21,13 @@ Subscriber: TypeAlias = Callable[[Event], Any] | Callable[[Event], Awaitable[Any
 
 
 class Events:
-    """Where every step of every call is announced. While nobody has `heard` them, events need not even be made."""
+    """Where every step of every call is announced. While nobody has `heard` them, events need not even be made, nor those of
+    the pieces in which a model speaks while nobody follows so `closely`."""
 
     def __init__(self) -> None:
         self._feeds: list[Feed] = []
         self.heard = False
+        self.closely = False
 
     def emit(self, event: Event) -> None:
         """Announce an event. Returns at once and never raises."""
@@ -39,9 +41,10 @@ class Events:
         return lambda: self._drop(feed)
 
     @asynccontextmanager
-    async def stream(self, backlog: int = BACKLOG) -> AsyncIterator[AsyncIterator[Event]]:
-        """The events from now on, as an iterator that ends with the block."""
+    async def stream(self, backlog: int = BACKLOG, *, closely: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
+        """The events from now on, as an iterator that ends with the block; `closely` with every piece a model says."""
         feed = StreamFeed(backlog)
+        feed.closely = closely
         self._add(feed)
         try:
             yield feed.events()
@@ -50,19 +53,23 @@ class Events:
 
     async def aclose(self) -> None:
         """Deliver what is waiting, within reason, and let the subscribers go."""
-        feeds, self._feeds, self.heard = self._feeds, [], False
+        feeds, self._feeds, self.heard, self.closely = self._feeds, [], False, False
         for feed in feeds:
             await feed.aclose()
 
     def _add(self, feed: Feed) -> None:
         self._feeds.append(feed)
-        self.heard = True
+        self._tally()
 
     def _drop(self, feed: Feed) -> None:
         if feed in self._feeds:
             self._feeds.remove(feed)
-            self.heard = bool(self._feeds)
+            self._tally()
             feed.close()
+
+    def _tally(self) -> None:
+        self.heard = bool(self._feeds)
+        self.closely = any(feed.closely for feed in self._feeds)
 
 
 class Feed:
@@ -73,6 +80,7 @@ class Feed:
         self.waiting: deque[Event] = deque()
         self.dropped = 0
         self.closed = False
+        self.closely = True
 
     def put(self, event: Event) -> None:
         """Queue an event."""

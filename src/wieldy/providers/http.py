@@ -40,6 +40,10 @@ class NoAnswer(HttpFailure):
     """The connection ended before a single byte of an answer: on one that was kept alive, the server had left already."""
 
 
+class Silence(Exception):
+    """Nothing came for too long."""
+
+
 class Connection:
     """One connection and where its protocol stands."""
 
@@ -48,9 +52,35 @@ class Connection:
         self.writer = writer
         self.answers = Answers()
         self.used = False
+        self._until = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+
+    async def read(self, seconds: float | None) -> bytes:
+        """What comes next. Raises `Silence` when nothing does for so long."""
+        if seconds is not None:
+            # One timer looks now and then, instead of a new one for every piece.
+            loop = asyncio.get_running_loop()
+            self._until = loop.time() + seconds
+            if self._watch is None:
+                self._watch = loop.call_at(self._until, self._look, loop)
+        try:
+            return await self.reader.read(READ_BYTES)
+        finally:
+            self._until = 0.0
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watch = None
+        if not self._until:
+            return
+        if loop.time() >= self._until:
+            self.reader.set_exception(Silence())
+        else:
+            self._watch = loop.call_at(self._until, self._look, loop)
 
     def close(self) -> None:
         """Drop it, without waiting for the other side."""
+        if self._watch is not None:
+            self._watch.cancel()
         self.writer.transport.abort()
 
 
@@ -282,9 +312,8 @@ async def _next(connection: Connection, seconds: float | None) -> Head | bytes |
         if part is not None:
             return part
         try:
-            async with asyncio.timeout(seconds):
-                data = await connection.reader.read(READ_BYTES)
-        except TimeoutError:
+            data = await connection.read(seconds)
+        except Silence:
             raise HttpFailure(f"nothing came from the server for {seconds:g} s") from None
         except OSError as error:
             raise NoAnswer(f"the connection broke: {error.strerror or error}") from None

@@ -42,7 +42,7 @@ class Attempt:
             try:
                 async for delta in deltas:
                     call = answer.take(delta)
-                    if events.heard:
+                    if events.closely:
                         self._announce(delta)
                     if len(answer.blocks) > self._blocks_kept:
                         self.keep_blocks()

@@ -31,6 +31,7 @@ class Watch(Events):
     def __init__(self, above: Events, agent: Identity, find: Callable[[str], Tool | None]) -> None:
         super().__init__()
         self.heard = True
+        self.closely = above.closely
         self._above = above
         self._agent = agent
         self._find = find

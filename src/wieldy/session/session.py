@@ -130,14 +130,15 @@ class Session:
         """The tools the model is offered, once the session is ready."""
         return [offer.name for offer in self._outset.offers]
 
-    async def run(self, prompt: Prompt) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, *, closely: bool = True) -> AsyncIterator[Event]:
         """Say something and follow what comes of it, until the model has nothing more to call.
 
-        The last event is `RunEnded`. Leaving the loop early interrupts the run.
+        The last event is `RunEnded`. Leaving the loop early interrupts the run. Unless `closely`, what the model says is told
+        when it has said it, not piece by piece.
         """
         self._begin()
         try:
-            async with self.box.events.stream() as events:
+            async with self.box.events.stream(closely=closely) as events:
                 work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
                 try:
                     async for event in events:

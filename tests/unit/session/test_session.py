@@ -269,9 +269,26 @@ async def test_sessions_are_listed_last_changed_first(make_session, tmp_path):
     listed = list(kept_sessions(tmp_path / "project"))
     assert [(kept.id, kept.prompt) for kept in listed] == [(ids[1], "the two prompt"), (ids[0], "the one prompt")]
     assert last_session(tmp_path / "project") == ids[1]
-    with pytest.raises(SessionError, match="no session to continue"):
+    with pytest.raises(SessionError, match="there is no session of this folder"):
         last_session(tmp_path)
 
 
 def test_the_public_name_is_there():
     assert Session.__module__ == "wieldy.session.session"
+
+
+@pytest.mark.asyncio
+async def test_who_does_not_follow_closely_hears_what_the_model_said_when_it_has_said_it(make_session):
+    def talk() -> Script:
+        return Script(
+            [[{"text": "one two three", "chunk": 3}, {"call": "note", "input": {"word": "tea"}}], [{"text": "done"}]]
+        )
+
+    async with make_session(talk()) as session:
+        near = {type(event).__name__ for event in await events_of(session)}
+    async with make_session(talk()) as session:
+        far = [event async for event in session.run("go", closely=False)]
+    pieces = {"ModelSaid", "ModelCalls", "ModelBlock"}
+    assert pieces <= near
+    assert {type(event).__name__ for event in far} == near - pieces
+    assert far[-1].text == "done"
