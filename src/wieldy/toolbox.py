@@ -337,7 +337,7 @@ class Toolbox:
 
     async def _put_right(self) -> None:
         """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""
-        if not journal_folder(self.workspace).exists():
+        if not os.path.exists(journal_folder(self.workspace)):
             return
         from wieldy.journal.journal import Journal
 

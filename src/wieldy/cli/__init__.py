@@ -47,10 +47,20 @@ def run(argv: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
-        print(f"wieldy: {text}", file=sys.stderr)
+        print(f"wieldy: {in_plain_words(error)}", file=sys.stderr)
         return 1
     return code
+
+
+def in_plain_words(error: Exception) -> str:
+    """An error for a person: one line, without the number that a system has for it."""
+    if isinstance(error, OSError) and error.strerror:
+        return (
+            f"{os.fsdecode(error.filename)}: {error.strerror}"
+            if isinstance(error.filename, str | bytes)
+            else error.strerror
+        )
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _open_closed() -> None:

@@ -34,4 +34,4 @@ def _home(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     base = env.get(variable)
     if base and os.path.isabs(base):
         return Path(base) / "wieldy"
-    return Path.home() / below_home / "wieldy"
+    return Path(env.get("HOME") or Path.home(), below_home, "wieldy")

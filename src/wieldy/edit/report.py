@@ -84,8 +84,8 @@ def sayable(path: str) -> str:
 
 def _headline(name: str, revision: Revision, after: Document, change: Patch) -> str:
     if revision.before is None:
-        lines = after.lines()
-        return f"Created {name} ({lines} line{'s' if lines != 1 else ''}, {len(revision.after)} bytes)."
+        lines, size = after.lines(), len(revision.after)
+        return f"Created {name} ({lines} line{'s' if lines != 1 else ''}, {size} byte{'s' if size != 1 else ''})."
     if revision.before == revision.after:
         return f"{name} already has exactly this content; nothing was written."
     what = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""

@@ -35,7 +35,7 @@ class Bounds:
     def passed(self, turns: int, spent: float) -> tuple[str, str] | None:
         """Which of them is reached, in a word and in a line."""
         if self.turns is not None and turns >= self.turns:
-            return "max_turns", f"stopped after {turns} turns"
+            return "max_turns", f"stopped after {turns} turn{'s' if turns != 1 else ''}"
         if self.cost is not None and spent >= self.cost:
             return "max_cost", f"stopped at a cost of ${spent:.4f}"
         return None

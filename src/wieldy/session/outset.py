@@ -58,7 +58,7 @@ class Outset:
         stable = system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role)
         here = surroundings(workspace.cwd, workspace.root, model=self._model)
         skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
-        parts = (stable, offering.listing, skills, self._agents(), instructions(workspace.root), here)
+        parts = (stable, offering.listing, skills, self._agents(), instructions(workspace.root, workspace.env), here)
         self.prompt = tuple(part for part in parts if part)
 
     def _agents(self) -> str:

@@ -9,9 +9,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from wieldy.core.places import config_home
 from wieldy.core.tool import Tool
 
 INSTRUCTIONS = 32_000  # characters of all instruction files together
@@ -63,12 +64,12 @@ def _system() -> str:
     return f"{uname().sysname} {uname().release}" if uname else sys.platform
 
 
-def instructions(root: str, *, home: str | None = None) -> str:
+def instructions(root: str, env: Mapping[str, str] = os.environ) -> str:
     """What the project and the user ask for in AGENTS.md and CLAUDE.md: the user's first, the nearest last.
 
     Where they are too long together, the nearest are kept and those farther away are cut.
     """
-    found = [(path, _with_imports(path, within, set(), 0)) for path, within in _files(root, home or _home())]
+    found = [(path, _with_imports(path, within, set(), 0)) for path, within in _files(root, env)]
     sections: list[str] = []
     left = INSTRUCTIONS
     for path, text in reversed(found):
@@ -84,20 +85,18 @@ def instructions(root: str, *, home: str | None = None) -> str:
     return "# Instructions\nFollow these; the last ones are the most specific.\n\n" + "\n\n".join(sections)
 
 
-def _home() -> str:
-    return os.path.expanduser("~")
-
-
-def _files(root: str, home: str) -> Iterator[tuple[Path, str]]:
+def _files(root: str, env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Each file, and the folder its imports must stay in: what a repository brings may not quote the user's other files."""
     seen: set[str] = set()
     above = _up_to_repository(Path(root))
-    own = [(Path(home, ".config", "wieldy"), home), (Path(home, ".claude"), home)]
+    home = env.get("HOME") or os.path.expanduser("~")
+    ours = config_home(env)
+    own = [(ours, home if ours.is_relative_to(home) else str(ours)), (Path(home, ".claude"), home)]
     for folder, within in [*own, *((folder, str(above[-1])) for folder in reversed(above))]:
         for name in NAMES:
             path = folder / name
             real = os.path.realpath(path)
-            if real not in seen and path.is_file():
+            if real not in seen and os.path.isfile(path):
                 seen.add(real)
                 yield path, os.path.realpath(within)
 
@@ -105,7 +104,7 @@ def _files(root: str, home: str) -> Iterator[tuple[Path, str]]:
 def _up_to_repository(root: Path) -> list[Path]:
     """The root and the folders above it, as far as the repository it is part of."""
     folders = [root]
-    while not (folders[-1] / ".git").exists():
+    while not os.path.exists(folders[-1] / ".git"):
         if folders[-1].parent == folders[-1]:
             return [root]
         folders.append(folders[-1].parent)
@@ -129,6 +128,6 @@ def _expanded(text: str, path: Path, within: str, seen: set[str], depth: int) ->
     def imported(match: re.Match[str]) -> str:
         target = Path(os.path.expanduser(match[1]))
         target = target if target.is_absolute() else path.parent / target
-        return _with_imports(target, within, seen, depth + 1) if target.is_file() else match[0]
+        return _with_imports(target, within, seen, depth + 1) if os.path.isfile(target) else match[0]
 
     return re.sub(r"(?<!\S)@([\w~./-]+[\w])", imported, text)

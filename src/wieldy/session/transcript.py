@@ -88,7 +88,10 @@ class Transcript:
         self._file, self._syncer = file, Syncer(file, self.folder, self._payloads.sync)
 
     def _unwritable(self, error: OSError) -> SessionError:
-        return SessionError(f"the transcript {self.path} cannot be written: {error.strerror or error}")
+        return SessionError(
+            f"the transcript {self.path} cannot be written: {error.strerror or error}; WIELDY_HOME moves it, "
+            "--no-session-persistence does without"
+        )
 
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def told(root: Path, home: Path) -> str:
-    return instructions(str(root), home=str(home))
+    return instructions(str(root), {"HOME": str(home)})
 
 
 def test_the_users_come_first_and_the_nearest_last(repository, home):
@@ -60,6 +60,24 @@ def test_imports_are_followed_but_not_in_code_not_in_circles_and_not_out_of_the_
     assert "`@more.md`" in text
     assert "the secret" not in text
     assert "@none.md" in text
+
+
+def test_the_users_own_are_found_where_the_settings_are(repository, home, tmp_path):
+    for folder, env in (
+        (home / ".config/wieldy", {}),
+        (tmp_path / "xdg/wieldy", {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}),
+        (tmp_path / "elsewhere", {"WIELDY_HOME": str(tmp_path / "elsewhere")}),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "AGENTS.md").write_text(f"from {folder.name} and @more.md")
+        (folder / "more.md").write_text("more words")
+        text = instructions(str(repository), {"HOME": str(home), **env})
+        assert f"from {folder.name} and more words" in text
+
+
+def test_names_and_homes_that_no_file_can_have_are_no_obstacle(repository):
+    (repository / "AGENTS.md").write_text(f"See @{'x' * 300} and this.")
+    assert "and this." in instructions(str(repository), {"HOME": f"/{'x' * 300}"})
 
 
 def test_a_link_out_of_the_repository_is_not_followed_either(repository, home, tmp_path):

@@ -1,0 +1,64 @@
+"""Homes that cannot be used and disks that are full: one plain line, and whatever needs neither still works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOO_LONG = "/" + "x" * 300
+
+
+@pytest.fixture
+def no_home() -> dict[str, str]:
+    return {"HOME": "/dev/null", "WIELDY_HOME": "/dev/null/state"}
+
+
+@pytest.mark.parametrize("args", [("sessions",), ("history",), ("-p", "hi", "--model", "script:s"), ("tools",)])
+def test_a_home_that_cannot_be_looked_into_is_told_in_plain_words(wieldy, project, args):
+    (project / "s").write_text('{"turns": [[{"text": "hello"}]]}')
+    done = wieldy(*args, env={"HOME": TOO_LONG, "WIELDY_HOME": f"{TOO_LONG}/state"})
+    assert "Errno" not in done.stderr
+    assert done.returncode in (0, 1)
+    assert done.returncode == 0 or f"{TOO_LONG}/state" in done.stderr
+
+
+def test_reading_needs_no_home(wieldy, no_home):
+    done = wieldy("call", "Read", "file_path=b.txt", env=no_home)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("args", [("sessions",), ("permissions", "allow", "Bash"), ("-p", "hi", "--model", "script:s")])
+def test_what_needs_one_names_the_place_in_plain_words(wieldy, no_home, project, args):
+    (project / "s").write_text('{"turns": [[{"text": "hello"}]]}')
+    done = wieldy(*args, env=no_home)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert no_home["WIELDY_HOME"] in done.stderr
+    assert "Errno" not in done.stderr
+
+
+def test_without_a_transcript_a_run_needs_no_home(wieldy, no_home, project):
+    (project / "s").write_text('{"turns": [[{"text": "hello"}]]}')
+    asked = ("-p", "hi", "--model", "script:s")
+    assert "--no-session-persistence" in wieldy(*asked, env=no_home).stderr
+    done = wieldy(*asked, "--no-session-persistence", env=no_home)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("args", [("tools",), ("call", "Read", "file_path=b.txt"), ("--help",)])
+def test_output_that_cannot_be_written_is_told_in_plain_words(project, environment, args):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "wieldy", *args],
+            cwd=project,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "wieldy: No space left on device\n")
