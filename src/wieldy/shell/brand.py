@@ -77,15 +77,18 @@ def last_born() -> int:
         return 0
 
 
-def _shown(pid: int) -> int | None:
-    """The number as /proc shows it to everybody: also that of one with a group of its own, such as ssh-agent."""
+def _shown(pid: int) -> int:
+    """The number as /proc shows it to everybody: also that of one with a group of its own, such as ssh-agent.
+
+    Where there is none it is -1, as for a limit that is none: only for whole numbers a range need not be gone through.
+    """
     try:
         os.kill(pid, 0)  # whoever cannot be signalled need not be known
         with open(f"/proc/{pid}/limits", "rb") as file:
             found = _SHOWN.search(file.read())
     except OSError:
-        return None
-    return int(found[1]) if found else None
+        return -1
+    return int(found[1]) if found else -1
 
 
 @cache
