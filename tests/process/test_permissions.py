@@ -219,3 +219,25 @@ def test_nothing_that_a_project_brings_is_run_or_granted_before_consent_to_exact
     done = wieldy("-p", "go", model)
     assert "wait for your consent" in done.stderr
     assert "touch hooked && true" in wieldy("permissions", "trust").stdout
+
+
+def test_a_call_is_explained_in_any_way_of_writing_it(project: Path, wieldy: Run) -> None:
+    wieldy("permissions", "deny", "Bash(git push:*)", "Edit(.env)")
+    for words, decided in (
+        (["Bash", "git push"], "DENY Bash"),
+        (["Bash(git push)"], "DENY Bash"),
+        (["Bash(echo (a) && git push)"], "DENY Bash"),
+        (["Bash", '{"command": "git push"}'], "DENY Bash"),
+        (["Edit", ".env"], "DENY Edit"),
+        (["Edit(.env)"], "DENY Edit"),
+        (["Edit", '{"file_path": ".env"}'], "DENY Edit"),
+        (["Edit", '{"path": ".env"}'], "DENY Edit"),
+        (["MultiEdit", ".env"], "DENY MultiEdit"),
+        (["Bash", "   "], "ASK Bash"),
+    ):
+        done = wieldy("permissions", "explain", *words)
+        assert (done.returncode, done.stdout.splitlines()[0]) == (0, decided), (words, done.stderr)
+    for words in (["Bash"], ["Bash()"], ["Nope(x)"], ["Edit", "{broken"]):
+        done = wieldy("permissions", "explain", *words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert done.stderr.startswith("wieldy: ")

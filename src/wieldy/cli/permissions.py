@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   wieldy permissions list                                  every rule, with file and line
   wieldy permissions explain Bash 'git log | xargs rm'     what would be decided, and the whole trail
+  wieldy permissions explain 'Bash(git push)'              the same in one word, as a rule is written
   wieldy permissions explain Edit '{"file_path": ".env"}' --json
   wieldy permissions allow 'Bash(npm run test:*)'          add a rule to .wieldy/settings.local.json
   wieldy permissions deny 'Read(./secrets/**)' --project   … to the settings the project shares
@@ -41,7 +43,9 @@ def main(command: str, argv: list[str]) -> int:
     _verb(verbs, "list", "every rule with its file and line").add_argument("--json", action="store_true")
     explain = _verb(verbs, "explain", "what would be decided about a call")
     explain.add_argument("tool", metavar="TOOL")
-    explain.add_argument("input", metavar="INPUT", help="JSON, or for Bash the command and for file tools the path")
+    explain.add_argument(
+        "input", metavar="INPUT", nargs="?", help="JSON, or for Bash the command and for file tools the path"
+    )
     explain.add_argument("--json", action="store_true")
     explain.add_argument(
         "--mode", type=mode, metavar="MODE", help="judge as in this mode (default: the configured one)"
@@ -99,8 +103,12 @@ def _explain(options: argparse.Namespace) -> int:
     from wieldy.permissions.explain import explain
 
     box = Toolbox(options.root, mode=options.mode, load_settings=True)
+    tool, text = options.tool, options.input
+    if text is None:  # in one word, as a rule is written: `Bash(git push)`
+        tool, _, text = tool.partition("(")
+        text = text.removesuffix(")")
     try:
-        plan = planned(box, options.tool, options.input)
+        plan = planned(box, tool, text)
     except Refusal as refusal:
         print(f"wieldy: {refusal.advice}", file=sys.stderr)
         return 2
@@ -113,18 +121,23 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def planned(box: Toolbox, tool: str, text: str) -> PlannedCall:
-    """A call as far as it goes without being decided."""
+    """A call as far as it goes without being decided; what is not needed to judge it may be left out."""
     found = lookup(ToolCall("explain", tool, {}), box.catalog)
     input: Any = text
-    if not text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            input = json.loads(text)
+    else:
         field = (
             MAIN_FIELD.get(tool)
             or next(iter(found.paths), None)
             or next(iter(found.schema.get("properties", {})), "input")
         )
-        input = {field: text}
-        for name in found.schema.get("required", ()):
-            input.setdefault(name, [] if found.schema["properties"][name].get("type") == "array" else "")
+        input = {field: text} if text else {}
+    if isinstance(input, dict) and input:
+        given = {found.aliases.get(name, name) for name in input}
+        for name in set(found.schema.get("required", ())) - given:
+            input[name] = [] if found.schema["properties"][name].get("type") == "array" else ""
     return normalise(bind(ToolCall("explain", tool, input), found), box.workspace)
 
 
