@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+INTERRUPTED = 130
+
 TYPE_CHECKING = False  # typing takes longer to import than everything here
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -17,9 +19,12 @@ def main() -> int:
 
         print(f"wieldy {__version__}")
         return 0
-    from wieldy.cli import run
+    try:
+        from wieldy.cli import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything to end
+        return INTERRUPTED
 
 
 def program() -> NoReturn:

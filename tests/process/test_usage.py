@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import signal
 import subprocess
 import sys
+import termios
+import time
 
 import pytest
 
@@ -20,6 +25,8 @@ MISUSES = [
     (("--bogus",), "no such option: --bogus"),
     (("mcp",), "the following arguments are required"),
     (("mcp", "bogus"), "bogus"),
+    (("mcp", "serve", "--bogus"), "unrecognized arguments: --bogus"),
+    (("mcp", "serve", "--http"), "argument --http: expected one argument"),
     (("sessions", "show", "a", "b"), "unrecognized arguments: b"),
     (("sessions", "bogus"), "unrecognized arguments: bogus"),
     (("sessions", "export"), "required: ID"),
@@ -75,3 +82,32 @@ def test_tools_that_need_a_model_are_offered_where_one_is_set_up(wieldy):
     assert lines["Architect"].endswith("(in a session)")
     [row] = json.loads(wieldy("tools", "Agent", "--json", env={"WIELDY_MODEL": "ollama/some-model"}).stdout)
     assert (row["offered"], row["reason"]) == (True, "in a session")
+
+
+def test_waiting_for_stdin_can_be_interrupted(project, environment):
+    out, into = os.pipe()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "wieldy", "call", "Read", "-"],
+        cwd=project,
+        env=environment,
+        stdin=out,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        os.write(into, b"{")
+        while _unread(out):
+            time.sleep(0.01)
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=30)
+        assert (started.returncode, said) == (130, "interrupted\n")
+    finally:
+        started.kill()
+        started.wait()
+        os.close(out)
+        os.close(into)
+
+
+def _unread(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -50,17 +50,20 @@ def main(command: str, argv: list[str]) -> int:
     options, extra = parser.parse_known_args(argv)
     if odd := [word for word in extra if "=" not in word]:
         parser.error(f"unknown option {odd[0]}")
-    return asyncio.run(_call(options, [*options.fields, *extra]))
+    words = [*options.fields, *extra]
+    # Before there is a loop: whoever waits for stdin in one cannot be interrupted.
+    given = sys.stdin.read() if words == ["-"] else None
+    return asyncio.run(_call(options, words, given))
 
 
-async def _call(options: argparse.Namespace, words: list[str]) -> int:
+async def _call(options: argparse.Namespace, words: list[str], given: str | None) -> int:
     from wieldy.terminal.inquiry import terminal_asker
     from wieldy.terminal.question import terminal_ask
 
     async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
         box.workspace.resident(Person).asker = terminal_asker()
         tool = box.catalog.find(options.tool)
-        input = sys.stdin.read() if words == ["-"] else input_of(words, tool)
+        input = input_of(words, tool) if given is None else given
         await _look_first(box, tool, input)
         if sys.stderr.isatty() and not options.json:
             box.subscribe(_show_progress)

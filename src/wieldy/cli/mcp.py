@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import amount, command_parser, folder
+from wieldy.cli.parsing import Parser, amount, command_parser, folder
 from wieldy.settings.source import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
@@ -42,7 +42,7 @@ def main(command: str, argv: list[str]) -> int:
     if argv[:1] == ["serve"]:
         from wieldy.mcp.server_command import main as serve
 
-        return serve(argv[1:])
+        return serve(argv[1:], Parser)
     own, program = _split(argv)
     parser = _parser()
     options, extra = parser.parse_known_args(own)

@@ -31,9 +31,9 @@ TOKEN_VARIABLE = "WIELDY_MCP_TOKEN"
 DEEPEST = 2
 
 
-def main(argv: list[str]) -> int:
-    """Run `wieldy mcp serve`."""
-    parser = _parser()
+def main(argv: list[str], kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> int:
+    """Run `wieldy mcp serve`; `kind` is the parser that complains."""
+    parser = _parser(kind)
     options = parser.parse_args(argv)
     # What tools run inherits the environment, and has no business with the token.
     where, token = options.http, options.token or os.environ.pop(TOKEN_VARIABLE, "") or None
@@ -61,8 +61,8 @@ def exposure(where: Address, token: str | None) -> str | None:
     return None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser = kind(
         prog="wieldy mcp serve",
         description="Serve every tool to MCP clients: checked, allowed or asked about, run, and undoable.",
         epilog=EXAMPLES,
