@@ -85,8 +85,15 @@ class Settings:
             mode=self.mode(mode),
             tools=self.values.get("tools"),
             outside=self.outside,
-            configured_by=[place for place in (self.user_folder, self.named_file) if place],
+            configured_by=[
+                place for place in (self.user_folder, self.named_file, _usual_folder(workspace.env)) if place
+            ],
         )
+
+
+def _usual_folder(env: Mapping[str, str]) -> str:
+    """Where the user's settings are when no variable moves them: what is written there binds the next session."""
+    return str(config_home({"HOME": env["HOME"]})) if env.get("HOME") else ""
 
 
 def load_settings(

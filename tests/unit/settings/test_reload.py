@@ -199,3 +199,14 @@ async def test_a_named_file_cannot_be_rewritten_by_whom_it_binds(project: Path, 
         assert (await box.call("Write", file_path="ci.json", content="{}")).is_error
         assert (await box.call("Bash", command="echo {} > ci.json")).is_error
         assert (await box.call("count")).is_error
+
+
+@pytest.mark.asyncio
+async def test_the_users_usual_settings_are_protected_where_a_variable_moves_them_too(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    async with Toolbox(root=project, mode="bypassPermissions") as box:
+        for folder in (tmp_path / "home", tmp_path / "person" / ".config" / "wieldy"):
+            decision = await box.explain("Write", file_path=str(folder / "settings.json"), content="{}")
+            assert decision.behavior == "ask", folder
