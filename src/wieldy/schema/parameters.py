@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wieldy.schema.check import Checker
 from wieldy.schema.derive import object_schema, pydantic_schema
 from wieldy.schema.field import Fields, fields_of_function, fields_of_model, is_model, is_pydantic
+from wieldy.schema.flat import Accept, flat_arguments, flat_object
 from wieldy.schema.problem import Misfit, Problem, SchemaError, UnsupportedAnnotation
 
 if TYPE_CHECKING:
@@ -23,19 +24,21 @@ class Parameters:
     The schema is made at once; whatever checks and converts is built at the first `accept`.
     """
 
-    __slots__ = ("_accept", "_checker", "_prepare", "aliases", "schema")
+    __slots__ = ("_accept", "_checker", "_flat", "_prepare", "aliases", "schema")
 
     def __init__(
         self,
         schema: dict[str, Any],
         aliases: Mapping[str, str],
         prepare: Callable[[Converter], Callable[[Any], Any]] | None,
+        flat: Accept | None = None,
     ) -> None:
         self.schema = schema
         self.aliases = _not_hiding(schema, aliases) if aliases else aliases
         self._checker = Checker(schema)
         self._prepare = prepare
         self._accept: Callable[[Any], Any] | None = None
+        self._flat = flat
 
     @classmethod
     def from_function(
@@ -44,7 +47,10 @@ class Parameters:
         """The parameters of a function but those in `skip`; accepting gives keyword arguments under Python names."""
         fields = fields_of_function(function, skip)
         return cls(
-            object_schema(fields), _spellings(fields, aliases), lambda convert: convert.keyword_arguments(fields)
+            object_schema(fields),
+            _spellings(fields, aliases),
+            lambda convert: convert.keyword_arguments(fields),
+            flat_arguments(fields),
         )
 
     @classmethod
@@ -66,7 +72,7 @@ class Parameters:
     @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
-        return cls(dict(schema), aliases or {}, None)
+        return cls(dict(schema), aliases or {}, None, flat_object(schema))
 
     def compile(self) -> None:
         """Raise `SchemaError` if the schema cannot be used."""
@@ -74,6 +80,8 @@ class Parameters:
 
     def accept(self, input: dict[str, Any]) -> Any:
         """Python values for an input under canonical names. Raises `Misfit` with every problem at once."""
+        if self._flat is not None and (accepted := self._flat(input)) is not None:
+            return accepted
         accept = self._accept
         if accept is None:
             accept = self._accept = self._build()

@@ -1,4 +1,4 @@
-"""What is loaded when: declaring costs nothing heavy, accepting what fits needs no schema checker."""
+"""What is loaded when: declaring and plain inputs cost nothing heavy, accepting what fits needs no schema checker."""
 
 import subprocess
 import sys
@@ -11,6 +11,8 @@ parameters = Parameters.from_function(add)
 print("msgspec" in sys.modules, "jsonschema_rs" in sys.modules)
 parameters.accept({"a": 1})
 print("msgspec" in sys.modules, "jsonschema_rs" in sys.modules)
+parameters.accept({"a": 1, "tags": ["b"]})
+print("msgspec" in sys.modules, "jsonschema_rs" in sys.modules)
 try:
     parameters.accept({"a": "x"})
 except Exception:
@@ -20,4 +22,4 @@ except Exception:
 
 def test_libraries_are_loaded_at_first_use():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == ["False False", "True False", "True True False"]
+    assert done.stdout.splitlines() == ["False False", "False False", "True False", "True True False"]

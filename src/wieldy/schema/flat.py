@@ -1,0 +1,98 @@
+"""Inputs of a few plain values, which most are: taken as they are when each is exactly what it should be.
+
+Everything else goes the long way, which converts, explains, and loads a library for it. This way never refuses.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from wieldy.schema.annotate import Param
+from wieldy.schema.field import MISSING, Fields
+
+Accept: TypeAlias = Callable[[Any], dict[str, Any] | None]
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+_NAMED: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool, "null": type(None)}
+_REMARKS = frozenset({"type", "description", "title", "default", "examples"})
+_OBJECT = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema"})
+_BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+
+
+class Plain(NamedTuple):
+    """A field whose value is right if its type is one of these; `name` is what it is called in Python."""
+
+    name: str
+    types: frozenset[type]
+
+
+def flat_arguments(fields: Fields) -> Accept | None:
+    """Keyword arguments of a function, or None where none of them are plain."""
+    if fields.rest is not MISSING or fields.tag is not None:
+        return None
+    plain = {
+        field.wire: Plain(field.name, kinds)
+        for field in fields.fields
+        if (kinds := _kinds(field.annotation)) and not _is_bounded(field.param)
+    }
+    return _accepting(plain, [field.wire for field in fields.fields if field.required])
+
+
+def flat_object(schema: Mapping[str, Any]) -> Accept | None:
+    """An object as a raw schema has it, or None where the schema says more than which fields there are."""
+    if schema.get("type") != "object" or not _OBJECT.issuperset(schema):
+        return None
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        return None
+    plain = {name: Plain(name, kinds) for name, field in properties.items() if (kinds := _told(field))}
+    return _accepting(plain, required)
+
+
+def _accepting(plain: Mapping[str, Plain], required: Collection[str]) -> Accept | None:
+    if not plain or not all(name in plain for name in required):
+        return None
+
+    needed = frozenset(required)
+
+    def accept(value: Any) -> dict[str, Any] | None:
+        if type(value) is not dict:
+            return None
+        accepted = {}
+        for name, item in value.items():
+            field = plain.get(name)
+            if field is None or type(item) not in field.types:
+                return None
+            accepted[field.name] = item
+        return accepted if needed <= value.keys() else None
+
+    return accept
+
+
+def _kinds(annotation: Any) -> frozenset[type]:
+    """The plain types an annotation allows; none where it allows others too."""
+    if isinstance(annotation, type):
+        return frozenset((annotation,)) if annotation in _PLAIN else frozenset()
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        kinds = frozenset(typing.get_args(annotation))
+        return kinds if kinds <= _PLAIN else frozenset()
+    return frozenset()
+
+
+def _told(field: Any) -> frozenset[type]:
+    if not isinstance(field, Mapping) or not _REMARKS.issuperset(field):
+        return frozenset()
+    kind = field.get("type")
+    kinds = set()
+    for each in kind if isinstance(kind, list) else [kind]:
+        if not isinstance(each, str) or each not in _NAMED:
+            return frozenset()
+        kinds.add(_NAMED[each])
+    return frozenset(kinds)
+
+
+def _is_bounded(param: Param) -> bool:
+    return any(getattr(param, bound) is not None for bound in _BOUNDS)
