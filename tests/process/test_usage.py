@@ -19,6 +19,8 @@ MISUSES = [
     (("-p", "hi", "--max-budget-usd", "nan"), "must be more than 0"),
     (("-p", "hi", "--permission-mode", "bogus"), "there is no permission mode `bogus`"),
     (("-p", "hi", "--fork-session"), "--fork-session goes with --resume or --continue"),
+    (("-p", "hi", "--add-dir", "nowhere"), "there is no folder nowhere"),
+    (("-p", "hi", "--mcp-config", "nowhere"), "the MCP servers nowhere cannot be read"),
     (("call", "Read", "file_path=b.txt", "--mode", "bogus"), "there is no permission mode `bogus`"),
     (("--permission-mode", "bogus"), "there is no permission mode `bogus`"),
     (("permissions", "explain", "Bash", "ls", "--mode", "bogus"), "there is no permission mode `bogus`"),

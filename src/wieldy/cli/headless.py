@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     add("--permission-mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions")
     add("--dangerously-skip-permissions", action="store_true", help="the mode bypassPermissions")
     add("--append-system-prompt", default="", metavar="TEXT", help="to be told to the model from the start")
-    add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
+    add("--add-dir", type=folder, action="append", default=[], metavar="DIR", help="another folder to work in")
     add("--settings", metavar="FILE", help="a settings file, or its JSON, on top of the others")
     add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers, as in .mcp.json, or their JSON")
     add("--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)")
@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that a command line stands for. Raises `Misuse`."""
-    settings = _named(options.settings) if options.settings and _read_once(options.settings) else {}
+    settings = _named(options.settings, "settings") if options.settings and _read_once(options.settings) else {}
     permissions = dict(settings.get("permissions") or {})
     for name, words in (
         ("allow", rules(options.allowed_tools, "allow")),
@@ -118,7 +118,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
             permissions[name] = [*permissions.get(name, ()), *words]
     servers = dict(settings.get("mcpServers") or {})
     for named in options.mcp_config:
-        servers.update(_named(named).get("mcpServers") or {})
+        servers.update(_named(named, "MCP servers").get("mcpServers") or {})
     return {
         **settings,
         **({"permissions": permissions} if permissions else {}),
@@ -273,14 +273,14 @@ def _read_once(named: str) -> bool:
     return _is_json(named) or (os.path.exists(named) and not os.path.isfile(named))
 
 
-def _named(named: str) -> dict[str, Any]:
+def _named(named: str, what: str) -> dict[str, Any]:
     try:
         text = named if _is_json(named) else Path(named).read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
-        raise Misuse(f"the settings {named} cannot be read: {error.strerror}") from None
+        raise Misuse(f"the {what} {named} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise Misuse(f"the settings are not JSON: {error}") from None
+        raise Misuse(f"the {what} are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Misuse("the settings are not a JSON object")
+        raise Misuse(f"the {what} are not a JSON object")
     return found

@@ -54,7 +54,9 @@ async def _load(
     if not skill:
         return Output(skills.listing() or "There are no skills.", {"skills": list(skills.found)})
     if found is None:
-        raise ToolFailure(f"There is no skill `{skill}`.{_why_not(skill, skills)} The skills are:\n{skills.listing()}")
+        listing = skills.listing()
+        others = f" The skills are:\n{listing}" if listing else " There are none at all. Go on without it."
+        raise ToolFailure(f"There is no skill `{skill}`.{_why_not(skill, skills)}{others}")
     if found.hidden:
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
     if ctx.real.get(found.path) != found.path:  # another file than the one that was judged

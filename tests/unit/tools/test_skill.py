@@ -63,6 +63,12 @@ async def test_unknown_broken_and_hidden_ones_are_told_apart(root: Path) -> None
     assert sum(isinstance(event, Notice) for event in heard) == 1
 
 
+async def test_where_there_are_none_no_empty_list_is_shown(root: Path) -> None:
+    async with Toolbox(root, settings={}) as box:
+        result = await box.call("Skill", skill="deploy")
+    assert result.text == "There is no skill `deploy`. There are none at all. Go on without it."
+
+
 async def test_only_the_file_that_was_judged_is_loaded(root: Path) -> None:
     make(root / ".claude/skills/deploy", body="theirs")
     async with Toolbox(root, settings={}) as box:
