@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from wieldy.shell.reap import HAS_PROC, Tree, end
@@ -44,7 +45,7 @@ class Guardian:
         command = interpreter_command(START, self._mark, str(os.getpid()))
         if command is None:
             return
-        with contextlib.suppress(OSError):
+        with _deaf(), contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -77,10 +78,18 @@ class Guardian:
         self._process = None
 
 
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started meanwhile never hears SIGTERM. Who ends a tree with wieldy in it asks the guardian too: its work is then."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def watch(mark: str, owner: str) -> None:
     """The guardian's own life: wait for the owner's end, then end every process that carries the mark."""
-    # Whoever ends a tree that holds us both asks us too, and it is then that there is something to do.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = _groups_when_left(int(owner))
     end(Tree(mark, frozenset(groups)), limit=30.0)
 

@@ -50,6 +50,18 @@ def test_it_is_started_once_and_gone_when_dismissed():
     guardian.dismiss()
 
 
+def test_it_does_not_hear_a_request_to_end_from_its_first_moment_on_and_we_still_do():
+    ours = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    guardian = Guardian("a-mark-nobody-carries.")
+    guardian.wake()
+    assert guardian.pid is not None
+    os.kill(guardian.pid, signal.SIGTERM)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == ours
+    time.sleep(0.3)
+    assert guardian.pid is not None
+    guardian.dismiss()
+
+
 def test_it_does_not_hold_our_descriptors_or_our_folder():
     read_end, write_end = os.pipe()
     guardian = Guardian("a-mark-nobody-carries.")
