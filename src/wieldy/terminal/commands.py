@@ -158,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
     "/call": Command("run a tool by hand: /call Grep pattern=TODO", _call),
     "/mcp": Command("the MCP servers and their prompts; /mcp__SERVER__PROMPT tells one to the model", _mcp),
     "/agents": Command("the kinds of sub-agent, and those that were sent", _agents),
-    "/undo": Command("take back the last change, or those of a call", _undo),
+    "/undo": Command("take back the last change of this session, or those of a call", _undo),
     "/reload": Command("read the settings again", _reload),
     "/cost": Command("answers and dollars so far", _cost),
     "/resume": Command("earlier sessions; /resume ID goes on with one", _resume),

@@ -1,0 +1,76 @@
+"""The examples of the documentation are run as they are printed, and what can be typed is written down."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from wieldy.terminal.commands import COMMANDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+# What an example leaves out because the text around it says so.
+PREAMBLE = """
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+from wieldy import Output, Progress, Script, Toolbox, ToolContext, tool
+from wieldy.core.inquiry import Person, Reply
+
+async def main():
+    async with Toolbox(root=".", settings={}) as box:
+"""
+
+
+def examples(page: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def run(code: str, after: str, folder: Path, env: dict[str, str]) -> str:
+    body = textwrap.indent(f"{code}\n{after}", " " * 8)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{PREAMBLE}{body}\n\nasyncio.run(main())"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_calling_tools(project, environment):
+    (project / "README.md").write_text("read me\n")
+    write = 'await box.call("Write", file_path="n", content="n")'
+    code = examples("library.md")[0].replace("    await box.undo()", f"    {write}\n    await box.undo()")
+    after = 'print(result.text, results[1].is_error, decision.behavior, Path("n").exists())'
+    said = run(code, after, project, environment)
+    assert said == "1\tread me False ask False\n"
+
+
+def test_writing_a_tool(project, environment):
+    after = 'box.add(count)\nprint((await box.call("count", path="b.txt")).data)'
+    assert run(examples("library.md")[1], after, project, environment) == "{'lines': 2}\n"
+
+
+def test_the_recorded_model(project, environment):
+    (project / "a.txt").write_text("hello\n")
+    assert run(examples("models.md")[0], "", project, environment) == "It says hello.\n2\n"
+
+
+def test_somebody_who_answers(project, environment):
+    after = 'print((await box.call("AskUser", questions=[{"question": "Which?", "options": ["left", "right"]}])).text)'
+    assert "→ left" in run(examples("tools.md")[0], after, project, environment)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_slash_command_is_written_down(command):
+    assert f"| `{command}" in (DOCS / "sessions.md").read_text(encoding="utf-8")
