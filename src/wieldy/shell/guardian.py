@@ -80,7 +80,7 @@ class Guardian:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started meanwhile never hears SIGTERM. Who ends a tree with wieldy in it asks the guardian too: its work is then."""
+    """What is started now never hears SIGTERM. Who ends a tree with wieldy in it asks the guardian too: it has work then."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
