@@ -36,8 +36,8 @@ class Screen:
         os.close(child)
         self.text = ""
 
-    def wait_for(self, words: str, seconds: float = 30) -> None:
-        """Read until the words stand on the screen, after what was waited for before."""
+    def wait_for(self, words: str, seconds: float = 30, *, quietly: str | None = None) -> None:
+        """Read until the words stand on the screen, after what was waited for before, and `quietly` not before them."""
         deadline = time.monotonic() + seconds
         while words not in self.text:
             left = deadline - time.monotonic()
@@ -49,7 +49,8 @@ class Screen:
                     data = b""
                 assert data, f"it ended before `{words}` came; there is:\n{self.text}"
                 self.text += _ESCAPES.sub("", data.decode("utf-8", "replace"))
-        self.text = self.text[self.text.index(words) + len(words) :]
+        before, _, self.text = self.text.partition(words)
+        assert quietly is None or quietly not in before
 
     def type(self, line: str) -> None:
         os.write(self._screen, line.encode() + b"\r")

@@ -42,6 +42,31 @@ def test_an_answer_that_is_none_is_asked_for_again_with_those_there_are(chat):
     screen.wait_for("Over.")
 
 
+@pytest.mark.parametrize("key", [b"\x03", b"\x04"])
+def test_a_question_that_is_left_asks_nothing_more_and_stops_the_turn(chat, project, key):
+    screen = chat(turns=[[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Still here."}]])
+    screen.wait_for(">")
+    screen.type("make it")
+    screen.wait_for("[n] no")
+    screen.wait_for(">")
+    screen.press(key)
+    screen.wait_for("interrupted", quietly="instead?")
+    screen.wait_for(">")
+    screen.type("and now?")
+    screen.wait_for("Still here.")
+    assert not (project / "made").exists()
+
+
+def test_what_the_model_asks_stands_on_the_screen_once(chat):
+    asked = {"call": "AskUser", "input": {"questions": [{"question": "Which one?", "options": ["left", "right"]}]}}
+    screen = chat(turns=[[asked], [{"text": "Understood."}]])
+    screen.wait_for(">")
+    screen.type("go")
+    screen.wait_for("Which one?")
+    screen.type("1")
+    screen.wait_for("The user answered:", quietly="● Which one?")
+
+
 def test_settings_that_cannot_be_read_are_named_when_the_session_begins(chat, project):
     (project / ".wieldy").mkdir()
     (project / ".wieldy/settings.json").write_text("{ broken")

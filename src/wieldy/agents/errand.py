@@ -63,14 +63,18 @@ class Report:
         return "\n\n".join([*parts, f"[{self.summary()}]"])
 
     def summary(self) -> str:
-        """One line: which agent, how much it did, and what that cost."""
+        """One line: which agent, how much it did, what that cost, and how to go on with it."""
+        again = "" if self.why == "running" else "; `agent_id` with a `prompt` goes on with it"
+        return f"{self.account()}{again}"
+
+    def account(self) -> str:
+        """Which agent, how much it did, and what that cost."""
         spent = [_counted(self.turns, "turn"), _counted(len(self.steps), "tool use")]
         if tokens := sum(self.usage.values()):
             spent.append(f"{tokens:,} tokens")
         if self.cost:
             spent.append(f"${self.cost:.4f}")
-        again = "" if self.why == "running" else "; `agent_id` with a `prompt` goes on with it"
-        return f"{self.agent_type} agent {self.agent_id}: {', '.join(spent)}, {self.seconds:.1f} s{again}"
+        return f"{self.agent_type} agent {self.agent_id}: {', '.join(spent)}, {self.seconds:.1f} s"
 
     def data(self) -> dict[str, Any]:
         """The report for a program."""

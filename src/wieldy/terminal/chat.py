@@ -195,8 +195,10 @@ class Chat:
         try:
             return await self._prompt.prompt_async(prompt, handle_sigint=True)
         except (KeyboardInterrupt, EOFError):
+            from wieldy.terminal.question import Unanswered
+
             self.session.abort()
-            return "n"
+            raise Unanswered from None
         finally:
             self._catch()
 

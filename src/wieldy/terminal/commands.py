@@ -85,7 +85,7 @@ async def _agents(chat: Chat, rest: str) -> None:
     chat.say("  sent in this session:" if sent else "  none was sent in this session")
     for one in sent:
         report = one.over.result() if not one.running else one.so_far()
-        chat.say(f"  {report.why:<18} {one.errand.title} [{report.summary()}]")
+        chat.say(f"  {report.why:<18} {one.errand.title} [{report.account()}]")
     for problem in types.problems:
         chat.say(f"  left out: {problem}", "yellow")
 

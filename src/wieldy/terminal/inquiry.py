@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from wieldy.core.inquiry import Asker, Inquiry, Reply
 from wieldy.permissions.visible import visible
-from wieldy.terminal.question import typed
+from wieldy.terminal.question import Unanswered, typed
 
 
 class AtTerminal:
@@ -18,11 +18,15 @@ class AtTerminal:
         self._line = line
 
     async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
-        """The replies, or None where the person answered nothing at all."""
+        """The replies, or None where the person answered nothing at all, or left."""
         replies: list[Reply] = []
         for inquiry in inquiries:
             print(f"\n{shown(inquiry)}", file=sys.stderr)
-            replies.append(understood(await self._line("  > "), inquiry))
+            try:
+                said = await self._line("  > ")
+            except Unanswered:
+                return None
+            replies.append(understood(said, inquiry))
         return replies if any(map(str, replies)) else None
 
 

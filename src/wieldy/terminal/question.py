@@ -15,6 +15,10 @@ from wieldy.permissions.visible import visible
 MOST_SHOWN = 4_000
 
 
+class Unanswered(Exception):
+    """The person left the question: Ctrl-C, Ctrl-D, or the end of the terminal."""
+
+
 def terminal_ask() -> Ask | None:
     """A callback that asks at the terminal, or None where nobody sits."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -32,12 +36,19 @@ async def typed(prompt: str) -> str:
 
 
 async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answer:
-    """Show a question and ask with `line` until the answer is one."""
+    """Show a question and ask with `line` until the answer is one. A question that is left is a no without words."""
     plan, decision = question.plan, question.decision
     rules = decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
     who = [f"the {question.agent} asks:"] if question.agent else []
     print("\n".join(["", *who, *asked_about(plan), f"  {visible(decision.why)}", choices]), file=sys.stderr)
+    try:
+        return await _answer(rules, line)
+    except Unanswered:
+        return Answer(False)
+
+
+async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]]) -> Answer:
     while True:
         match (await line("  > ")).strip().lower():
             case "y" | "yes":
@@ -71,4 +82,7 @@ def asked_about(plan: PlannedCall) -> Iterator[str]:
 
 def _line(prompt: str) -> str:
     print(prompt, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline()
+    if not (said := sys.stdin.readline()):
+        print(file=sys.stderr)
+        raise Unanswered
+    return said

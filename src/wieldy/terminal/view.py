@@ -60,6 +60,8 @@ class View:
         match event:
             case AgentEvent():
                 return self._inside(event)
+            case ToolStarted(name="AskUser"):
+                return None  # the questions stand on the screen already
             case ToolStarted():
                 return self._paint("● ", "cyan") + self._paint(self._use(event.name, event.input), "bold")
             case ToolCancelled():
