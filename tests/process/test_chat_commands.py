@@ -109,3 +109,19 @@ def test_the_last_session_of_the_folder_is_gone_on_with(chat, wieldy, option, tm
     screen = chat(option, "--model=script:" + str(tmp_path / "first.json"))
     screen.wait_for("going on with")
     screen.wait_for("2 messages")
+
+
+def test_a_history_that_cannot_be_kept_is_no_obstacle(chat, tmp_path):
+    (tmp_path / "state/history").mkdir(parents=True)
+    screen = chat(turns=[[{"text": "Still here."}]])
+    screen.wait_for(">")
+    screen.type("hello")
+    screen.wait_for("Still here.", quietly="Exception")
+
+
+def test_a_call_by_hand_that_is_declined_is_over(chat):
+    screen = chat("call", "Bash", "command=touch made")
+    screen.wait_for("[n] no")
+    screen.type("n")
+    screen.wait_for("declined", quietly="instead?")
+    assert screen.process.wait(timeout=30) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,9 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.event import Event, Notice, RunEnded
 from wieldy.core.failure import SessionError
 from wieldy.core.inquiry import Person
-from wieldy.core.places import state_home
 from wieldy.session.session import Session
 from wieldy.terminal.commands import COMMANDS, Leave, prompted
+from wieldy.terminal.line import line_prompt
 from wieldy.terminal.paint import Paint
 from wieldy.terminal.view import View
 
@@ -34,7 +34,7 @@ class Chat:
         self._open_session = open_session
         self._first = first
         self._paint = Paint.for_stream()
-        self._prompt: PromptSession[str] = _prompt_session()
+        self._prompt: PromptSession[str] = line_prompt()
         self.session = self._seated(open_session(ask=self._ask, resume=resume))
         self._view = View(self.session.box.catalog.find, self._paint)
         self._leaving = False
@@ -201,18 +201,3 @@ class Chat:
             raise Unanswered from None
         finally:
             self._catch()
-
-
-def _prompt_session() -> PromptSession[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
-
-    path = state_home() / "history"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return PromptSession(history=FileHistory(str(path)))
-    except OSError:
-        return PromptSession(history=InMemoryHistory())
-
-
-Line = Callable[[str], Awaitable[str]]

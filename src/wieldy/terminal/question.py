@@ -27,7 +27,7 @@ def terminal_ask() -> Ask | None:
 
 
 async def _ask(question: Question) -> Answer:
-    return await put(question, typed)
+    return await put(question, typed, by_hand=True)
 
 
 async def typed(prompt: str) -> str:
@@ -35,20 +35,23 @@ async def typed(prompt: str) -> str:
     return await in_thread(_line, prompt)
 
 
-async def put(question: Question, line: Callable[[str], Awaitable[str]]) -> Answer:
-    """Show a question and ask with `line` until the answer is one. A question that is left is a no without words."""
+async def put(question: Question, line: Callable[[str], Awaitable[str]], *, by_hand: bool = False) -> Answer:
+    """Show a question and ask with `line` until the answer is one. A question that is left is a no without words.
+
+    Whoever calls a tool `by_hand` is not asked what to do instead.
+    """
     plan, decision = question.plan, question.decision
     rules = decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
     who = [f"the {question.agent} asks:"] if question.agent else []
     print("\n".join(["", *who, *asked_about(plan), f"  {visible(decision.why)}", choices]), file=sys.stderr)
     try:
-        return await _answer(rules, line)
+        return await _answer(rules, line, by_hand)
     except Unanswered:
         return Answer(False)
 
 
-async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]]) -> Answer:
+async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]], by_hand: bool) -> Answer:
     while True:
         match (await line("  > ")).strip().lower():
             case "y" | "yes":
@@ -56,7 +59,7 @@ async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]])
             case "a" | "always" if rules:
                 return Answer(True, remember=rules)
             case "n" | "no" | "":
-                instead = await line("  what should be done instead? (Enter: nothing) ")
+                instead = "" if by_hand else await line("  what should be done instead? (Enter: nothing) ")
                 return Answer(False, instead.strip())
             case _:
                 print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
