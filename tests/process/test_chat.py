@@ -141,7 +141,7 @@ def test_ctrl_c_twice_at_the_prompt_leaves(chat):
 
 def test_without_a_model_it_says_how_to_set_one_up_and_runs_tools_by_hand(chat):
     screen = chat()
-    screen.wait_for("No model is set up")
+    screen.wait_for("There is no model to talk to")
     screen.wait_for("WIELDY_MODEL")
     screen.wait_for(">")
     screen.type("/call Grep pattern=TODO")

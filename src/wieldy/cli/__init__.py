@@ -132,7 +132,8 @@ The hands of an AI coding agent: every tool call checked, allowed, run, and undo
 
 {rows}
 
-  wieldy -p "what does this project do?"     a model works on it, without anybody watching
+  wieldy [--model M] [--permission-mode MODE] [--continue | --resume ID]     the interactive session in this folder
+  wieldy -p "what does this project do?"     a model works on it, without anybody watching; `wieldy -p --help`
   wieldy call Grep pattern=TODO glob='*.py'
   wieldy COMMAND --help     what a command takes, with an example
   wieldy --version

@@ -22,7 +22,7 @@ from wieldy.terminal.view import View
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-NO_MODEL = "No model is set up, so nobody answers; tools run by hand with /call and !. /help says more."
+NO_MODEL = "There is no model to talk to; tools run by hand with /call and !. /help says more."
 
 
 class Chat:
