@@ -23,7 +23,7 @@ def test_a_server_is_added_listed_used_and_removed(wieldy, project, line):
     written = json.loads((project / ".wieldy" / "settings.local.json").read_text())["mcpServers"]["tiny"]
     assert (written["command"], written["env"], written["timeout"]) == (line[0], {"A": "b"}, 5000)
     listed = wieldy("mcp", "list")
-    assert listed.returncode == 0 and listed.stdout.startswith("✓ tiny") and "12 tools" in listed.stdout
+    assert listed.returncode == 0 and listed.stdout.startswith("✓ tiny") and "13 tools" in listed.stdout
     got = wieldy("mcp", "get", "tiny")
     assert "mcp__tiny__echo" in got.stdout and "last words" in got.stdout
     assert wieldy("mcp", "reconnect", "tiny").returncode == 0
@@ -115,13 +115,13 @@ def test_the_doctor_tries_every_server_and_says_a_line_of_each(wieldy, tmp_path,
     dying = [sys.executable, "-c", "import sys; sys.exit('I have no licence')"]
     wieldy("mcp", "add", "dying", "--", *dying)
     findings = {row["what"]: row for row in json.loads(wieldy("doctor", "--json").stdout)}
-    assert (findings["mcp tiny"]["state"], findings["mcp tiny"]["detail"]) == ("ok", "ready, 12 tools")
+    assert (findings["mcp tiny"]["state"], findings["mcp tiny"]["detail"]) == ("ok", "ready, 13 tools")
     assert "there is no program `no-such-program`" in findings["mcp gone"]["detail"]
     assert findings["mcp gone"]["fix"] == "wieldy mcp get gone"
     assert "I have no licence" in findings["mcp dying"]["detail"]
     shown = wieldy("doctor")
     assert shown.returncode == 0
-    assert "✓ mcp tiny         ready, 12 tools" in shown.stdout
+    assert "✓ mcp tiny         ready, 13 tools" in shown.stdout
 
 
 def test_a_server_that_hangs_holds_up_only_whoever_asks_for_it(wieldy, environment, line, tmp_path):
@@ -130,7 +130,7 @@ def test_a_server_that_hangs_holds_up_only_whoever_asks_for_it(wieldy, environme
     stuck = {"command": line[0], "args": [*line[1:-1], habits], "startupTimeout": 600_000}
     (home := Path(environment["WIELDY_HOME"])).mkdir(exist_ok=True)
     (home / "settings.json").write_text(json.dumps({"mcpServers": {"stuck": stuck}}))
-    assert "12 tools" in wieldy("mcp", "get", "tiny").stdout  # or the time of the test is up
+    assert "13 tools" in wieldy("mcp", "get", "tiny").stdout  # or the time of the test is up
     assert wieldy("tools", "Grep").stderr == ""
 
 

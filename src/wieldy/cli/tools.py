@@ -114,9 +114,10 @@ def _line(row: dict[str, Any], width: int) -> str:
 
 
 def _in_full(row: dict[str, Any]) -> str:
-    state = "offered" if row["offered"] else f"not offered: {row['reason']}"
+    state = "offered" if row["offered"] else "not offered"
     schema = json.dumps(row["input_schema"], ensure_ascii=False, indent=2)
-    return f"{row['name']} ({state})\n\n{row['description']}\n\n{schema}"
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return f"{row['name']} ({state}{reason})\n\n{row['description']}\n\n{schema}"
 
 
 def _unknown(name: str, root: str) -> int:
