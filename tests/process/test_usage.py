@@ -82,6 +82,7 @@ def test_tools_that_need_a_model_are_offered_where_one_is_set_up(wieldy):
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert lines["Agent"].endswith("(in a session)")
     assert lines["Architect"].endswith("(in a session)")
+    assert wieldy("tools", "Grep").stdout.startswith("Grep (offered)\n")
     in_full = wieldy("tools", "Agent", env={"WIELDY_MODEL": "ollama/some-model"}).stdout
     assert in_full.startswith("Agent (offered: in a session)\n")
     [row] = json.loads(wieldy("tools", "Agent", "--json", env={"WIELDY_MODEL": "ollama/some-model"}).stdout)

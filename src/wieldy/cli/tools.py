@@ -116,7 +116,7 @@ def _line(row: dict[str, Any], width: int) -> str:
 def _in_full(row: dict[str, Any]) -> str:
     state = "offered" if row["offered"] else "not offered"
     schema = json.dumps(row["input_schema"], ensure_ascii=False, indent=2)
-    reason = f": {row['reason']}" if row["reason"] else ""
+    reason = "" if row["reason"] in ("", "available") else f": {row['reason']}"
     return f"{row['name']} ({state}{reason})\n\n{row['description']}\n\n{schema}"
 
 
