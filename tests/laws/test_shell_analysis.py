@@ -127,7 +127,8 @@ def spelled(draw: st.DrawFn, name: str) -> str:
 @st.composite
 def spellings(draw: st.DrawFn) -> tuple[str, str]:
     """A hostile command, and the same with its program's name spelled another way."""
-    command = draw(st.sampled_from(SIMPLE_HOSTILE))
+    # A redirection in front is no name: quoted, it would be another command.
+    command = draw(st.sampled_from(SIMPLE_HOSTILE).filter(lambda text: text[0] not in "<>"))
     name, blank, rest = command.partition(" ")
     gap = draw(st.sampled_from([" ", "  ", "\t", " \\\n "])) if blank else ""
     return command, spelled(draw, name) + gap + rest

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Reason
 from wieldy.permissions.command_index import CommandIndex
 from wieldy.permissions.files import Files
 from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.suggest import WITH_SUBCOMMANDS
+from wieldy.permissions.told import code_of, commands_of, named_in, text_of
 from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.shell.parts import Part
     from wieldy.shell.words import Word
 
-_BETWEEN_COMMANDS = pattern(r"[;&|\n(){}]+")
+_BETWEEN_COMMANDS = pattern(r"[;&|\n(){}!]+")
+MOST_WORDS = 24
 
 
 class Mentions:
@@ -39,31 +41,33 @@ class Mentions:
 
     def _commands_in(self, part: Part) -> Iterator[Finding]:
         programs = self._commands.forbidden_programs
-        if not programs or not part.argv or part.program in WITH_SUBCOMMANDS:
+        if not programs:
             return
-        if part.program is None:
+        if part.argv and part.program is None:
             yield Finding(Reason("analysis", "ask", f"{part.why}, and rules forbid some programs", part=part.text))
             return
-        for text in _command_texts(part.argv, programs):
+        texts = (text for code in code_of(part) for text in named_in(code, programs))
+        for text in chain(_command_texts(commands_of(part), programs), texts):
             rule = next((rule for rule in self._commands.covering(text) if rule.behavior != "allow"), None)
             if rule is not None:
-                yield Finding(by_rule(rule, f"may forbid what `{part.program}` starts", part.text, "ask"))
+                yield Finding(by_rule(rule, f"may forbid what `{part.program or part.text}` starts", part.text, "ask"))
                 return
 
 
-def _command_texts(argv: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
+def _command_texts(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
     """What could be a command of one of these programs: from a word on, or inside a word that holds several."""
     from wieldy.shell.parts import bare_text_of
 
-    for at, word in enumerate(argv[1:], 1):
-        if not word.static:
-            continue
-        if os.path.basename(word.text) in programs:
-            yield bare_text_of(argv[at:])
-        for piece in _BETWEEN_COMMANDS.split(word.text) if " " in word.text else ():
-            program, _, rest = piece.strip().partition(" ")
-            if os.path.basename(program) in programs:
-                yield f"{os.path.basename(program)} {rest}".strip()
+    for at, word in enumerate(words):
+        text = text_of(word)
+        if os.path.basename(text) in programs:
+            yield bare_text_of(words[at : at + MOST_WORDS])
+        # An option may be given a command with `=`, and `!` leads out of an editor into a shell.
+        for value in dict.fromkeys((text, text.partition("=")[2], text.rpartition("=")[2])):
+            for piece in _BETWEEN_COMMANDS.split(value):
+                program, _, rest = piece.strip().partition(" ")
+                if os.path.basename(program) in programs and (rest or value != text):
+                    yield f"{os.path.basename(program)} {rest}".strip()
 
 
 def _paths(part: Part) -> Iterator[str]:

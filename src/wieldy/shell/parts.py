@@ -18,7 +18,8 @@ class Part:
     or ask. `sweeps`: folders whose files are read without being named. `cwds`: the folders it may run in. A part without `argv`
     (an assignment, the redirection of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a
     wildcard must not allow it. `redirections`: those of its effects that its redirections have, and `reads_alone`: without them
-    it would be read-only.
+    it would be read-only. `inputs`: texts of here-documents, and where it is not known what becomes of them, of earlier
+    stages of its pipeline too; `settings`: then also the values of variables that programs listen to.
     """
 
     text: str
@@ -38,6 +39,8 @@ class Part:
     exact_rule: bool = False
     redirections: Effects = ()
     reads_alone: bool = False
+    inputs: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
     @property
     def rule_text(self) -> str:

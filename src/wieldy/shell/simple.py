@@ -12,12 +12,13 @@ from wieldy.shell.layers import Layers, filled_by_find, program_of, unwrap
 from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
 from wieldy.shell.programs import find
+from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
 from wieldy.shell.programs.registry import judge
 from wieldy.shell.redirects import UNREDIRECTED, Redirected, redirected
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import RawWord, Script, Simple, Unparsable
-from wieldy.shell.words import Word, resolve_one
+from wieldy.shell.words import Word, resolve_all, resolve_one
 from wieldy.shell.wrappers import SHELLS
 
 MAX_NESTING = 6
@@ -43,13 +44,14 @@ OUTSIDE = Context()
 class SimpleCommands:
     """The parts found so far, the problems met, and the scripts that were read on the way."""
 
-    __slots__ = ("context", "parts", "problems", "scripts")
+    __slots__ = ("context", "parts", "piped_from", "problems", "scripts")
 
     def __init__(self, command: str, script: Script) -> None:
         self.parts: list[Part] = []
         self.problems: list[str] = []
         self.scripts: list[tuple[str, Script]] = [(command, script)]
         self.context = OUTSIDE
+        self.piped_from: int | None = None
 
     def script(self, script: Script, scene: Scene) -> Scene:
         """Follow a script; the scene at its end."""
@@ -88,7 +90,7 @@ class SimpleCommands:
         self._expand(simple, scene)
         outside = redirected(simple.redirects, scene) if simple.redirects else UNREDIRECTED
         if not words:
-            self._without_program(simple, outside)
+            self._without_program(simple, outside, scene)
             return scene
         layers = _fed_shell(unwrap(words, feed), simple, scene)
         frame = Frame(simple, layers, outside, tuple(one.name for one in simple.assignments))
@@ -105,7 +107,7 @@ class SimpleCommands:
                 self.problem("an array subscript can run code held in a variable")
             self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
 
-    def _without_program(self, simple: Simple, outside: Redirected) -> None:
+    def _without_program(self, simple: Simple, outside: Redirected, scene: Scene) -> None:
         unknown = loud(simple.assignments) or outside.why
         reason = unknown or change_in(outside.effects)
         names = tuple(one.name for one in simple.assignments)
@@ -123,8 +125,28 @@ class SimpleCommands:
                 names,
                 span,
                 redirections=outside.effects,
+                settings=_settings(simple, (), scene) if unknown else (),
             )
         )
+
+    def _told(self, part: Part, frame: Frame, scene: Scene) -> Part:
+        """The part with the texts that it, or whoever it prints to, may take for code."""
+        given = [redirect.target for redirect in frame.simple.redirects if redirect.heredoc]
+        if part.known and not given:
+            return part
+        texts = [_spelled(resolve_one(text, scene)) for text in given]
+        if part.known:
+            return changed(part, inputs=tuple(texts))
+        texts += self._piped()
+        settings = _settings(frame.simple, frame.layers.variables, scene)
+        return changed(part, inputs=tuple(texts), settings=settings) if texts or settings else part
+
+    def _piped(self) -> list[str]:
+        """What the earlier stages of the pipeline may print of what they were given."""
+        if self.piped_from is None:
+            return []
+        earlier = dict.fromkeys(self.parts[self.piped_from :])
+        return ["\n".join(text for part in earlier for text in (*part.inputs, _words(part.argv[1:])) if text)]
 
     def _program(self, frame: Frame, scene: Scene) -> Scene:
         words = frame.layers.words
@@ -143,7 +165,7 @@ class SimpleCommands:
         if frame.layers.reads:
             judged = changed(judged, reads=(*frame.layers.reads, *judged.reads))
         touches = touched(judged, scene)
-        part = frame.part(words, name, judged, touches, scene)
+        part = self._told(frame.part(words, name, judged, touches, scene), frame, scene)
         if executed or (name == "find" and judged.writes):
             part = changed(part, exact_rule=True)
         self.add(part)
@@ -204,7 +226,8 @@ class SimpleCommands:
         if why or frame.outside.effects or len(self.parts) == found:
             judged = Judgement(known=not why, why=why)
             touches = touched(changed(judged, reads=layers.reads), scene)
-            self.add(frame.part(layers.words, layers.via[-1], judged, touches, scene))
+            part = frame.part(layers.words, layers.via[-1], judged, touches, scene)
+            self.add(self._told(part, frame, scene))
         return after if same_shell else scene
 
     def _inside(
@@ -228,6 +251,24 @@ class SimpleCommands:
             around.span,
             around.closed or closed,
         )
+
+
+def _settings(simple: Simple, variables: tuple[str, ...], scene: Scene) -> tuple[str, ...]:
+    """What is given to variables that programs listen to, before the command or, of these names, among its words."""
+    values = [one.value for one in simple.assignments if one.value and not is_quiet_variable(one.name)]
+    texts = [_spelled(resolve_one(value, scene)) for value in values]
+    if variables:
+        pairs = [_spelled(word).partition("=") for word in resolve_all(simple.words, scene)]
+        texts += [value for name, _, value in pairs if name in variables and not is_quiet_variable(name)]
+    return tuple(texts)
+
+
+def _words(words: tuple[Word, ...]) -> str:
+    return " ".join([word.text or word.source for word in words])
+
+
+def _spelled(word: Word) -> str:
+    return word.text if word.static else word.source
 
 
 def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:

@@ -58,6 +58,7 @@ class Followed(NamedTuple):
     scene: Scene
     feed: Feed
     context: Context
+    piped: bool
 
 
 class Walk(SimpleCommands):
@@ -96,11 +97,13 @@ class Walk(SimpleCommands):
     def _pipeline(self, pipeline: Pipeline, scene: Scene) -> Ends:
         if len(pipeline.stages) == 1:
             return self.command(pipeline.stages[0], scene, UNFED)
-        feed = UNFED
+        feed, outer, start = UNFED, self.piped_from, len(self.parts)
         for index, stage in enumerate(pipeline.stages):
             before = len(self.parts)
             self.command(stage, scene, feed)
             feed = fed_by(self.parts[before:], feed, scene.cwds, first=index == 0)
+            self.piped_from = start if outer is None else outer
+        self.piped_from = outer
         return Ends(scene, scene)
 
     def command(self, command: Command, scene: Scene, feed: Feed) -> Ends:
@@ -146,14 +149,16 @@ class Walk(SimpleCommands):
         elif name == "exit":
             return Ends(None, None)
         elif after is scene and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
-            self.followed[simple.source, id(scene), id(feed), id(self.context)] = Followed(
-                self.parts[-1], scene, feed, self.context
-            )
+            key = simple.source, id(scene), id(feed), id(self.context)
+            self.followed[key] = Followed(self.parts[-1], scene, feed, self.context, self.piped_from is not None)
         return Ends(after, scene if after.cwds != scene.cwds else after)
 
     def _again(self, simple: Simple, scene: Scene, feed: Feed) -> bool:
         """Whether the same command was followed in the same surroundings: then it is the same part at another place."""
         done = self.followed.get((simple.source, id(scene), id(feed), id(self.context)))
+        if done and not done.part.known and (done.piped or self.piped_from is not None):
+            # What is piped into it may be another text this time.
+            done = None
         self.effort += AGAIN if done else ANEW
         if self.effort > MAX_WORK:
             raise TooMuch

@@ -31,6 +31,13 @@ EVERYTHING = [{"allow": ["Bash"]}, {"allow": ["Bash(*)"]}, {"mode": "bypassPermi
         "${TOOL:-rm} x",
         "$(echo rm) x",
         "true && mywrap rm x",
+        'mywrap "rm $x"',
+        "mywrap --run='rm x'",
+        "vim -c '!rm x'",
+        "ssh -o ProxyCommand='rm x' host",
+        "make CC='rm x'",
+        "npm exec rm x",
+        "docker run image rm x",
     ],
 )
 def test_an_unknown_wrapper_of_a_denied_program_is_asked_about_whatever_allows_all(
@@ -44,10 +51,98 @@ def test_an_unknown_wrapper_of_a_denied_program_is_asked_about_whatever_allows_a
     assert judge(ask=["Bash(rm x)"], **given).decide(called("Bash", "mywrap rm x")).behavior == "ask"
 
 
+@pytest.mark.parametrize("given", EVERYTHING)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "alias q=rm; q x",
+        "alias q='cd y && rm x'; q",
+        "git submodule foreach 'rm x'",
+        "git submodule foreach --recursive 'cd y; rm x'",
+        "git -c alias.z='!rm x' z",
+        "git -c 'alias.z=!f() { rm x; }; f' z",
+        "git config alias.z '!rm x' && git z",
+        "git rebase --exec 'rm x' main",
+        "git rebase -x'rm x' main",
+        "git bisect run rm x",
+        "git filter-branch --tree-filter 'rm x'",
+        "git clone -c core.sshCommand='rm x' host:y",
+        "git clone 'ext::rm x'",
+        "GIT_PAGER='rm x' git log",
+        "env GIT_PAGER='rm x' git log",
+        "PROMPT_COMMAND='rm x'",
+        "echo 'rm x' | bash",
+        "echo rm x | zsh",
+        "printf 'rm %s' x | bash -s",
+        "cat <<< 'rm x' | bash",
+        "echo 'rm x' | cat | sort | sh",
+        "echo 'rm x' | { bash; }",
+        "echo 'rm x' | sudo bash",
+        "echo 'rm x' | ssh host",
+        "echo 'rm x' | xargs -I{} sh -c '{}'",
+        "sh -s <<'E'\nrm x\nE",
+        "ssh host bash -s <<'E'\nrm x\nE",
+        """python3 -c "import os; os.system('rm x')\"""",
+        """python3 -c "import subprocess; subprocess.run(['rm', 'x'])\"""",
+        """python3.12 -c "__import__('os').system('/bin/rm x')\"""",
+        "python3 - <<'E'\nimport os\nos.system('rm x')\nE",
+        "echo 'import os; os.system(\"rm x\")' | python3",
+        """uv run python -c "import os; os.system('rm x')\"""",
+        """perl -e 'system("rm x")'""",
+        """perl -lane 'system("rm x")' f""",
+        """node -e 'require("child_process").execSync("rm x")'""",
+        "ruby -e '`rm x`'",
+        """awk 'BEGIN{system("rm x")}'""",
+        "sed '1e rm x' f",
+        "make -f - <<< 'a: ; rm x'",
+        'bash -c "$(echo rm x)"',
+        'eval "$(echo rm x)"',
+    ],
+)
+def test_a_denied_program_in_text_that_is_run_elsewhere_is_asked_about(
+    judge, called, given: dict[str, object], command: str
+) -> None:
+    assert judge(**given, deny=["Bash(curl:*)"]).decide(called("Bash", command)).behavior == "allow"
+    decision = judge(deny=["Bash(rm:*)"], **given).decide(called("Bash", command))
+    assert decision.behavior in ("ask", "deny"), decision.reasons
+    assert any(reason.rule == "Bash(rm:*)" for reason in decision.reasons)
+
+
+@pytest.mark.parametrize(
+    "command", ["bash <<< 'rm x'", "bash <<E\nrm x\nE", "zsh <<< 'rm x'", r"find . -exec sh -c 'rm x' \;"]
+)
+def test_a_denied_program_in_text_that_a_shell_is_given_is_denied(judge, called, command: str) -> None:
+    policy = judge(deny=["Bash(rm:*)"], mode="bypassPermissions")
+    assert policy.decide(called("Bash", command)).behavior == "deny"
+
+
+def test_only_what_the_rule_forbids_is_asked_about_in_code(judge, called) -> None:
+    policy = judge(deny=["Bash(git push:*)"], allow=["Bash"])
+    push = """python3 -c "import subprocess; subprocess.run(['git', 'push', '-f'])\""""
+    assert policy.decide(called("Bash", push)).behavior == "ask"
+    assert policy.decide(called("Bash", push.replace("push", "fetch"))).behavior == "allow"
+    exact = judge(deny=["Bash(rm x)"], allow=["Bash"])
+    assert exact.decide(called("Bash", """perl -e 'system("rm x"); print 1'""")).behavior == "ask"
+    assert exact.decide(called("Bash", """perl -e 'system("rm y"); print 1'""")).behavior == "allow"
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "npm install rm",
+        "git switch -c rm",
+        "git push origin rm",
+        "git -c user.name=x commit -m 'rm old files'",
+        "git commit -m 'filter' -- rm",
+        "echo 'rm x' | mail -s x someone",
+        "cat <<< 'rm x' | python3 count.py",
+        "python3 manage.py note 'never rm it'",
+        "python3 -c 'print(1)'",
+        "make rm",
+        "docker pull rm",
+        "NODE_OPTIONS=--trace-warnings npm test",
+        "bash < script",
+        "git log --grep='rm x' | cat",
         "git commit -m 'rm old files'",
         "gh pr create --title 'rm x'",
         "mywrap firm x",
