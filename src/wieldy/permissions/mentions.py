@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Reason
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from wieldy.shell.words import Word
 
 _BETWEEN_COMMANDS = pattern(r"[;&|\n(){}!]+")
+_BESIDE_VARIABLES = pattern(r"[\s\"'${}:@,]+")
+_LOCAL_ADDRESS = pattern(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
 MOST_WORDS = 24
+MOST_MATCHES = 1_000
 
 
 class Mentions:
@@ -73,9 +77,23 @@ def _command_texts(words: tuple[Word, ...], programs: Collection[str]) -> Iterat
 def _paths(part: Part) -> Iterator[str]:
     """Where its words may lead: each as it stands, and behind `=`, `@` and `file://`, as options spell files."""
     for word in part.argv[1:]:
-        if not word.static:
-            continue
-        for text in dict.fromkeys((word.text, word.text.rpartition("=")[2])):
-            name = text.removeprefix("@").removeprefix("file://")
+        for name in dict.fromkeys(_names(word)):
             for folder in ("/",) if name.startswith("/") else part.cwds if name else ():
-                yield os.path.normpath(os.path.join(folder, name))
+                path = os.path.normpath(os.path.join(folder, name))
+                yield from _matching(path) if word.kind == "pattern" else (path,)
+
+
+def _names(word: Word) -> Iterator[str]:
+    if word.dynamic:
+        # A default, as in `${x:-file}`, and what stands beside the variable.
+        yield from (name.lstrip("-=+?") for name in _BESIDE_VARIABLES.split(word.source))
+        return
+    for text in (word.text, word.text.rpartition("=")[2]):
+        yield _LOCAL_ADDRESS.sub("", text.removeprefix("@"))
+
+
+def _matching(path: str) -> Iterator[str]:
+    """The files that a pattern stands for now."""
+    from glob import iglob
+
+    yield from islice(iglob(path.replace("[^", "[!")), MOST_MATCHES)

@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 from wieldy.core.record import record
+from wieldy.shell.programs.git_config import running
 from wieldy.shell.programs.git_content import names_files, shows_content
 from wieldy.shell.programs.git_tables import CONFIG_READS, LISTING, READING, WRITING
 from wieldy.shell.programs.judgement import Call, Judgement, unknown
@@ -55,6 +56,9 @@ def split(args: tuple[Word, ...]) -> GitCall:
 def judge(call: Call) -> Judgement:
     """Judge one call of git."""
     found = split(call.args)
+    runs = running(found.args, found.folder, call.scene.home) if found.command == "config" else None
+    if runs is not None:
+        return runs
     if found.problem:
         return unknown(found.problem)
     here = found.folder or plain(".")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from wieldy.core.record import record
+from wieldy.schema.pattern import pattern
 from wieldy.shell.programs.judgement import Call, Judge, Judgement, unknown
 from wieldy.shell.programs.options import Parsed, read, table
 from wieldy.shell.programs.row import Row
@@ -26,6 +28,9 @@ _WGET = (
     "-qvncS -O:w -P:w -T: -t: -U: --quiet --verbose --output-document=w --directory-prefix=w --timeout= "
     "--tries= --user-agent= --spider"
 )
+
+
+_LOCAL = pattern(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
 @record
@@ -100,9 +105,19 @@ def _fetch(spec: str, own_file: tuple[str, ...]) -> Judge:
             return unknown("an address that cannot be told")
         sent = [word for name in ("-d", "--data", "--json") for word in parsed.found.get(name, []) if word is not None]
         files = [plain(word.text[1:]) for word in sent if word.text.startswith("@")]
+        local = [_LOCAL.match(word.text) for word in parsed.operands]
+        # Braces and brackets in an address make several of it.
+        if any(one and set(one.string) & set("{[%") for one in local):
+            return unknown("an address that names files in a way of its own")
+        files += [plain(one.string[one.end() :].partition("?")[0]) for one in local if one]
         here = [plain(".")] if parsed.has(*own_file) and not parsed.writes else []
         writes = tuple(word for word in (*parsed.writes, *here) if word.text not in ("-", "/dev/null"))
-        return Judgement(tuple(files), writes, tuple(word.text for word in parsed.operands), changes=True)
+        return Judgement(
+            tuple(files),
+            writes,
+            tuple(word.text for word in parsed.operands if not _LOCAL.match(word.text)),
+            changes=True,
+        )
 
     return judge
 
