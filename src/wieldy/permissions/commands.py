@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effect import Effect, Fetches, Reads, Writes
-from wieldy.permissions import suggest
+from wieldy.permissions import arrivals, suggest
 from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.files import Files, Touch
 from wieldy.permissions.finding import Case, Finding, by_rule
@@ -102,7 +101,9 @@ class Commands:
         yield own
         if not part.known and not exact:
             yield from self._mentions.judge(part, own, case)
-        for effect in (*part.effects, *self._arrivals(part)):
+        if not exact:
+            yield from arrivals.untold(part, self._files)
+        for effect in (*part.effects, *arrivals.named(part, self._files)):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
@@ -110,13 +111,6 @@ class Commands:
                 yield self._files.judge(Touch(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
-
-    def _arrivals(self, part: Part) -> Iterator[Writes]:
-        """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
-        sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
-        for effect in part.effects if sources else ():
-            if isinstance(effect, Writes) and self._files.is_folder(effect.path):
-                yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
 
     def _covering(self, part: Part) -> dict[str, Sequence[Rule]]:
         """For every way to write a part, the rules that cover it."""

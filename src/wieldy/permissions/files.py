@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal, TypeAlias
 
 from wieldy.core.decision import Behavior, Reason
@@ -10,7 +11,7 @@ from wieldy.core.record import record
 from wieldy.permissions import suggest
 from wieldy.permissions.finding import Case, Finding, by_rule
 from wieldy.permissions.path_rules import Covering, first_of
-from wieldy.permissions.paths import Paths, Seen, is_stream
+from wieldy.permissions.paths import Paths, Seen, below, is_stream
 from wieldy.permissions.protected import Protected
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import Shelf, Shelves
@@ -156,6 +157,18 @@ class Files:
     def hides(self, path: str) -> bool:
         """Whether a rule forbids reading a path, so that searches and listings leave it out."""
         return _in_any(self._rules.covering(self._paths.look_again(path)), "deny", "Read") is not None
+
+    def guards_something_in(self, folder: str) -> bool:
+        """Whether protected files have their place in a folder: the work or home is at or below it, or it holds some."""
+        real = self._paths.look(folder).real
+        if any(below(place, real) for place in (*self._paths.roots, self._paths.home)):
+            return True
+        try:
+            names = os.listdir(real)
+        except OSError:
+            return False
+        hidden = (os.path.join(real, name) for name in names if name.startswith("."))
+        return any(self._protected.find(self._paths.look(path)) is not None for path in hidden)
 
     def forbidding(self, path: str) -> Rule | None:
         """The rule that forbids reading or writing a file that is there."""
