@@ -22,7 +22,7 @@ _LOOKS = pattern(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
 _RECURSIVE = pattern(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _AS_TARGET = pattern(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory")
 _ELSEWHERE = pattern(r"[^/]*:.*")
-_FILLING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
+FILLING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
 
 
 @record
@@ -39,7 +39,7 @@ def named(part: Part, files: Files) -> Iterator[Writes]:
     for effect in part.effects if sources else ():
         if isinstance(effect, Writes) and files.is_folder(effect.path):
             yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
-    for folder, source in _places(part):
+    for folder, source in _places(part) if part.program in FILLING else ():
         yield from (Writes(os.path.join(folder, name)) for name in _content(source) or ())
 
 
@@ -53,7 +53,7 @@ def untold(part: Part, files: Files) -> Iterator[Finding]:
 
 
 def _places(part: Part) -> Iterator[tuple[str, str | None]]:
-    for filling in _fillings(part) if part.program in _FILLING else ():
+    for filling in _fillings(part):
         for cwd in part.cwds:
             source = None if filling.source is None else os.path.join(cwd, filling.source)
             yield os.path.normpath(os.path.join(cwd, filling.folder)), source

@@ -101,7 +101,7 @@ class Commands:
         yield own
         if not part.known and not exact:
             yield from self._mentions.judge(part, own, case)
-        if not exact:
+        if part.program in arrivals.FILLING and not exact:
             yield from arrivals.untold(part, self._files)
         for effect in (*part.effects, *arrivals.named(part, self._files)):
             if isinstance(effect, (Reads, Writes)):

@@ -70,6 +70,8 @@ def code_of(part: Part) -> Iterator[str]:
     words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *commands_of(part))
     if part.program in ("make", "gmake"):
         yield from (text_of(word).partition("=")[2] for word in words[1:])
+    if len(words) < 2 and not part.inputs:
+        return
     names = [os.path.basename(word.text) if word.static else "" for word in words]
     if names and _READS_COMMANDS.fullmatch(names[0]):
         yield from part.inputs
