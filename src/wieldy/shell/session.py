@@ -71,6 +71,7 @@ class ShellSession:
         argv = bash_command(find_bash(self.workspace.env.get("PATH")), text, script)
         if confine:
             argv, env = confine(argv, env)
+        self.guardian.wake()  # first: at no instant is there a command that would outlive us
         try:
             started = launch(argv, cwd=cwd, env=env)
         except OSError as problem:
@@ -85,7 +86,6 @@ class ShellSession:
         files = Files(report if asked else None, script if len(text) > LONGEST_ARGUMENT else None, cwd)
         shell = Shell(text, mark, started.process, drain, files, self)
         self._open.add(shell)
-        self.guardian.wake()
         self.guardian.note(shell.pid, running=True)
         return shell
 
