@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 INTERRUPTED = 130
+YOUNG = 100_000  # objects before garbage is looked for: a start makes many, and all of them stay
 
 TYPE_CHECKING = False  # typing takes longer to import than everything here
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def program() -> NoReturn:
     Everything that must last is on disk and closed by now, and what runs at exit is only there to take the interpreter
     apart piece by piece; it is left to the system, which does it at once.
     """
+    gc.set_threshold(YOUNG)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - contextlib takes longer to import than everything here

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MOST_STDIN = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
 USAGE_ERROR = 2
-YOUNG = 20_000  # objects before garbage is looked for: start-up makes many, and all of them stay
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
@@ -37,7 +36,6 @@ exit codes: 0 done, 1 error, 2 usage, 3 something was denied, 4 a limit was reac
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
-    gc.set_threshold(YOUNG)
     # What follows `--` is the prompt, whatever it looks like; argparse cannot have both that and options anywhere.
     words, after = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     options = parser().parse_intermixed_args(words)

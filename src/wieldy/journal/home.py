@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
+
+try:
+    from _blake2 import blake2b  # a start asks for this folder; hashlib would load all of OpenSSL for it
+except ImportError:
+    from hashlib import blake2b
 
 from wieldy.core.places import state_home
 from wieldy.core.workspace import Workspace
@@ -19,4 +23,4 @@ def journal_folder(workspace: Workspace) -> Path:
 def project_key(root: str) -> str:
     """The name of a project's folder in the journal: readable, and its own."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
-    return f"{readable}-{hashlib.blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
+    return f"{readable}-{blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from wieldy.schema.pattern import pattern
-from wieldy.schema.repair import CutOff, Malformed, Repair
 from wieldy.schema.strict import Decoded, TooDeep, decode, is_too_deep
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
@@ -101,6 +100,8 @@ def _unwrapped(text: str, notes: list[str]) -> str:
 
 def _mended(text: str, notes: list[str]) -> Decoded:
     """Decode with the repairs inside the text."""
+    from wieldy.schema.repair import CutOff, Malformed, Repair
+
     try:
         repair = Repair(text)
         decoded = decode(repair.text, raw_controls=True)

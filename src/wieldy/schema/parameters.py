@@ -24,21 +24,22 @@ class Parameters:
     The schema is made at once; whatever checks and converts is built at the first `accept`.
     """
 
-    __slots__ = ("_accept", "_checker", "_flat", "_prepare", "aliases", "schema")
+    __slots__ = ("_accept", "_checker", "_find_flat", "_flat", "_prepare", "aliases", "schema")
 
     def __init__(
         self,
         schema: dict[str, Any],
         aliases: Mapping[str, str],
         prepare: Callable[[Converter], Callable[[Any], Any]] | None,
-        flat: Accept | None = None,
+        flat: Callable[[], Accept | None] = lambda: None,
     ) -> None:
         self.schema = schema
         self.aliases = _not_hiding(schema, aliases) if aliases else aliases
         self._checker = Checker(schema)
         self._prepare = prepare
         self._accept: Callable[[Any], Any] | None = None
-        self._flat = flat
+        self._flat: Accept | None = None
+        self._find_flat: Callable[[], Accept | None] | None = flat
 
     @classmethod
     def from_function(
@@ -50,7 +51,7 @@ class Parameters:
             object_schema(fields),
             _spellings(fields, aliases),
             lambda convert: convert.keyword_arguments(fields),
-            flat_arguments(fields),
+            lambda: flat_arguments(fields),
         )
 
     @classmethod
@@ -72,7 +73,7 @@ class Parameters:
     @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
-        return cls(dict(schema), aliases or {}, None, flat_object(schema))
+        return cls(dict(schema), aliases or {}, None, lambda: flat_object(schema))
 
     def compile(self) -> None:
         """Raise `SchemaError` if the schema cannot be used."""
@@ -80,6 +81,8 @@ class Parameters:
 
     def accept(self, input: dict[str, Any]) -> Any:
         """Python values for an input under canonical names. Raises `Misfit` with every problem at once."""
+        if self._find_flat is not None:
+            self._flat, self._find_flat = self._find_flat(), None
         if self._flat is not None and (accepted := self._flat(input)) is not None:
             return accepted
         accept = self._accept

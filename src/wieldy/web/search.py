@@ -7,7 +7,6 @@ from typing import Protocol
 
 from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
-from wieldy.web.address import BadAddress, parse_address
 
 MOST_HITS = 20
 NONE_SET_UP = (
@@ -86,6 +85,8 @@ def bare(domain: str) -> str:
 
 def kept(hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
     """The hits on wanted domains (sub-domains included) and on no blocked one, each address once."""
+    from wieldy.web.address import BadAddress, parse_address
+
     found: dict[str, Hit] = {}
     for hit in hits:
         try:
