@@ -79,6 +79,7 @@ def _functions(first: str) -> Iterator[FunctionType]:
 
 def _accept() -> Iterator[Claim]:
     parameters = Parameters.from_function(add)
+    others_loaded_it = "jsonschema_rs" in sys.modules
     parameters.accept({"a": 1, "b": 2})
     ours, bare = best_of(
         7,
@@ -88,7 +89,7 @@ def _accept() -> Iterator[Claim]:
     detail = f"accept {ours / CALLS * 1e6:.2f} µs, msgspec.convert and asdict {bare / CALLS * 1e6:.2f} µs"
     yield Claim("accept(add) beside bare msgspec", ours / bare, 4, detail=detail)
     yield Claim("accept(add)", ours / CALLS * 1e6, 3, " µs")
-    assert "jsonschema_rs" not in sys.modules, "a fitting input must not load the schema checker"
+    assert others_loaded_it or "jsonschema_rs" not in sys.modules, "a fitting input must not load the schema checker"
 
 
 def _repeated(work: Callable[[dict[str, Any]], object]) -> Callable[[], None]:

@@ -88,8 +88,11 @@ def _names(word: Word) -> Iterator[str]:
         # A default, as in `${x:-file}`, and what stands beside the variable.
         yield from (name.lstrip("-=+?") for name in _BESIDE_VARIABLES.split(word.source))
         return
-    for text in (word.text, word.text.rpartition("=")[2]):
-        yield _LOCAL_ADDRESS.sub("", text.removeprefix("@"))
+    if not word.text.startswith("-"):  # the name of an option is no file's
+        yield _LOCAL_ADDRESS.sub("", word.text.removeprefix("@"))
+    _, equals, value = word.text.rpartition("=")
+    if equals:
+        yield _LOCAL_ADDRESS.sub("", value.removeprefix("@"))
 
 
 def _matching(path: str) -> Iterator[str]:
