@@ -17,13 +17,12 @@ from wieldy.core.event import HookEnded, HookStarted, Notice
 from wieldy.core.record import changed
 from wieldy.core.tool import settle
 from wieldy.core.workspace import Workspace
-from wieldy.hooks.command import Raw, run_command
-from wieldy.hooks.configured import Hook
-from wieldy.hooks.fold import Said, advice, fold
-from wieldy.hooks.moment import Moment, PreToolUse
-from wieldy.hooks.reply import Reply, from_python, interpret
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # most sessions have no hooks: what runs them is loaded with the first
+    from wieldy.hooks.configured import Hook
+    from wieldy.hooks.fold import Said
+    from wieldy.hooks.moment import Moment, PreToolUse
+    from wieldy.hooks.reply import Reply
     from wieldy.permissions.rule import Rule
 
 
@@ -69,6 +68,9 @@ class Hooks:
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Tell PreToolUse hooks of a call, before it is judged."""
+        from wieldy.hooks.fold import advice, fold
+        from wieldy.hooks.moment import PreToolUse
+
         moment = PreToolUse(**self.common(), tool_name=plan.tool.name, tool_input=plan.input, tool_use_id=plan.call.id)
         replies = _of_the_last_input(await self._chained(self._for(moment, plan), moment))
         self._tell(fold(replies))
@@ -76,6 +78,8 @@ class Hooks:
 
     async def fire(self, moment: Moment, plan: PlannedCall | None = None) -> Said:
         """Tell the hooks of a moment and give what they said."""
+        from wieldy.hooks.fold import fold
+
         hooks = self._for(moment, plan)
         replies = await asyncio.gather(*(self._heard(hook, moment) for hook in hooks))
         said = fold(replies)
@@ -111,6 +115,9 @@ class Hooks:
         return reply
 
     async def _reply(self, hook: Hook, moment: Moment) -> Reply:
+        from wieldy.hooks.command import Raw, run_command
+        from wieldy.hooks.reply import from_python, interpret
+
         if hook.call is None:
             return interpret(hook, await run_command(hook, moment, self._environment()))
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from wieldy.core.offer import Offered
@@ -14,7 +15,9 @@ from wieldy.core.workspace import Workspace
 from wieldy.pool.activations import Activations
 from wieldy.pool.arrange import Arranged, Defer, arrange, budget, is_foreign
 from wieldy.pool.listing import listing
-from wieldy.pool.rank import Index
+
+if TYPE_CHECKING:
+    from wieldy.pool.rank import Index
 
 CONTEXT_WINDOW = 200_000
 PATIENCE = 10.0
@@ -95,6 +98,8 @@ class Pool:
         among = tuple(self.waiting.values()) or tuple(filter(is_foreign, self.ready.values()))
         index = self._index
         if index is None or index.tools != among:
+            from wieldy.pool.rank import Index
+
             index = self._index = await in_thread(Index, among)
         return index.search(query, most)
 
