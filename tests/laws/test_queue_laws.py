@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wieldy.core.abort import Abort
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes, clash
 from wieldy.engine.leash import Aborted, Leash
-from wieldy.engine.queue import Queue
+from wieldy.engine.queue import Place, Queue
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]
 EFFECT = st.one_of(
@@ -204,3 +204,30 @@ def test_a_declared_safety_overrides_the_effects() -> None:
 
     assert asyncio.run(scene(True)) == 4
     assert asyncio.run(scene(False)) == 1
+
+
+def test_who_may_go_is_waited_for_though_it_has_not_gone_yet() -> None:
+    async def scene() -> list[str]:
+        queue, abort, seen = Queue(10, Leash()), Abort(), []
+        first, rewritten, waiting = queue.place(), queue.place(), queue.place()
+        queue.enter(first, (Writes("/p/a"),), None)
+        queue.enter(rewritten, NOTHING, None)
+        assert not queue.enter(waiting, (Reads("/p/a"),), None)
+
+        async def go(place: Place, name: str) -> None:
+            await queue.admitted(place, abort)
+            seen.append(name)
+            await asyncio.sleep(0)
+            seen.append(f"{name} ended")
+            queue.leave(place)
+
+        going = asyncio.create_task(go(waiting, "waiting"))
+        await asyncio.sleep(0)
+        becoming = asyncio.create_task(queue.readmit(rewritten, UNKNOWN, None, abort))
+        queue.leave(first)  # the one that waits may go from here on, but the other gets to its rewriting before it does
+        becoming.add_done_callback(lambda _: seen.append("rewritten"))
+        await asyncio.gather(going, becoming)
+        await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(scene()) == ["waiting", "waiting ended", "rewritten"]

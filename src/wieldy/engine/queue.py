@@ -164,6 +164,8 @@ class Queue:
         for follower in place.followers:
             follower.blockers -= 1
             if not follower.blockers and follower.turn is not None and not follower.turn.done():
+                # Admitted as of now, not when its task gets to it: one that is rewritten in between must wait for it.
+                follower.admitted = True
                 follower.turn.set_result(None)
 
     async def _take_slot(self, abort: Abort) -> None:
