@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
@@ -76,6 +76,7 @@ def files(seen: dict[str, tuple[int, bytes | str | None]]) -> dict[str, tuple[in
 
 @settings(max_examples=60, deadline=None)
 @given(trees, st.lists(wishes, min_size=1, max_size=4))
+@example({}, [{"in/side": b""}, {"in/deep/er": b""}, {"in/deep/er": None}])
 def test_undoing_every_change_gives_the_tree_before_and_redoing_the_tree_after(
     tree: dict[str, bytes], batches: list[dict[str, bytes | None]]
 ):

@@ -146,10 +146,10 @@ class Writer:
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry, written = self._carried_out(steps, origin)
-        # Files that came and went: nothing of them is left to delete but the folders made for them.
-        absent = [landing.real_path for landing in landings if landing.stat is None]
+        # Of files that came and went nothing is left but the folders made for them, which may lie in those of others.
+        made = {folder for landing in landings for folder in emptied.get(landing.real_path, ())}
         with suppress(OSError):
-            drop_folders((folder for path in absent for folder in emptied.get(path, ())), self._disk)
+            drop_folders(made, self._disk)
         by_path = {one.path: one for one in written}
         unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
         return Receipt(None if entry is None else entry.id, tuple(unchanged))
