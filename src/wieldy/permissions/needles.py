@@ -25,7 +25,6 @@ class Needles(Generic[T]):
             if len(needle) >= WIDTH:
                 rarest = min(_pieces(needle), key=lambda piece: (common[piece], piece))
                 self._by_piece.setdefault(rarest, []).append(at)
-        self._pieces = frozenset(self._by_piece)
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -36,10 +35,14 @@ class Needles(Generic[T]):
             return []
         near: Iterable[int] = range(len(self._entries))
         if len(text) <= LONGEST:
-            hits = self._pieces & _pieces(text)
-            if not hits and not self._short:
-                return []
-            near = sorted([*self._short, *(at for piece in hits for at in self._by_piece[piece])])
+            there = self._by_piece
+            hits = [piece for at in range(len(text) - WIDTH + 1) if (piece := text[at : at + WIDTH]) in there]
+            if not hits:
+                if not self._short:
+                    return []
+                near = self._short
+            else:
+                near = sorted({*self._short, *(at for piece in hits for at in there[piece])})
         return [thing for at in near for needle, thing in (self._entries[at],) if needle in text]
 
 
