@@ -7,16 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wieldy.agents.builtin import BUILT_IN
-from wieldy.agents.definition import Definition, Origin, read_definition
+from wieldy.agents.definition import Definition, read_definition
 from wieldy.core.event import Notice
-from wieldy.core.exact import open_exact
 from wieldy.core.places import config_home
 from wieldy.core.workspace import Workspace
-from wieldy.skills.frontmatter import BadHead
+from wieldy.skills.gather import gathered, of_project
+from wieldy.skills.skill import Origin
 
 IN_PROJECT = (".wieldy/agents", ".claude/agents")
-LARGEST = 256 * 1024
-MOST = 500
 ENTRY_CHARS = 300
 LISTING_CHARS = 4_000
 
@@ -32,21 +30,8 @@ class AgentTypes:
 
     def refresh(self) -> dict[str, Definition]:
         """Look again. Reads files: call it in a thread where there may be many."""
-        found: dict[str, Definition] = {}
-        problems: list[str] = []
-        for path, origin in _files(self._workspace):
-            try:
-                definition = read_definition(_text(path), path, origin)
-            except BadHead as error:
-                problems.append(f"{path}: {error}")
-            except (OSError, ValueError) as error:
-                problems.append(f"{path}: {getattr(error, 'strerror', None) or error}")
-            else:
-                found.setdefault(definition.name, definition)
-            if len(found) + len(problems) == MOST:
-                problems.append(f"there are more than {MOST} agents; the rest are left out")
-                break
-        self.found, self.problems = {**BUILT_IN, **dict(sorted(found.items()))}, tuple(problems)
+        found, problems = gathered(_files(self._workspace), read_definition, "agents")
+        self.found, self.problems = {**BUILT_IN, **found}, tuple(problems)
         return self.found
 
     def report(self) -> None:
@@ -83,11 +68,7 @@ def _lines(definitions: Iterable[Definition]) -> str:
 def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
     """Every file by its real path, strongest first; those of the project that are links out of it are left out."""
     homes = _homes(workspace)
-    own = (workspace.root, *map(os.path.realpath, homes))
-    for place in IN_PROJECT:
-        for path in _in(Path(workspace.root, place)):
-            if any(path.startswith(folder + os.sep) for folder in own):
-                yield path, "project"
+    yield from of_project(workspace, IN_PROJECT, homes, _in)
     for home in homes:
         for path in _in(home):
             yield path, "user"
@@ -107,12 +88,3 @@ def _in(folder: Path) -> Iterator[str]:
         path = os.path.join(folder, name)
         if name.endswith(".md") and not name.startswith(".") and os.path.isfile(path):
             yield os.path.realpath(path)
-
-
-def _text(path: str) -> str:
-    descriptor = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise BadHead(1, f"the file is larger than {LARGEST // 1024} KB")
-    return data.decode("utf-8")

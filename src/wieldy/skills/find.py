@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wieldy.core.event import Notice
-from wieldy.core.exact import open_exact
 from wieldy.core.places import skill_homes
 from wieldy.core.workspace import Workspace
-from wieldy.skills.frontmatter import BadHead
+from wieldy.skills.gather import gathered, of_project
 from wieldy.skills.skill import Origin, Skill, listing, read_skill
 
 FILE = "SKILL.md"
 IN_PROJECT = (".wieldy/skills", ".claude/skills", ".agents/skills")
-LARGEST = 256 << 10
-MOST = 500
 
 
 class Skills:
@@ -41,23 +38,8 @@ class Skills:
 
     def refresh(self) -> dict[str, Skill]:
         """Look again. Reads files: call it in a thread where there may be many."""
-        found: dict[str, Skill] = {}
-        problems: list[str] = []
-        for path, origin in _files(self._workspace):
-            try:
-                skill = read_skill(_text(path), path, origin)
-            except BadHead as error:
-                problems.append(f"{path}: {error}")
-            except (OSError, ValueError) as error:
-                problems.append(f"{path}: {getattr(error, 'strerror', None) or error}")
-            else:
-                if other := found.get(skill.name):
-                    problems.append(f"{path}: there is another skill `{skill.name}`, which is used: {other.path}")
-                found.setdefault(skill.name, skill)
-            if len(found) + len(problems) == MOST:
-                problems.append(f"there are more than {MOST} skills; the rest are left out")
-                break
-        self.found, self.problems = dict(sorted(found.items())), tuple(problems)
+        self.found, problems = gathered(_files(self._workspace), read_skill, "skills", _hidden)
+        self.problems = tuple(problems)
         return self.found
 
     def report(self) -> None:
@@ -85,11 +67,7 @@ def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
     for home in homes:
         for path in _in(home):
             yield path, "user"
-    own = (workspace.root, *map(os.path.realpath, homes))
-    for place in IN_PROJECT:
-        for path in _in(Path(workspace.root, place)):
-            if any(path.startswith(folder + os.sep) for folder in own):
-                yield path, "project"
+    yield from of_project(workspace, IN_PROJECT, homes, _in)
 
 
 def _in(folder: Path) -> Iterator[str]:
@@ -103,10 +81,5 @@ def _in(folder: Path) -> Iterator[str]:
             yield os.path.realpath(path)
 
 
-def _text(path: str) -> str:
-    descriptor = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise BadHead(1, f"the file is larger than {LARGEST // 1024} KB")
-    return data.decode("utf-8")
+def _hidden(skill: Skill, other: Skill) -> str:
+    return f"{skill.path}: there is another skill `{skill.name}`, which is used: {other.path}"
