@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from bench.claim import Claim, best_of
+from bench.claim import Claim, best_of, seconds
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
@@ -19,8 +20,10 @@ from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
+from wieldy.shell.analysis import analyse
 
 TURNS = 20
+FRESH = 200
 FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
 TWENTY = " && ".join(
     f"(cd src{n} && git log --oneline -{n}5 | head -{n}3 && npm run test -- -k name{n} && echo {n} > out/{n})"
@@ -72,6 +75,31 @@ def measured(few: Policy, many: Policy, call: PlannedCall) -> list[float]:
     return [seconds / TURNS * 1e6 for seconds in best_of(60, deciding(few, call), deciding(many, call))]
 
 
+def each(policy: Policy, calls: list[PlannedCall]) -> None:
+    for call in calls:
+        policy.decide(call)
+
+
+def fresh(root: str) -> float:
+    """Microseconds for commands that are new to everybody; only what the analysis says of them is known."""
+    policy = Policy(
+        many_rules(1000, root), paths=Paths((root,)), analyse=lambda text: analyse(text, cwd=root, home=root)
+    )
+    policy.decide(running(FIVE))  # builds what all decisions share
+    best = float("inf")
+    for start in range(0, 8 * FRESH, FRESH):
+        calls = [
+            running(
+                f"cd s{n} && git log --oneline -{n} | head -{n} && npm run t{n} -- -k name{n} && echo {n} > out/{n}"
+            )
+            for n in range(start, start + FRESH)
+        ]
+        for call in calls:
+            policy.analyse(call.input["command"])
+        best = min(best, seconds(partial(each, policy, calls)))
+    return best / FRESH * 1e6
+
+
 def claims() -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
         root = str(Path(folder).resolve())
@@ -84,6 +112,7 @@ def claims() -> Iterator[Claim]:
         small, five = measured(few, many, running(FIVE))
         yield Claim("deciding a command of five parts, whole", five, 200, " µs", f"under 10 rules {small:.0f} µs")
         yield Claim("a hundred times the rules, that command", five / small, 2, "×", f"{small:.0f} µs → {five:.0f} µs")
+        yield Claim("… that it has not seen before", fresh(root), 200, " µs", f"{FRESH} commands, each decided once")
         _, twenty = measured(few, many, running(TWENTY))
         yield Claim("four times the parts", twenty / five, 4.5, "×", f"twenty parts, whole {twenty:.0f} µs")
         yield from settings_claims(Path(root))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.needles import Needles
 from wieldy.permissions.rule import Rule
 
 NO_RULES: Sequence[Rule] = ()
+# The same few parts, such as `cd src` or `head -20`, return in most commands of a session.
+REMEMBERED = 512
 
 
 class CommandIndex:
@@ -30,6 +32,7 @@ class CommandIndex:
             else:
                 loose.append((pattern.needle, (pattern, rule)))
         self._loose = Needles(loose)
+        self.covering = lru_cache(maxsize=REMEMBERED)(self._covering)
 
     @cached_property
     def forbidden_programs(self) -> frozenset[str]:
@@ -42,7 +45,7 @@ class CommandIndex:
         """The rules that name this very command, with no pattern in them."""
         return self._exact.get(text.strip(), NO_RULES)
 
-    def covering(self, text: str) -> Sequence[Rule]:
+    def _covering(self, text: str) -> Sequence[Rule]:
         """The rules that cover one simple command, those that name it first."""
         words = text.split(maxsplit=1)
         near = [*self._by_word.get(words[0] if words else "", ()), *self._loose.held_by(text)]

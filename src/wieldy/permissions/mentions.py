@@ -89,10 +89,15 @@ def _names(word: Word) -> Iterator[str]:
         yield from (name.lstrip("-=+?") for name in _BESIDE_VARIABLES.split(word.source))
         return
     if not word.text.startswith("-"):  # the name of an option is no file's
-        yield _LOCAL_ADDRESS.sub("", word.text.removeprefix("@"))
+        yield _local(word.text)
     _, equals, value = word.text.rpartition("=")
     if equals:
-        yield _LOCAL_ADDRESS.sub("", value.removeprefix("@"))
+        yield _local(value)
+
+
+def _local(name: str) -> str:
+    name = name.removeprefix("@")
+    return _LOCAL_ADDRESS.sub("", name) if ":" in name else name
 
 
 def _matching(path: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -11,6 +10,8 @@ from wieldy.permissions.needles import Needles
 from wieldy.permissions.paths import below, key
 from wieldy.permissions.pattern import PathPattern
 from wieldy.permissions.rule import Rule
+
+REMEMBERED = 1024
 
 
 class PathIndex:
@@ -30,12 +31,13 @@ class PathIndex:
             else:
                 self._by_folder.setdefault(key(pattern.folder, fold), []).append((pattern, rule))
         self._loose = Needles(loose)
+        self.matching = lru_cache(maxsize=REMEMBERED)(self._matching)
 
     def find(self, path: str) -> Rule | None:
         """A rule that covers a path."""
         return next(iter(self.matching(path)), None)
 
-    def matching(self, path: str) -> list[Rule]:
+    def _matching(self, path: str) -> Sequence[Rule]:
         """Every rule that covers a path, in no particular order."""
         path = key(path, self._fold)
         found: list[Rule] = []
@@ -107,10 +109,10 @@ def _first_below(folder: str, filed: Sequence[str], rules: Mapping[str, Rule]) -
 @lru_cache(maxsize=1024)
 def _lineage(path: str) -> tuple[str, ...]:
     """The path and every folder above it."""
-    folders = [path]
-    while (above := os.path.dirname(folders[-1])) != folders[-1]:
-        folders.append(above)
-    return tuple(folders)
+    folders, end = [path], len(path)
+    while (end := path.rfind("/", 0, end)) > 0:
+        folders.append(path[:end])
+    return (*folders, "/") if len(path) > 1 else ("/",)
 
 
 def _from(folder: str, path: str) -> str:

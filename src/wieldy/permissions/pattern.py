@@ -72,6 +72,8 @@ def resolve(specifier: str, behavior: Behavior, *, cwd: str, home: str, folder: 
 
 def _anchored(start: str, pattern: str) -> PathPattern:
     segments = [segment for segment in pattern.split("/") if segment not in ("", ".")]
+    if ".." not in segments and "\\" not in pattern and not _MAGIC.search(pattern):
+        return PathPattern("/".join((start.rstrip("/"), *segments)) or "/", "")
     folder = start
     while segments and not _MAGIC.search(segments[0]):
         name = _unescape(segments.pop(0))

@@ -10,8 +10,7 @@ from wieldy.core.effect import Reads, Writes
 from wieldy.permissions import command, pattern
 from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.origin import Origin
-from wieldy.permissions.path_rules import PathRules
-from wieldy.permissions.paths import Paths, Seen, below
+from wieldy.permissions.paths import Paths, Seen, below, key
 from wieldy.permissions.rule import Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import Shelf
 
@@ -92,9 +91,10 @@ def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
     anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/") if inside else path)
 
     rule = keepable(f"{subject}({anchored})", root)
-    if rule is None:
+    if rule is None or rule.kind != "path":
         return None
-    return rule.text if any(PathRules((rule,), Paths((root,), home=home)).covering(seen)) else None
+    named = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=home, folder=root).literal
+    return rule.text if named is not None and key(named, seen.fold) == key(path, seen.fold) else None
 
 
 @lru_cache(maxsize=256)
