@@ -59,31 +59,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.forget)
 
 
-class Begun:
-    """A blocking function that has begun in a thread, for callers without a loop."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._over = threading.Lock()
-        self._over.acquire()
-        self._failure: BaseException | None = None
-        _threads.start(self._run)
-
-    def wait(self) -> None:
-        """Until it is through. Raises what it raised."""
-        with self._over:
-            if self._failure is not None:
-                raise self._failure
-
-    def _run(self) -> None:
-        try:
-            self._function()
-        except BaseException as failure:
-            self._failure = failure
-        finally:
-            self._over.release()
-
-
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """The result of a blocking function. When the wait is cancelled the thread is left to finish by itself."""
     return await begin_in_thread(function, *args, **kwargs)

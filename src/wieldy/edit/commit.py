@@ -56,15 +56,17 @@ def commit(
     *,
     disk: Disk = LOCAL,
     roots: Sequence[str] = (),
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> tuple[Written, ...]:
     """Carry out all steps or none. `roots` are searched for caches to name when the disk is full.
 
-    `ready` is called when all is prepared and no file was touched yet; what it raises leaves all as it was.
+    `ready` is called when all is prepared and no file was touched yet; what it raises leaves all as it was. `meanwhile` is
+    called when the disk is about to be waited for the first time.
     """
     if not steps:
         return ()
-    work = _Work(steps, disk)
+    work = _Work(steps, disk, meanwhile)
     try:
         try:
             return work.carry_out(ready)
@@ -81,9 +83,10 @@ def commit(
 class _Work:
     """The open descriptors and the progress of one commit."""
 
-    def __init__(self, steps: Sequence[Step], disk: Disk) -> None:
+    def __init__(self, steps: Sequence[Step], disk: Disk, meanwhile: Callable[[], object] | None) -> None:
         self._steps = steps
         self._disk = disk
+        self._meanwhile = meanwhile
         self._folders: dict[str, int] = {}
         self._grown: list[int] = []
         self._made: list[str] = []
@@ -92,12 +95,13 @@ class _Work:
         self._notes: dict[str, tuple[str, ...]] = {}
         self.current = steps[0]
 
-    def carry_out(self, ready: Callable[[], None]) -> tuple[Written, ...]:
+    def carry_out(self, ready: Callable[[], None] | None) -> tuple[Written, ...]:
         for step in self._steps:
             self.current = step
             self._enter(step)
             self._prepare(step)
-        ready()
+        if ready is not None:
+            ready()
         for step in self._steps:
             self.current = step
             self._switch(step)
@@ -171,6 +175,9 @@ class _Work:
                 self._carry_over(step, fd, folder)
             elif step.mode is not None:
                 self._disk.chmod(fd, step.mode)
+            if self._meanwhile is not None:
+                self._meanwhile()
+                self._meanwhile = None
             self._disk.sync(fd)
         finally:
             os.close(fd)

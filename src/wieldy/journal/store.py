@@ -11,17 +11,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from wieldy.core.threads import Begun
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
 from wieldy.journal.record import Entry, Settled
 from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
 
 SEGMENT_BYTES = 16 << 20
 SEGMENT_SECONDS = 86_400.0
+
+
+class Added:
+    """A record that is in the file, and on the medium once `sync` has returned. To be closed by whoever began it."""
+
+    def __init__(self, fd: int, disk: Disk) -> None:
+        self._fd = fd
+        self._disk = disk
+
+    def sync(self) -> None:
+        """Wait for the medium."""
+        self._disk.sync(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
 
 
 class Store:
@@ -61,13 +75,13 @@ class Store:
 
     def begin(
         self, record: Entry, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes] = MappingProxyType({})
-    ) -> Begun:
-        """Add a record as `append` does, without waiting for the medium: what is returned waits for it."""
+    ) -> Added:
+        """Add a record as `append` does, without waiting for the medium."""
         foreseen, ready = self._made_ready(contents, bases)
         with self._mutex, self._turn():
             segment = self._current()
             pieces = ready if segment is foreseen else segment.pieces(contents, bases)
-            return Begun(partial(self._sync, self._extend(segment, pieces, record)))
+            return Added(self._extend(segment, pieces, record), self._disk)
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -169,12 +183,6 @@ class Store:
             raise
         segment.grew(len(data), places, record)
         return fd
-
-    def _sync(self, fd: int) -> None:
-        try:
-            self._disk.sync(fd)
-        finally:
-            os.close(fd)
 
     def _made_ready(
         self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]

@@ -172,19 +172,19 @@ class Writer:
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            # The undo copy reaches the medium while the new content is written beside the file; before the file itself is
-            # touched, it is waited for.
-            syncing = self._kept(account, partial(self._store.begin, entry, account.contents, account.bases))
-            if origin.meanwhile is not None:
-                origin.meanwhile()
+            # One wait serves both: the new content is written beside the file before the undo copy is waited for, and
+            # only then the file itself is touched.
+            added = self._kept(account, partial(self._store.begin, entry, account.contents, account.bases))
             try:
-                ready = partial(self._kept, account, syncing.wait)
-                written = commit(steps, disk=self._disk, roots=self._roots, ready=ready)
+                ready = partial(self._kept, account, added.sync)
+                written = commit(steps, disk=self._disk, roots=self._roots, ready=ready, meanwhile=origin.meanwhile)
             except NotRolledBack:
                 raise
             except BaseException:
                 self._settle(self._store, entry, "taken_back")
                 raise
+            finally:
+                added.close()
             self._settle(self._store, entry, "done")
             return entry, written
         finally:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from wieldy.core.threads import Begun, begin_in_thread, in_thread, in_thread_to_the_end
+from wieldy.core.threads import _threads, begin_in_thread, in_thread, in_thread_to_the_end
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,34 +60,12 @@ async def test_who_is_cancelled_waits_for_what_must_come_to_its_end(fails: bool)
     assert ended.is_set()
 
 
-async def test_what_has_begun_can_be_waited_for_without_a_loop_and_more_than_once():
-    go = threading.Event()
-    seen: list[str] = []
-
-    def work() -> None:
-        go.wait(10)
-        seen.append("done")
-
-    begun = Begun(work)
-    assert seen == []
-    go.set()
-    begun.wait()
-    begun.wait()
-    assert seen == ["done"]
-
-
-async def test_what_begun_work_raises_is_raised_where_it_is_waited_for():
-    begun = Begun(lambda: divmod(1, 0) and None)
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            begun.wait()
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
 async def test_a_fork_has_threads_of_its_own():
     await in_thread(divmod, 7, 2)  # an idle thread is left here, and none in the fork
     child = os.fork()
     if child == 0:
-        Begun(lambda: None).wait()
-        os._exit(7)
+        done = threading.Event()
+        _threads.start(done.set)
+        os._exit(7 if done.wait(10) else 1)
     assert os.waitstatus_to_exitcode((await in_thread(os.waitpid, child, 0))[1]) == 7
