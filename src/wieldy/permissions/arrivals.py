@@ -33,6 +33,11 @@ class Filling:
     source: str | None = None
 
 
+def possible(part: Part) -> bool:
+    """Whether anything could arrive: what reads nothing or writes nothing brings nothing along."""
+    return len(part.effects) > 1 or part.program in FILLING
+
+
 def named(part: Part, files: Files) -> Iterator[Writes]:
     """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
     sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]

@@ -103,7 +103,8 @@ class Commands:
             yield from self._mentions.judge(part, own, case)
         if part.program in arrivals.FILLING and not exact:
             yield from arrivals.untold(part, self._files)
-        for effect in (*part.effects, *arrivals.named(part, self._files)):
+        filled = arrivals.named(part, self._files) if arrivals.possible(part) else ()
+        for effect in (*part.effects, *filled):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
-from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
+from wieldy.core.decision import STRICTNESS, Decision, Opinion, Reason
 from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.places import shared_folders
 from wieldy.permissions import suggest
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
+STRICTEST_FIRST = sorted(STRICTNESS, key=STRICTNESS.__getitem__, reverse=True)
 
 
 class Policy:
@@ -196,7 +197,9 @@ class Policy:
     def _weighed(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
         case = self._case(plan, opinions)
         findings = [*self._about_tool(case), *self._about_effects(case)]
-        findings += [_spoken(opinion, plan) for opinion in sorted(opinions, key=lambda o: (o.who, o.behavior, o.why))]
+        if opinions:
+            said = sorted(opinions, key=lambda opinion: (opinion.who, opinion.behavior, opinion.why))
+            findings += [_spoken(opinion, plan) for opinion in said]
         return self._conclude(case, findings)
 
     def removes(self, tool_name: str) -> Reason | None:
@@ -300,8 +303,9 @@ class Policy:
         return Finding(Reason("default", "ask", f"{name} needs permission: {why}"), remedy)
 
     def _conclude(self, case: Case, findings: Sequence[Finding]) -> Decision:
-        behavior: Behavior = max((f.behavior for f in findings), key=STRICTNESS.__getitem__, default="ask")
-        trail = sorted(_distinct(f.reason for f in findings), key=lambda r: -STRICTNESS[r.behavior])
+        reasons = _distinct(findings)
+        trail = [reason for behavior in STRICTEST_FIRST for reason in reasons if reason.behavior == behavior]
+        behavior = trail[0].behavior if trail else "ask"
         if behavior == "allow" and self._rules.broken:
             behavior, text = "ask", f"{self._rules.broken}; until that is mended nothing is allowed unasked"
             trail.insert(0, Reason("guard", "ask", text))
@@ -314,9 +318,10 @@ class Policy:
         return Decision(behavior, tuple(trail), suggestions)
 
 
-def _distinct(reasons: Iterable[Reason]) -> Iterable[Reason]:
+def _distinct(findings: Iterable[Finding]) -> Collection[Reason]:
     found: dict[tuple[object, ...], Reason] = {}
-    for reason in reasons:
+    for finding in findings:
+        reason = finding.reason
         found.setdefault((reason.behavior, reason.text, reason.part, reason.file, reason.line), reason)
     return found.values()
 

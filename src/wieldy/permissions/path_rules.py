@@ -46,13 +46,18 @@ class PathRules:
 
     def surely_inside(self, seen: Seen) -> Rule | None:
         """A deny rule that names one path inside a folder."""
-        indexes = [self._denying(subject, seen.fold) for subject in ("Edit", "Read") if subject in self.forbidden]
-        return _first(index.surely_inside(view) for index in indexes for view in seen.views)
+        for subject in ("Edit", "Read"):
+            if subject in self.forbidden:
+                index = self._denying(subject, seen.fold)
+                for view in seen.views:
+                    if (rule := index.surely_inside(view)) is not None:
+                        return rule
+        return None
 
     def perhaps_inside(self, subject: str, seen: Seen) -> Rule | None:
         """A deny rule that could cover something inside a folder."""
         index = self._denying(subject, seen.fold)
-        return _first(index.perhaps_inside(view) for view in seen.views)
+        return next((rule for view in seen.views if (rule := index.perhaps_inside(view)) is not None), None)
 
     def _denying(self, subject: str, fold: bool) -> PathIndex:
         index = self._forbidding.get((subject, fold))
@@ -83,7 +88,3 @@ def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern
     return resolve(
         rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, folder=rule.origin.folder
     )
-
-
-def _first(rules: Iterable[Rule | None]) -> Rule | None:
-    return next((rule for rule in rules if rule is not None), None)

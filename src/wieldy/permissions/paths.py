@@ -46,12 +46,13 @@ class CaseProbe:
                 if above == path:
                     return False
                 path = above
-        if here.st_dev not in self._known:
-            folds = self._folds(path, here)
-            if folds is None:
+        known = self._known.get(here.st_dev)
+        if known is None:
+            known = self._folds(path, here)
+            if known is None:
                 return False
-            self._known[here.st_dev] = folds
-        return self._known[here.st_dev]
+            self._known[here.st_dev] = known
+        return known
 
     def _folds(self, path: str, here: os.stat_result) -> bool | None:
         while (name := os.path.basename(path)).swapcase() == name:
@@ -112,11 +113,16 @@ class Paths:
         except ValueError:  # no file can have such a name
             return Seen((given,), inside=False)
         fold = self.folds_case(real)
-        inside = any(below(real, root, fold) for root in (*self.roots, *(self.readable if reading else ())))
-        inside = inside or is_stream(given, reading)
+        inside = self._within(real, fold, reading) or is_stream(given, reading)
         if given == real:
             return Seen((real,), inside, fold)
         return Seen((self._from_root(given, real, fold), real), inside, fold)
+
+    def _within(self, real: str, fold: bool, reading: bool) -> bool:
+        for root in self.roots:
+            if below(real, root, fold):
+                return True
+        return reading and any(below(real, folder, fold) for folder in self.readable)
 
     def look_again(self, path: str) -> Seen:
         """See a path for reading, quickly where the one before lay in the same folder, as in a listing of thousands."""
@@ -178,8 +184,9 @@ def plain(path: str) -> str:
 
 def below(path: str, folder: str, fold: bool = False) -> bool:
     """Whether a path is a folder or lies in it."""
-    path, folder = key(path, fold), key(folder, fold)
-    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+    if fold or not (path.isascii() and folder.isascii()):
+        path, folder = key(path, fold), key(folder, fold)
+    return path.startswith(folder) and (len(path) == len(folder) or folder[-1:] == "/" or path[len(folder)] == "/")
 
 
 def key(path: str, fold: bool = False) -> str:
@@ -193,4 +200,6 @@ def key(path: str, fold: bool = False) -> str:
 
 def is_stream(path: str, reading: bool = False) -> bool:
     """Whether a path is no file at all but a stream that every process has."""
+    if not path.startswith("/dev/"):
+        return False
     return path in _STREAMS or _DESCRIPTOR.fullmatch(path) is not None or (reading and path in _SOURCES)

@@ -18,6 +18,7 @@ MOST_RULES = 5
 LONGEST_RULE = 120
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 
 
@@ -60,7 +61,9 @@ def _for_command(program: str | None, text: str, exact: bool) -> str | None:
     if program is None or not words or words[0] in KEYWORDS or not _WORD.fullmatch(words[0]):
         return None
     stem = None if exact else _stem(words)
-    rule = f"Bash({stem}:*)" if stem else f"Bash({command.escaped(text)})"
+    if stem is not None:  # of plain words, so there is nothing in the rule that could be read otherwise
+        return f"Bash({stem}:*)" if len(stem) + len("Bash(:*)") <= LONGEST_RULE else None
+    rule = f"Bash({command.escaped(text)})"
     return rule if keepable(rule) and CommandPattern(rule[5:-1]).matches(text) else None
 
 
@@ -88,13 +91,15 @@ def for_path(effect: Reads | Writes, seen: Seen, paths: Paths) -> str | None:
 def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
     path = seen.real
     inside = below(path, root) and path != root
-    anchored = "/" + pattern.escaped(path[len(root) :].lstrip("/") if inside else path)
-
+    named = path[len(root) :].lstrip("/") if inside else path
+    if inside and _PLAIN_PATH.fullmatch(named):
+        return f"{subject}(/{named})" if len(subject) + len(named) + len("(/)") <= LONGEST_RULE else None
+    anchored = "/" + pattern.escaped(named)
     rule = keepable(f"{subject}({anchored})", root)
     if rule is None or rule.kind != "path":
         return None
-    named = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=home, folder=root).literal
-    return rule.text if named is not None and key(named, seen.fold) == key(path, seen.fold) else None
+    found = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=home, folder=root).literal
+    return rule.text if found is not None and key(found, seen.fold) == key(path, seen.fold) else None
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ _HIDDEN = pattern(
     "\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 _PADDING = pattern(r"(?<=\S)[ \t]{80,}(?=\S)")
+LEAST_PADDING = 80
 
 
 def visible(text: str) -> str:
@@ -29,6 +30,6 @@ def hidden_characters(text: str) -> str | None:
     plain = text.isascii() and text.isprintable()
     if not plain and (odd := _HIDDEN.search(text)) is not None:
         return f"a character that cannot be seen (U+{ord(odd[0]):04X})"
-    if (padding := _PADDING.search(text)) is not None:
+    if len(text) > LEAST_PADDING and (padding := _PADDING.search(text)) is not None:
         return f"a run of {len(padding[0])} blanks"
     return None
