@@ -91,7 +91,7 @@ class Request:
 
 
 FailureKind: TypeAlias = Literal[
-    "auth", "model", "overflow", "too_large", "rate", "overloaded", "connection", "bad_request", "protocol"
+    "auth", "model", "overflow", "too_large", "rate", "overloaded", "connection", "refused", "bad_request", "protocol"
 ]
 
 
@@ -109,7 +109,7 @@ class ProviderFailure(WieldyError):
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.kind in ("rate", "overloaded", "connection")
+        return self.kind in ("rate", "overloaded", "connection", "refused")
 
 
 class Provider(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ class HttpFailure(WieldyError):
 
 class Hopeless(HttpFailure):
     """Asking again will end the same way, until somebody changes something."""
+
+
+class Refused(HttpFailure):
+    """Nobody listens there: it comes up soon, or it was never started."""
 
 
 class NoAnswer(HttpFailure):
@@ -240,6 +245,8 @@ class Http:
                     f"{self.place}: the certificate was not accepted ({reason}). "
                     "Set WIELDY_CA_FILE to your organisation's certificate authority."
                 ) from None
+            if _nobody_listens(error):
+                raise Refused(f"{near} cannot be reached: the connection was refused, nothing listens there") from None
             raise HttpFailure(f"{near} cannot be reached: {error.strerror or error}") from None
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             raise HttpFailure(f"{near} does not answer like a proxy") from None
@@ -292,6 +299,12 @@ def _address(written: str) -> SplitResult:
 
 def _port(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _nobody_listens(error: OSError) -> bool:
+    """Whether every address of a host refused; of several, asyncio tells in words only."""
+    told = str(error)
+    return error.errno == errno.ECONNREFUSED or 0 < told.count(f"[Errno {errno.ECONNREFUSED}]") == told.count("[Errno ")
 
 
 def _tls_reason(error: OSError) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.provider import FailureKind, ProviderFailure
-from wieldy.providers.http import Hopeless, HttpFailure, Response
+from wieldy.providers.http import Hopeless, HttpFailure, Refused, Response
 from wieldy.schema.pattern import pattern
 
 _TOO_LONG = pattern(
@@ -36,7 +36,8 @@ _KINDS: Mapping[str, FailureKind] = {
 
 def unheard(broken: HttpFailure) -> ProviderFailure:
     """The failure that a broken connection is: most pass, some do not."""
-    return ProviderFailure("protocol" if isinstance(broken, Hopeless) else "connection", str(broken))
+    kind: FailureKind = "refused" if isinstance(broken, Refused) else "connection"
+    return ProviderFailure("protocol" if isinstance(broken, Hopeless) else kind, str(broken))
 
 
 async def accepted(response: Response, model: str, place: str) -> None:

@@ -118,8 +118,10 @@ async def test_a_server_that_is_not_there(wire):
     async with loopback(status(200, {})) as server:
         url = server.url
     failure = await refused(provider(wire, url))
-    assert (failure.kind, failure.transient) == ("connection", True)
+    assert (failure.kind, failure.transient) == ("refused", True)
     assert "cannot be reached" in str(failure)
+    by_name = await refused(provider(wire, url.replace("127.0.0.1", "localhost")))
+    assert (by_name.kind, str(by_name)) == ("refused", str(failure).replace("127.0.0.1", "localhost"))
 
 
 @WIRES

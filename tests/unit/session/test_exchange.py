@@ -170,6 +170,8 @@ async def test_every_request_and_start_is_announced(make_session):
         (ProviderFailure("overloaded", ""), 1, 1.0),
         (ProviderFailure("overloaded", ""), 3, 4.0),
         (ProviderFailure("connection", ""), 8, None),
+        (ProviderFailure("refused", ""), 3, 4.0),
+        (ProviderFailure("refused", ""), 4, None),
         (ProviderFailure("rate", "", retry_after=17), 1, 17),
         (ProviderFailure("rate", "", retry_after=LONGEST_WAIT + 1), 1, None),
         (ProviderFailure("auth", ""), 1, None),
