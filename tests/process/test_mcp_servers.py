@@ -109,6 +109,16 @@ def test_a_headless_run_uses_the_servers_it_is_given(wieldy, tmp_path, line):
     assert not any(json.loads(row).get("is_error") for row in done.stdout.splitlines())
 
 
+def test_a_server_that_is_not_there_is_named_once_and_the_answer_comes_all_the_same(wieldy, tmp_path):
+    script = tmp_path / "script.json"
+    asks = {"call": "ListMcpResources", "input": {"server": "gone"}}
+    script.write_text(json.dumps({"turns": [[asks], [asks], [{"text": "done"}]]}))
+    servers = json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}})
+    done = wieldy("-p", "go", "--model", f"script:{script}", "--mcp-config", servers)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.splitlines() == ["wieldy: the MCP server gone is not there: there is no program `no-such-program`"]
+
+
 def test_the_doctor_tries_every_server_and_says_a_line_of_each(wieldy, tmp_path, line):
     wieldy("mcp", "add", "tiny", "--", *line)
     wieldy("mcp", "add", "gone", "--", "no-such-program")

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from wieldy.core.event import RunEnded
+from wieldy.core.event import Notice, RunEnded
 from wieldy.headless.tally import Tally, line, summary
 from wieldy.session.session import Prompt, Session
 
@@ -37,6 +37,8 @@ async def converse(
                 lines.take(event)
             if isinstance(event, RunEnded):
                 last = event
+            elif form == "text" and isinstance(event, Notice) and not event.data:
+                print(f"wieldy: {event.text}", file=sys.stderr)
         assert last is not None
         _report(session, last, tally, lines, form, write, time.monotonic() - started)
         code = exit_code(last, denied=bool(tally.denials))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Approver
 from wieldy.core.event import Notice
 from wieldy.core.failure import ToolDefinitionError
+from wieldy.core.log import log
 from wieldy.core.threads import in_thread
 from wieldy.core.voice import Voice
 from wieldy.core.workspace import Workspace
@@ -31,8 +31,6 @@ from wieldy.mcp.sampling import Sampling
 from wieldy.mcp.state import ServerChanged, State
 from wieldy.mcp.tool import ServerTool
 from wieldy.shell.guardian import Guardian
-
-log = logging.getLogger("wieldy")
 
 CLOSE_SECONDS = 12.0
 HEAD_START_SECONDS = 0.15
@@ -189,6 +187,8 @@ class McpServers:
     def _changed(self, entry: Entry, state: State) -> None:
         name = entry.connection.config.name
         self.workspace.emit(ServerChanged(server=name, state=state.word, why=state.why, tools=len(entry.tools)))
+        if state.word == "failed":
+            self._tell(f"the MCP server {name} is not there: {state.why}")
 
     async def _listed(self, entry: Entry, listed: Sequence[Any]) -> None:
         """Take over a server's list: tools that stayed the same stay the same objects."""
@@ -222,6 +222,10 @@ class McpServers:
     def _quarantine(self, entry: Entry, tool: str, why: str) -> None:
         entry.quarantined[tool] = why
         text = f"the tool {tool} of the MCP server {entry.connection.config.name} is left out: {why}"
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        """Say something to the person, once."""
         if text not in self._told:
             self._told.add(text)
             log.warning("%s", text)
