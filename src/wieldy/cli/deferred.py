@@ -1,17 +1,21 @@
 """Modules that asyncio imports and most runs never look into: they are loaded at the first look.
 
-asyncio alone loads TLS, the tools of a debugger and the names of all locales. On the way to a first request that is a fifth of
-the time, so the command line puts an empty module in the place of each; a library must not do such a thing, a program may.
+asyncio alone loads TLS, logging, the tools of a debugger and the names of all locales. On the way to a first request that is
+a quarter of the time, so the command line puts something small in the place of each; a library must not do such a thing, a
+program may.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
+
+from wieldy.core.log import Logger
 
 UNUSED = ("asyncio.sslproto", "inspect", "ipaddress", "locale")
 
@@ -38,18 +42,55 @@ class Deferred(ModuleType):
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
 
-class Tls(ModuleType):
+class StandIn(ModuleType):
+    """What asyncio has for a module: the names that it takes while it is imported. For any other the module itself is asked."""
+
+    def __init__(self, name: str, **known: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:  # an asyncio that takes more than was known here
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
+class Tls(StandIn):
     """What asyncio has for `ssl`: it asks of every socket whether it is one of TLS, which none is before `ssl` is loaded."""
 
     class NoSocket:
         """No socket is one of these."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "SSLSocket" and "ssl" not in sys.modules:
+        if name == "SSLSocket" and sys.modules.get("ssl", self) is self:
             return Tls.NoSocket
-        import ssl
+        return super().__getattr__(name)
 
-        return getattr(ssl, name)
+
+def extract_stack(f: FrameType | None = None, limit: int | None = None) -> Any:
+    """`traceback.extract_stack`, which asyncio keeps for its debug mode."""
+    import traceback
+
+    return traceback.extract_stack(f or sys._getframe(1), limit)
+
+
+def stand_ins() -> list[StandIn]:
+    """All modules that something stands in for, with the values that the modules themselves have."""
+    return [
+        StandIn(
+            "concurrent.futures",
+            FIRST_COMPLETED="FIRST_COMPLETED",
+            FIRST_EXCEPTION="FIRST_EXCEPTION",
+            ALL_COMPLETED="ALL_COMPLETED",
+        ),
+        StandIn("linecache"),
+        StandIn("logging", DEBUG=10, getLogger=Logger),
+        StandIn("subprocess", PIPE=-1, STDOUT=-2, DEVNULL=-3),
+        StandIn("traceback", extract_stack=extract_stack),
+        Tls("ssl"),
+    ]
 
 
 def import_asyncio() -> None:
@@ -59,14 +100,18 @@ def import_asyncio() -> None:
     for name in UNUSED:
         if name not in sys.modules and (module := _deferred(name)) is not None:
             sys.modules[name] = module
-    if "ssl" in sys.modules:
-        import asyncio
-    else:
-        sys.modules["ssl"] = Tls("ssl")
-        try:
-            import asyncio  # noqa: F401 - for what it leaves behind
-        finally:
-            del sys.modules["ssl"]
+    standing = [one for one in stand_ins() if one.__name__ not in sys.modules]
+    for one in standing:
+        sys.modules[one.__name__] = one
+        package, _, name = one.__name__.rpartition(".")
+        if package:
+            setattr(import_module(package), name, one)
+    try:
+        import asyncio  # noqa: F401 - for what it leaves behind
+    finally:
+        for one in standing:  # everybody else gets the module itself
+            if sys.modules.get(one.__name__) is one:
+                del sys.modules[one.__name__]
 
 
 def _deferred(name: str) -> ModuleType | None:

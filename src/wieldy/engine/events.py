@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,8 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from wieldy.core.event import Event, EventsDropped
-
-log = logging.getLogger("wieldy")
+from wieldy.core.log import log
 
 BACKLOG = 10_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from wieldy.core.content import Text, text_of
 from wieldy.core.effect import lasts
 from wieldy.core.event import ToolCancelled, ToolEnded, ToolFailed, ToolRequested, ToolSucceeded
 from wieldy.core.failure import Refusal, SessionError, ToolFailure
+from wieldy.core.log import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused
 from wieldy.core.result import ToolResult
 from wieldy.core.threads import in_thread
@@ -28,9 +28,6 @@ from wieldy.engine.leash import Aborted
 from wieldy.engine.lookup import lookup
 from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Place
-
-log = logging.getLogger("wieldy")
-log.addHandler(logging.NullHandler())
 
 BIG_RESULT_CHARS = 1_000_000
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from wieldy.core.abort import Abort
 from wieldy.core.failure import WieldyError
+from wieldy.core.log import log
 from wieldy.engine.deadlines import Deadlines
 from wieldy.engine.eager import begun
 
 T = TypeVar("T")
-log = logging.getLogger("wieldy")
 
 GRACE_SECONDS = 0.9
 

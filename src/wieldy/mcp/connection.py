@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from wieldy.core.failure import ToolFailure
+from wieldy.core.log import log
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.definition import Definition
 from wieldy.mcp.dial import Ears, Surroundings, dialled
@@ -24,8 +24,6 @@ from wieldy.mcp.roster import PAUSES, follow, must_subscribe, tools_of
 from wieldy.mcp.state import State
 from wieldy.mcp.tail import Tail
 from wieldy.mcp.task import call_as_task
-
-log = logging.getLogger("wieldy")
 
 REFRESH = "refresh"
 FRUITLESS = 4

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
+from wieldy.core.log import log
 from wieldy.mcp.listing import REFUSED
-
-log = logging.getLogger("wieldy")
 
 PAGES = 200
 LIST_SECONDS = 60.0

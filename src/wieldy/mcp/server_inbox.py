@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import re
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
+from wieldy.core.log import log
 from wieldy.mcp.server_outbox import Outbox, Stream
 from wieldy.mcp.server_result import whole
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-log = logging.getLogger("wieldy")
 
 LONGEST_MESSAGE = 128 * 1024 * 1024
 READ_BYTES = 1 << 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from wieldy.core.log import log
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.mcp.listing import mended
@@ -17,8 +17,6 @@ from wieldy.mcp.tail import Tail
 from wieldy.mcp.wire import Mouth, Wire
 from wieldy.shell.environment import MARK
 from wieldy.shell.reap import Tree, end
-
-log = logging.getLogger("wieldy")
 
 LEAVE_SECONDS = 1.0
 SHOWN = 200

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
 
-log = logging.getLogger("wieldy")
+from wieldy.core.log import log
 
 LONGEST = 256 << 20
 QUEUED = 256

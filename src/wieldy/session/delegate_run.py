@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from wieldy.agents.errand import Errand, Report
 from wieldy.core.abort import Abort
 from wieldy.core.event import Notice
 from wieldy.core.failure import SessionError
+from wieldy.core.log import log
 from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.record import changed
 from wieldy.engine.leash import Aborted
@@ -22,8 +22,6 @@ from wieldy.session.delegate_watch import Identity
 from wieldy.session.loop import Bounds, End, Loop, Wishes
 from wieldy.session.outset import Outset
 from wieldy.session.transcript import VERSION, Transcript, cleaned
-
-log = logging.getLogger("wieldy")
 
 
 class Deputy:
