@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from wieldy.shell.reap import HAS_PROC, Tree, end
+from wieldy.shell.reap import HAS_PROC
 
 SOURCE = str(Path(__file__).parents[2])
 LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-START = "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.guardian import watch; watch(*sys.argv[2:])"
+START = "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.vigil import watch; watch(*sys.argv[2:])"
 
 
 def interpreter_command(start: str, *arguments: str) -> list[str] | None:
@@ -86,31 +85,3 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def watch(mark: str, owner: str) -> None:
-    """The guardian's own life: wait for the owner's end, then end every process that carries the mark."""
-    groups = _groups_when_left(int(owner))
-    end(Tree(mark, frozenset(groups)), limit=30.0)
-
-
-def _groups_when_left(owner: int) -> set[int]:
-    """Wait for the owner's end; the groups of the shells that were running then."""
-    poll = select.poll()
-    poll.register(0, select.POLLIN | select.POLLHUP)
-    # A fork of the owner may hold the pipe open after its death: the handle on the process itself is not fooled.
-    with contextlib.suppress(OSError, AttributeError):
-        poll.register(os.pidfd_open(owner), select.POLLIN)
-    os.set_blocking(0, False)
-    notes, left = b"", False
-    groups: set[int] = set()
-    while not left:
-        left = os.getppid() != owner or any(descriptor != 0 for descriptor, _ in poll.poll())
-        with contextlib.suppress(BlockingIOError):
-            while news := os.read(0, 65536):
-                notes += news
-            left = True
-        *lines, notes = notes.split(b"\n")
-        for line in lines:
-            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-    return groups

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 from wieldy.shell import reap
-from wieldy.shell.guardian import START, Guardian, interpreter_command
+from wieldy.shell.guardian import SOURCE, START, Guardian, interpreter_command
+from wieldy.shell.vigil import CALM_MS
 
 
 def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:
@@ -35,6 +39,24 @@ def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
     finally:
         untold.kill()
         untold.wait()
+
+
+def test_it_does_its_work_though_our_own_files_are_gone_by_then(tmp_path):
+    for package in ("core", "shell"):
+        shutil.copytree(Path(SOURCE, "wieldy", package), tmp_path / "wieldy" / package)
+    shutil.copy(Path(SOURCE, "wieldy", "__init__.py"), tmp_path / "wieldy")
+    told = sleeper()
+    command = [sys.executable, "-I", "-S", "-c", START, str(tmp_path), "a-mark-nobody-carries.", str(os.getpid())]
+    guardian = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert guardian.stdin and guardian.stderr
+    guardian.stdin.write(b"+%d\n" % told.pid)
+    guardian.stdin.flush()
+    time.sleep(CALM_MS / 1000 + 1)
+    shutil.rmtree(tmp_path / "wieldy")
+    guardian.stdin.close()
+    assert guardian.wait(20) == 0, guardian.stderr.read()
+    guardian.stderr.close()
+    assert told.wait(5) < 0
 
 
 def test_it_is_started_once_and_gone_when_dismissed():
