@@ -17,16 +17,26 @@ if TYPE_CHECKING:
 def main() -> int:
     """Run the command line and return its exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from wieldy import __version__
-
-        print(f"wieldy {__version__}")
-        return 0
+        return _version()
     try:
         from wieldy.cli import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # before there was anything to end
         return INTERRUPTED
+
+
+def _version() -> int:
+    from wieldy import __version__
+
+    try:
+        print(f"wieldy {__version__}", flush=True)
+    except BrokenPipeError:
+        return 0  # whoever asked has heard enough
+    except OSError as error:
+        print(f"wieldy: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def program() -> NoReturn:

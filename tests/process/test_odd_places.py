@@ -49,7 +49,7 @@ def test_without_a_transcript_a_run_needs_no_home(wieldy, no_home, project):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("args", [("tools",), ("call", "Read", "file_path=b.txt"), ("--help",)])
+@pytest.mark.parametrize("args", [("tools",), ("call", "Read", "file_path=b.txt"), ("--help",), ("--version",)])
 def test_output_that_cannot_be_written_is_told_in_plain_words(project, environment, args):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
