@@ -47,10 +47,27 @@ def common_outline(text: str) -> list[Entry] | None:
 
 @cache
 def _parser() -> Parser:
-    import tree_sitter_bash
     from tree_sitter import Language, Parser
 
-    return Parser(Language(tree_sitter_bash.language()))
+    return Parser(Language(_bash()))
+
+
+def _bash() -> object:
+    """The grammar itself. Its package would first load, for texts that nobody asks for, what unpacks archives."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    package = PathFinder.find_spec("tree_sitter_bash")
+    places = package.submodule_search_locations if package else None
+    found = PathFinder.find_spec("tree_sitter_bash._binding", places) if places else None
+    if found is None or found.loader is None:
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    binding = module_from_spec(found)
+    found.loader.exec_module(binding)
+    language: object = binding.language()
+    return language
 
 
 def _entries(root: Node) -> Iterator[Entry]:

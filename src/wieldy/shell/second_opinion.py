@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wieldy.shell.outline import outline
+from wieldy.shell.plain import plain_outline
 from wieldy.shell.syntax import Script
 
 # shfmt's answer is many times as long as the text, and grows with the square of the nesting.
@@ -10,8 +11,10 @@ MAX_ASKED = 150
 
 
 def confirmed(text: str, script: Script) -> bool:
-    """Whether tree-sitter (for what it is known to read well) or shfmt reads the text exactly as we did."""
+    """Whether splitting (for what is plain), tree-sitter (for what it is known to read well) or shfmt reads it as we did."""
     ours = outline(script, text)
+    if (plain := plain_outline(text)) is not None:
+        return plain == ours.entries
     if ours.common:
         from wieldy.shell.grammar import common_outline
 
