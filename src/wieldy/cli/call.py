@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.cli.parsing import command_parser, folder, mode
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import folder, mode
 from wieldy.core.event import Event, ToolProgress
 from wieldy.core.inquiry import Person
 from wieldy.core.outcome import Done

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from wieldy.cli.parsing import command_parser, mode
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import mode
 
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings

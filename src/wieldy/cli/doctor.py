@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.cli import in_plain_words
-from wieldy.cli.parsing import command_parser, folder
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import folder
 from wieldy.core.places import config_home, state_home
 from wieldy.toolbox import Toolbox
 

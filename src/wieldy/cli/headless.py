@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -12,13 +11,17 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import amount, command_parser, count, folder, mode
+from wieldy.cli.options import Add, read, tell
 from wieldy.cli.signals import Signals
+from wieldy.cli.values import amount, count, folder, mode
 from wieldy.core.failure import WieldyError
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from wieldy.core.decision import Behavior
     from wieldy.session.session import Prompt, Session
 
@@ -38,7 +41,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
     # What follows `--` is the prompt, whatever it looks like; argparse cannot have both that and options anywhere.
     words, after = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
-    options = parser().parse_intermixed_args(words)
+    options = read(declare, words) or parser().parse_intermixed_args(words, SimpleNamespace())
     options.prompt += after
     try:
         if options.fork_session and not (options.resume or options.go_on):
@@ -68,21 +71,28 @@ class Misuse(WieldyError):
     """The command line makes no sense; one line says why."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """What `wieldy -p` takes."""
+def parser() -> ArgumentParser:
+    """What `wieldy -p` takes, for whoever asks or errs."""
+    from wieldy.cli.parsing import command_parser
+
     made = command_parser(
         "wieldy -p",
         "Give a prompt and wait for what comes of it. Text on stdin is appended to the prompt.",
         EXAMPLES,
         allow_abbrev=False,
     )
-    add = made.add_argument
-    add("prompt", nargs="*", metavar="PROMPT", help="what to do")
-    add("-p", "--print", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do")
+    tell(made, declare)
+    return made
+
+
+def declare(add: Add) -> None:
+    """The options of `wieldy -p`."""
+    add("-p", "--print", action="store_true")
     add("--output-format", choices=("text", "json", "stream-json"), default="text", help="what stdout carries")
     add("--input-format", choices=("text", "stream-json"), default="text", help="what stdin carries")
     add("--include-partial-messages", action="store_true", help="with stream-json: text as it is being said")
-    add("--verbose", action="store_true", help=argparse.SUPPRESS)
+    add("--verbose", action="store_true")
     add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
     add("--base-url", metavar="URL", help="any server that speaks the API")
     add("--max-turns", type=count, metavar="N", help="stop after this many answers of the model")
@@ -100,10 +110,9 @@ def parser() -> argparse.ArgumentParser:
     add("-r", "--resume", metavar="ID", help="go on with this session")
     add("--fork-session", action="store_true", help="go on with a copy of it")
     add("--no-session-persistence", action="store_true", help="keep no transcript")
-    return made
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+def settings_of(options: SimpleNamespace) -> dict[str, Any]:
     """The settings that a command line stands for. Raises `Misuse`."""
     settings = _named(options.settings, "settings") if options.settings and _read_once(options.settings) else {}
     permissions = dict(settings.get("permissions") or {})
@@ -124,7 +133,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def settings_file(options: argparse.Namespace) -> Path | None:
+def settings_file(options: SimpleNamespace) -> Path | None:
     """The settings file that a command line names. Raises `Misuse` where it cannot be used."""
     if not options.settings or _read_once(options.settings):
         return None
@@ -171,7 +180,7 @@ def stdin_text(has_prompt: bool) -> str:
 
 
 async def _converse(
-    options: argparse.Namespace, settings: Mapping[str, Any], file: Path | None, prompt: str, caught: Signals
+    options: SimpleNamespace, settings: Mapping[str, Any], file: Path | None, prompt: str, caught: Signals
 ) -> int:
     from wieldy.session.session import Session
     from wieldy.session.store import last_session
@@ -209,7 +218,7 @@ async def _converse(
     return caught.code or code
 
 
-async def _watched(session: Session, options: argparse.Namespace, prompts: AsyncIterator[Prompt]) -> int:
+async def _watched(session: Session, options: SimpleNamespace, prompts: AsyncIterator[Prompt]) -> int:
     """Say what is wrong with the settings, then run."""
     from wieldy.headless import converse
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import Parser, amount, command_parser, folder
+from wieldy.cli.parsing import Parser, command_parser
+from wieldy.cli.values import amount, folder
 from wieldy.settings.source import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox

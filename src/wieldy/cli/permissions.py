@@ -8,7 +8,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser, folder, mode
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import folder, mode
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.failure import Refusal
 from wieldy.engine.bind import bind

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wieldy.cli.parsing import command_parser, folder
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import folder
 from wieldy.core.message import ContentBlock
 from wieldy.session.conversation import fold
 from wieldy.session.store import Kept, kept_sessions, last_session, session_folder

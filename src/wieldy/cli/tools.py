@@ -7,7 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser, folder
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import folder
 from wieldy.core.failure import ToolFailure
 from wieldy.engine.lookup import nearest
 from wieldy.pool.arrange import FOREIGN

@@ -8,7 +8,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from wieldy.cli.parsing import command_parser, count, folder
+from wieldy.cli.parsing import command_parser
+from wieldy.cli.values import count, folder
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
