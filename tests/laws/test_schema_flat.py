@@ -25,6 +25,8 @@ def mixed(
     either: int | str = 0,
     odd: Annotated[int, Param(name="-A")] = 0,
     bounded: Annotated[int, Param(ge=1)] = 1,
+    ranged: Annotated[int, Param(ge=1, le=3)] = 1,
+    long: Annotated[str, Param(min_length=2)] = "ab",
     ratio: float = 0.5,
     several: list[str] | None = None,
 ) -> None:
@@ -35,7 +37,21 @@ def plain(path: str, count: int = 1, maybe: str | None = None) -> None:
     """Nothing but plain ones."""
 
 
-NAMES = ["path", "count", "flag", "maybe", "either", "-A", "odd", "bounded", "ratio", "several", "stranger"]
+NAMES = [
+    "path",
+    "count",
+    "flag",
+    "maybe",
+    "either",
+    "-A",
+    "odd",
+    "bounded",
+    "ranged",
+    "long",
+    "ratio",
+    "several",
+    "stranger",
+]
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
@@ -64,7 +80,14 @@ def test_arguments_taken_the_short_way_are_those_of_the_long_way(given: Any) -> 
 
 TYPES = st.sampled_from(["string", "integer", "boolean", "null", "number", "array", ["string", "null"]])
 FIELDS = st.fixed_dictionaries(
-    {}, optional={"type": TYPES, "description": st.just("x"), "minimum": st.just(3), "enum": st.just(["a"])}
+    {},
+    optional={
+        "type": TYPES,
+        "description": st.just("x"),
+        "minimum": st.sampled_from([3, 0.5]),
+        "minLength": st.just(2),
+        "enum": st.just(["a"]),
+    },
 )
 SCHEMAS = st.fixed_dictionaries(
     {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from(NAMES), FIELDS, max_size=4)},
@@ -97,4 +120,17 @@ def test_everyday_inputs_take_the_short_way() -> None:
     named = flat_arguments(fields_of_function(mixed, ()))
     assert named is not None
     assert named({"path": "a", "-A": 3}) == {"path": "a", "odd": 3}
-    assert named({"path": "a", "bounded": 3}) is None
+    assert named({"path": "a", "bounded": 1, "long": "ab"}) == {"path": "a", "bounded": 1, "long": "ab"}
+    assert named({"path": "a", "bounded": 0}) is None
+    assert named({"path": "a", "long": "a"}) is None
+    assert named({"path": "a", "ranged": 2}) is None
+
+
+def test_an_object_with_lower_bounds_takes_the_short_way() -> None:
+    text, number = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1, "description": "x"}
+    accept = flat_object({"type": "object", "properties": {"text": text, "number": number}, "required": ["text"]})
+    assert accept is not None
+    assert accept({"text": "a", "number": 1}) == {"text": "a", "number": 1}
+    assert accept({"text": ""}) is None
+    assert accept({"text": "a", "number": 0}) is None
+    assert accept({"number": 1}) is None

@@ -20,13 +20,18 @@ _NAMED: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool, "n
 _REMARKS = frozenset({"type", "description", "title", "default", "examples"})
 _OBJECT = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema"})
 _BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+_LEAST: Mapping[str, type] = {"ge": int, "minimum": int, "min_length": str, "minLength": str}
 
 
 class Plain(NamedTuple):
-    """A field whose value is right if its type is one of these; `name` is what it is called in Python."""
+    """A field whose value is right if its type is one of these; `name` is what it is called in Python.
+
+    `least` is the smallest number or length there may be, where there is one.
+    """
 
     name: str
     types: frozenset[type]
+    least: int | None = None
 
 
 def flat_arguments(fields: Fields) -> Accept | None:
@@ -34,9 +39,9 @@ def flat_arguments(fields: Fields) -> Accept | None:
     if fields.rest is not MISSING or fields.tag is not None:
         return None
     plain = {
-        field.wire: Plain(field.name, kinds)
+        field.wire: told
         for field in fields.fields
-        if (kinds := _kinds(field.annotation)) and not _is_bounded(field.param)
+        if (told := _plain(field.name, _kinds(field.annotation), _bounds(field.param)))
     }
     return _accepting(plain, [field.wire for field in fields.fields if field.required])
 
@@ -48,7 +53,7 @@ def flat_object(schema: Mapping[str, Any]) -> Accept | None:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         return None
-    plain = {name: Plain(name, kinds) for name, field in properties.items() if (kinds := _told(field))}
+    plain = {name: told for name, field in properties.items() if (told := _told(name, field))}
     return _accepting(plain, required)
 
 
@@ -66,6 +71,8 @@ def _accepting(plain: Mapping[str, Plain], required: Collection[str]) -> Accept 
             field = plain.get(name)
             if field is None or type(item) not in field.types:
                 return None
+            if field.least is not None and (len(item) if type(item) is str else item) < field.least:
+                return None
             accepted[field.name] = item
         return accepted if needed <= value.keys() else None
 
@@ -82,17 +89,27 @@ def _kinds(annotation: Any) -> frozenset[type]:
     return frozenset()
 
 
-def _told(field: Any) -> frozenset[type]:
-    if not isinstance(field, Mapping) or not _REMARKS.issuperset(field):
-        return frozenset()
+def _told(name: str, field: Any) -> Plain | None:
+    if not isinstance(field, Mapping):
+        return None
     kind = field.get("type")
     kinds = set()
     for each in kind if isinstance(kind, list) else [kind]:
         if not isinstance(each, str) or each not in _NAMED:
-            return frozenset()
+            return None
         kinds.add(_NAMED[each])
-    return frozenset(kinds)
+    return _plain(name, frozenset(kinds), {key: field[key] for key in field if key not in _REMARKS})
 
 
-def _is_bounded(param: Param) -> bool:
-    return any(getattr(param, bound) is not None for bound in _BOUNDS)
+def _plain(name: str, kinds: frozenset[type], bounds: Mapping[str, Any]) -> Plain | None:
+    """The field, if nothing but its type decides, or its type and one lower bound."""
+    if not bounds:
+        return Plain(name, kinds) if kinds else None
+    bound, least = next(iter(bounds.items()))
+    if len(bounds) == 1 and kinds == {_LEAST.get(bound)} and type(least) is int:
+        return Plain(name, kinds, least)
+    return None
+
+
+def _bounds(param: Param) -> dict[str, Any]:
+    return {bound: value for bound in _BOUNDS if (value := getattr(param, bound)) is not None}
