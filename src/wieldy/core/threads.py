@@ -8,7 +8,6 @@ import os
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
 from types import GeneratorType
 from typing import Any, TypeVar
 
@@ -66,30 +65,37 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 async def in_thread_to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """The same, but never left half-way: who is cancelled waits until the function is through."""
-    future = begin_in_thread(function, *args, **kwargs)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait((future,))
-        future.exception()  # looked at, so that nobody complains that it was not
-        raise
+    return await _begun(_Unstoppable(), function, args, kwargs)
 
 
 def begin_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
     """What a blocking function that starts now will come to."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    return _begun(asyncio.get_running_loop().create_future(), function, args, kwargs)
+
+
+class _Unstoppable(asyncio.Future[T]):
+    """Cannot be cancelled: who waits for it and is cancelled hears of that when it is done."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Refuse; the task that waits keeps in mind that it is to be cancelled."""
+        return False
+
+
+def _begun(
+    future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> asyncio.Future[T]:
+    loop = future.get_loop()
     context = contextvars.copy_context()
 
     def job() -> None:
+        settle: Callable[[asyncio.Future[T], Any], None] = _succeeded
+        outcome: Any
         try:
-            value = context.run(function, *args, **kwargs)
+            outcome = context.run(function, *args, **kwargs)
         except BaseException as error:
-            settle: Callable[[], None] = partial(_failed, future, error)
-        else:
-            settle = partial(_succeeded, future, value)
+            settle, outcome = _failed, error
         try:
-            loop.call_soon_threadsafe(settle)
+            loop.call_soon_threadsafe(settle, future, outcome)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 

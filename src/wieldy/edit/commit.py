@@ -145,7 +145,8 @@ class _Work:
 
     def _enter(self, step: Step) -> None:
         """Open the step's folder, making what is missing of it."""
-        if step.folder in self._folders:
+        folder = step.folder
+        if folder in self._folders:
             return
         for path in step.folders:
             outer = open_folder(os.path.dirname(path))
@@ -156,7 +157,7 @@ class _Work:
                 continue
             self._made.append(path)
         try:
-            self._folders[step.folder] = open_folder(step.folder)
+            self._folders[folder] = open_folder(folder)
         except NotADirectoryError:
             raise Moved(step.path, "lies in a folder that was replaced meanwhile") from None
 

@@ -93,9 +93,10 @@ def pwrite_all(disk: Disk, fd: int, data: Data, offset: int) -> None:
         rest, offset = rest[count:], offset + count
 
 
-def read_all(fd: int) -> bytes:
-    """Everything from the start of an open file."""
-    size = os.fstat(fd).st_size
+def read_all(fd: int, size: int | None = None) -> bytes:
+    """Everything from the start of an open file, whose `size` may be known."""
+    if size is None:
+        size = os.fstat(fd).st_size
     pieces: list[bytes] = []
     offset = 0
     while piece := os.pread(fd, max(size - offset, 0) + 1, offset):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat as bits
 from typing import Literal, TypeAlias
 
@@ -44,12 +43,12 @@ class Step:
     @property
     def folder(self) -> str:
         """The folder the file is in."""
-        return os.path.dirname(self.real_path)
+        return self.real_path.rpartition("/")[0] or "/"
 
     @property
     def name(self) -> str:
         """The file's name in its folder."""
-        return os.path.basename(self.real_path)
+        return self.real_path.rpartition("/")[2]
 
 
 @record
@@ -99,23 +98,27 @@ def locate(path: str, led_to: str | None = None) -> Landing:
 def look(path: str, led_to: str | None = None) -> Landing:
     """Follow links and read what is there; where `led_to` is given, there and nowhere else."""
     landing = locate(path, led_to)
-    if landing.stat is None:
-        return landing
+    return landing if landing.stat is None else looked_into(landing)
+
+
+def looked_into(landing: Landing) -> Landing:
+    """A landing where there is a file, with what that holds."""
+    folder_path, _, name = landing.real_path.rpartition("/")
     try:
-        folder = open_folder(os.path.dirname(landing.real_path))
+        folder = open_folder(folder_path)
         try:
-            fd = os.open(os.path.basename(landing.real_path), READ_FLAGS, dir_fd=folder)
+            fd = os.open(name, READ_FLAGS, dir_fd=folder)
         finally:
             os.close(folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
-            raise Moved(path, "was replaced while it was being opened") from None
+            raise Moved(landing.path, "was replaced while it was being opened") from None
         raise
     try:
         stat = os.fstat(fd)
         if not bits.S_ISREG(stat.st_mode):
-            raise Moved(path, "was replaced while it was being opened")
-        return Landing(path, landing.real_path, stat, (), read_all(fd))
+            raise Moved(landing.path, "was replaced while it was being opened")
+        return Landing(landing.path, landing.real_path, stat, (), read_all(fd, stat.st_size))
     finally:
         os.close(fd)
 
@@ -134,7 +137,7 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> S
     else:
         manner, why = _manner(landing, stat)
         notes += why
-    token = f".wieldy-{os.getpid()}-{secrets.token_hex(6)}"
+    token = f".wieldy-{os.getpid()}-{os.urandom(6).hex()}"
     return Step(
         path=landing.path,
         real_path=landing.real_path,
@@ -173,7 +176,7 @@ def _manner(landing: Landing, stat: os.stat_result) -> tuple[Manner, list[str]]:
         ]
     if not keeps_owner(stat):
         return "in_place", ["written in place, because a replacement would change its owner"]
-    if not may_write(os.path.dirname(landing.real_path)):
+    if not may_write(landing.real_path.rpartition("/")[0] or "/"):
         return "in_place", ["written in place, because its folder takes no new files"]
     return "replace", []
 

@@ -30,22 +30,23 @@ class Account:
 def planned(steps: Iterable[Step], names: Names) -> Account:
     """The account of what is about to be written."""
     ledger = _Ledger(names)
-    paths = tuple(
-        PathRecord(
-            path=step.path,
-            real_path=step.real_path,
-            before=before,
-            after=after,
-            mode=step.mode,
-            manner=step.manner,
-            temp=step.temp,
-            aside=step.aside,
-            folders=step.folders,
+    paths: list[PathRecord] = []
+    for step in steps:
+        before, after = ledger.entered(step.real_path, step.before, step.after)
+        paths.append(
+            PathRecord(
+                path=step.path,
+                real_path=step.real_path,
+                before=before,
+                after=after,
+                mode=step.mode,
+                manner=step.manner,
+                temp=step.temp,
+                aside=step.aside,
+                folders=step.folders,
+            )
         )
-        for step in steps
-        for before, after in (ledger.entered(step.real_path, step.before, step.after),)
-    )
-    return Account(paths, ledger.contents, ledger.bases)
+    return Account(tuple(paths), ledger.contents, ledger.bases)
 
 
 def happened(changes: Iterable[Change], names: Names) -> Account:

@@ -6,43 +6,63 @@ import fcntl
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 # Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
 LOCK_FILES = 256
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+class Held:
+    """Locks that are held until the end of a `with`: all that were wanted or, where one is taken and not waited for, none."""
+
+    __slots__ = ("_fds", "all")
+
+    def __init__(self, paths: Iterable[str] = (), *, wait: bool = True) -> None:
+        self.all = True
+        self._fds: list[int] = []
+        try:
+            for path in paths:
+                fd = _opened(path)
+                self._fds.append(fd)
+                fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.all = False
+            self._release()
+        except BaseException:
+            self._release()
+            raise
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 class Locks:
     """Locks by name, kept as files in a folder. Spellings that differ in case or Unicode form are one name."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = str(folder)
 
-    @contextmanager
-    def holding(self, names: Iterable[str], *, wait: bool = True) -> Iterator[bool]:
-        """Hold the locks of all these names at once. Without waiting it yields false, holding none, if one is taken."""
-        with ExitStack() as stack:
-            for number in sorted(set(map(_number, names))):
-                fd = self._open(number)
-                stack.callback(os.close, fd)
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                except BlockingIOError:
-                    stack.close()
-                    yield False
-                    return
-            yield True
+    def hold(self, names: Iterable[str], *, wait: bool = True) -> Held:
+        """Hold the locks of all these names at once."""
+        numbers = sorted(set(map(_number, names)))
+        return Held([f"{self._folder}/{number:02x}" for number in numbers], wait=wait)
 
-    def _open(self, number: int) -> int:
-        path = f"{self._folder}/{number:02x}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            return os.open(path, flags, 0o600)
-        except FileNotFoundError:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return os.open(path, flags, 0o600)
+
+def _opened(path: str) -> int:
+    try:
+        return os.open(path, FLAGS, 0o600)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, FLAGS, 0o600)
 
 
 def _number(name: str) -> int:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
-from wieldy.core.record import fields_of, record
+from wieldy.core.record import record
 from wieldy.edit.landing import Manner
 
 EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
@@ -79,11 +79,8 @@ def decode_settled(payload: bytes) -> Settled:
         raise BadRecord(f"a journal record cannot be understood: {error}") from error
 
 
-def _plain(told: Entry | Settled | PathRecord) -> dict[str, Any]:
-    return {name: getattr(told, name) for name in fields_of(told)}
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+# What a record holds are its fields, in their order.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
 
 
 def _fields(payload: bytes) -> dict[str, Any]:

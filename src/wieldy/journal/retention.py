@@ -24,12 +24,16 @@ class Retention:
         self._max_age = max_age_days * DAY
         self._max_bytes = max_bytes
         self._clock = clock
+        self._due = 0.0
 
     def daily(self) -> bool:
         """Sweep unless that was done today; whether it was done now."""
+        if self._clock() < self._due:
+            return False
         stamp = self._home / STAMP
         try:
-            if self._clock() - stamp.stat().st_mtime < DAY:
+            self._due = stamp.stat().st_mtime + DAY
+            if self._clock() < self._due:
                 return False
             os.utime(stamp, (self._clock(), self._clock()))
         except FileNotFoundError:

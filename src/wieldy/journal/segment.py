@@ -50,23 +50,27 @@ class Piece:
 class Segment:
     """The frames of one file up to `end`: where each content lies, and the records in order.
 
-    `pending` are the entries whose end is not recorded: under way, or cut off by a crash.
+    `pending` are the entries whose end is not recorded: under way, or cut off by a crash. `begun` is the time of the
+    first entry. `torn` says that the file goes on behind `end` with something that is no frame.
     """
 
     def __init__(self, folder: str, number: int) -> None:
         self.number = number
         self.path = segment_path(folder, number)
         self.end = 0
+        self.torn = False
+        self.begun: float | None = None
         self.blobs: dict[bytes, Kept] = {}
         self.records: list[Entry | Settled] = []
         self.pending: dict[str, Entry] = {}
 
-    def read_on(self) -> int:
-        """Take in what was appended since; the size of the file, torn end included. A file that is gone has none."""
+    def read_on(self) -> bool:
+        """Take in what was appended since; whether the file is still there."""
         try:
             size = os.stat(self.path).st_size
-            if size == self.end:
-                return size
+            self.torn = size > self.end
+            if not self.torn:
+                return True
             with open(self.path, "rb") as file:
                 for frame in frames(file, self.end, size):
                     self.end = frame.start + frame.size
@@ -76,9 +80,10 @@ class Segment:
                         self._take_delta(frame.digest, frame.start, frame.size, frame.payload)
                     else:
                         self._take(frame.kind == "entry", frame.payload)
+            self.torn = size > self.end
         except FileNotFoundError:
-            return 0
-        return size
+            return False
+        return True
 
     def pieces(self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]) -> dict[bytes, Piece]:
         """The contents that are not kept here, made ready; `bases` says of which other one each is a change."""
@@ -160,7 +165,10 @@ class Segment:
         self.records.append(record)
         if isinstance(record, Settled):
             self.pending.pop(record.entry, None)
-        elif record.kind != "snapshot":
+            return
+        if self.begun is None:
+            self.begun = record.at
+        if record.kind != "snapshot":
             self.pending[record.id] = record
 
 

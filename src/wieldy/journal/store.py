@@ -5,16 +5,16 @@ A folder of numbered files. Only the last one grows; writers take turns by a loc
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
+from wieldy.journal.locks import Held
 from wieldy.journal.record import Entry, Settled
 from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
 
@@ -51,6 +51,7 @@ class Store:
     ) -> None:
         self.folder = folder
         self._place = str(folder)
+        self._lock = f"{folder}/lock"
         self._disk = disk
         self._segment_bytes = segment_bytes
         self._clock = clock
@@ -67,30 +68,19 @@ class Store:
     ) -> None:
         """Add a record after the contents it names; `bases` says of which other one of them a content is a change.
         On failure nothing is added."""
-        foreseen, ready = self._made_ready(contents, bases)
-        with self._mutex, self._turn():
-            segment = self._current()
-            pieces = ready if segment is foreseen else segment.pieces(contents, bases)
-            os.close(self._extend(segment, pieces, record, durable=durable))
+        os.close(self._add(record, contents, bases, durable=durable))
 
     def begin(
         self, record: Entry, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes] = MappingProxyType({})
     ) -> Added:
         """Add a record as `append` does, without waiting for the medium."""
-        foreseen, ready = self._made_ready(contents, bases)
-        with self._mutex, self._turn():
-            segment = self._current()
-            pieces = ready if segment is foreseen else segment.pieces(contents, bases)
-            return Added(self._extend(segment, pieces, record), self._disk)
+        return Added(self._add(record, contents, bases, durable=False), self._disk)
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
         with self._mutex:
             segment = self._last()
-            if segment is None:
-                return {}
-            segment.read_on()
-            return dict(segment.pending)
+            return {} if segment is None else dict(segment.pending)
 
     def records(self) -> Iterator[Entry | Settled]:
         """Everything that is kept, oldest first."""
@@ -117,25 +107,37 @@ class Store:
 
     def drop(self, paths: list[Path]) -> None:
         """Forget whole files of the past."""
-        with self._mutex, self._turn():
+        with self._mutex, Held((self._lock,)):
             for path in paths:
                 with suppress(FileNotFoundError):
                     self._disk.unlink(str(path))
             gone = set(map(str, paths))
             self._segments = {n: segment for n, segment in self._segments.items() if segment.path not in gone}
 
+    def _add(
+        self, record: Entry | Settled, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes], *, durable: bool
+    ) -> int:
+        """Add to the last file, and return its descriptor."""
+        foreseen, pieces = self._made_ready(contents, bases) if contents else (None, {})
+        with self._mutex, Held((self._lock,)):
+            segment = self._current()
+            if contents and segment is not foreseen:
+                pieces = segment.pieces(contents, bases)
+            return self._extend(segment, pieces, record, durable=durable)
+
     def _current(self) -> Segment:
         """The file to append to, its torn end cut off; a new one when it is full or old."""
         segment = self._last()
         if segment is None:
             return self._begin(1)
-        if segment.read_on() > segment.end:
+        if segment.torn:
             fd = self._disk.open(segment.path, os.O_RDWR)
             try:
                 self._disk.truncate(fd, segment.end)
             finally:
                 os.close(fd)
-        if segment.end < self._segment_bytes and self._clock() - _begun(segment, self._clock) < SEGMENT_SECONDS:
+        old = segment.begun is not None and self._clock() - segment.begun >= SEGMENT_SECONDS
+        if segment.end < self._segment_bytes and not old:
             return segment
         following = self._begin(segment.number + 1)
         for entry in list(segment.pending.values()):
@@ -167,9 +169,9 @@ class Store:
         pieces: Mapping[bytes, Piece],
         record: Entry | Settled,
         *,
-        durable: bool = False,
+        durable: bool,
     ) -> int:
-        """Add to the file, and return its descriptor."""
+        """Add to a file, and return its descriptor."""
         data, places = segment.extended(pieces, record)
         fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
@@ -194,16 +196,18 @@ class Store:
         return segment, {} if segment is None else segment.pieces(contents, bases)
 
     def _last(self) -> Segment | None:
-        if self._segments and not os.path.exists(self._segments[max(self._segments)].path):
-            self._segments.clear()  # someone removed the journal: begin anew
-        if not self._segments:
+        """The last file, read to its end."""
+        last = self._segments[max(self._segments)] if self._segments else None
+        if last is None or not last.read_on():
+            self._segments.clear()  # where there was one, someone removed the journal: begin anew
             numbers = self._numbers()
             if not numbers:
                 return None
-            return self._segment(numbers[-1])
-        last = self._segments[max(self._segments)]
-        while os.path.exists(segment_path(self._place, last.number + 1)):
+            last = self._segment(numbers[-1])
+            last.read_on()
+        while os.access(segment_path(self._place, last.number + 1), os.F_OK):
             last = self._segment(last.number + 1)
+            last.read_on()
         return last
 
     def _segment(self, number: int) -> Segment:
@@ -215,22 +219,3 @@ class Store:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return []  # whoever wants to write is told when it fails
         return sorted(int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX))
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        path = f"{self._place}/lock"
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            fd = os.open(path, flags, 0o600)
-        except FileNotFoundError:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path, flags, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
-
-
-def _begun(segment: Segment, clock: Callable[[], float]) -> float:
-    return next((record.at for record in segment.records if isinstance(record, Entry)), clock())

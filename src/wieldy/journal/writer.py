@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import secrets
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from wieldy.edit.landing import Landing, Step, alone, in_place, locate, locks_at
 from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
-from wieldy.journal.locks import Locks
+from wieldy.journal.locks import Held, Locks
 from wieldy.journal.names import Names
 from wieldy.journal.record import Entry, EntryKind, Settled, Settlement
 from wieldy.journal.segment import Unreadable
@@ -83,22 +83,18 @@ class Writer:
         self.recover()
         while True:
             wanted = {name for change in changes for name in self._locks_of(change)}
-            with self._holding(wanted, changes):
-                landings = [self._seen(look, change) for change in changes]
-                for change, landing in zip(changes, landings, strict=True):
-                    _require_same_place(change, landing)
+            with self._hold(wanted, changes):
+                landings = [self._landing(change) for change in changes]
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
                     return self._write(self._steps(changes, landings, emptied), landings, origin, emptied)
 
-    @contextmanager
-    def _holding(self, names: Iterable[str], changes: Sequence[Change]) -> Iterator[None]:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self._locks.holding(names))
-            except OSError as error:
-                if self._store is not None:
-                    raise self._unkept(changes[0].path, error) from error
-            yield
+    def _hold(self, names: Iterable[str], changes: Sequence[Change]) -> Held:
+        try:
+            return self._locks.hold(names)
+        except OSError as error:
+            if self._store is not None:
+                raise self._unkept(changes[0].path, error) from error
+            return Held()
 
     def _unkept(self, path: str, error: OSError, needed: int = 0) -> CannotWrite:
         folder = "" if self._store is None else str(self._store.folder)
@@ -146,10 +142,11 @@ class Writer:
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry, written = self._carried_out(steps, origin)
-        # Of files that came and went nothing is left but the folders made for them, which may lie in those of others.
-        made = {folder for landing in landings for folder in emptied.get(landing.real_path, ())}
-        with suppress(OSError):
-            drop_folders(made, self._disk)
+        if emptied:
+            # Of files that came and went nothing is left but the folders made for them, which may lie in those of others.
+            made = {folder for landing in landings for folder in emptied.get(landing.real_path, ())}
+            with suppress(OSError):
+                drop_folders(made, self._disk)
         by_path = {one.path: one for one in written}
         unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
         return Receipt(None if entry is None else entry.id, tuple(unchanged))
@@ -207,8 +204,8 @@ class Writer:
             names = [name for path in entry.paths for name in locate(path.real_path).locks]
         except (CannotWrite, OSError):
             names = [path.real_path for path in entry.paths]
-        with self._locks.holding(names, wait=False) as held:
-            if not held or entry.id not in store.refresh():
+        with self._locks.hold(names, wait=False) as held:
+            if not held.all or entry.id not in store.refresh():
                 return None  # its writer lives, or has just finished
             try:
                 finished = recover([step_of(path, store) for path in entry.paths], disk=self._disk)
@@ -228,18 +225,24 @@ class Writer:
         return changed(step, folders=emptied.get(landing.real_path, ()))
 
     def _locks_of(self, change: Change) -> tuple[str, ...]:
-        return self._seen(locate, change).locks if change.real_path is None else locks_at(change.real_path)
+        return _seen(locate, change).locks if change.real_path is None else locks_at(change.real_path)
 
-    def _seen(self, see: Callable[[str], Landing], change: Change) -> Landing:
-        try:
-            return see(change.path)
-        except OSError as error:
-            raise explain(error, change.path, needed=len(change.after or b"")) from error
+    def _landing(self, change: Change) -> Landing:
+        """Where a change lands now, and what is there."""
+        if change.real_path == change.path:
+            # It was judged to be free of links. If it can be opened without following any, it still is.
+            with suppress(OSError, WieldyError):
+                landing = look(change.path, change.path)
+                if landing.stat is not None:
+                    return landing
+        landing = _seen(look, change)
+        _require_same_place(change, landing)
+        return landing
 
     def _entry(self, origin: Origin, account: Account) -> Entry:
         now = self._clock()
         return Entry(
-            id=f"{int(now * 1000):011x}{secrets.token_hex(3)}",
+            id=f"{int(now * 1000):011x}{os.urandom(3).hex()}",
             kind=origin.kind,
             session=origin.session,
             call_id=origin.call_id,
@@ -254,6 +257,13 @@ class Writer:
 
 def _listed(entry: Entry) -> str:
     return ", ".join(path.path for path in entry.paths)
+
+
+def _seen(see: Callable[[str], Landing], change: Change) -> Landing:
+    try:
+        return see(change.path)
+    except OSError as error:
+        raise explain(error, change.path, needed=len(change.after or b"")) from error
 
 
 def _require_same_place(change: Change, landing: Landing) -> None:

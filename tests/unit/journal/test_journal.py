@@ -117,6 +117,19 @@ def test_a_path_that_leads_elsewhere_than_judged_is_not_written(root: Path, tmp_
     assert outside.read_bytes() == b""
 
 
+@pytest.mark.parametrize("content", [b"old", None])
+def test_a_folder_that_has_become_a_link_leads_nowhere(root: Path, tmp_path: Path, content: bytes | None):
+    outside, folder = tmp_path / "outside", root / "folder"
+    outside.mkdir()
+    if content is not None:
+        (outside / "a").write_bytes(content)
+    folder.symlink_to(outside)
+    path = str(folder / "a")
+    with pytest.raises(Moved, match="leads to"):
+        journal_of(root).writer.apply([Change(path, content, b"new", real_path=path)], EDIT)
+    assert [file.read_bytes() for file in outside.iterdir()] == ([] if content is None else [content])
+
+
 def test_content_that_is_there_already_is_not_written_again(root: Path):
     path = root / "a"
     path.write_bytes(b"same")
@@ -345,10 +358,10 @@ async def test_a_cancelled_write_is_settled_before_the_caller_goes_on(root: Path
 
 def test_spellings_of_one_name_share_a_lock(tmp_path: Path):
     locks = Locks(tmp_path / "locks")
-    with locks.holding(["/p/Café"]) as held, locks.holding(["/P/CAFE\u0301"], wait=False) as second:
-        assert held and not second
-    with locks.holding(["/p/café"], wait=False) as again:
-        assert again
+    with locks.hold(["/p/Café"]) as held, locks.hold(["/P/CAFE\u0301"], wait=False) as second:
+        assert held.all and not second.all
+    with locks.hold(["/p/café"], wait=False) as again:
+        assert again.all
 
 
 def test_projects_of_the_same_name_have_journals_of_their_own():
