@@ -10,6 +10,7 @@ from wieldy.schema.pattern import pattern
 
 MARK = "WIELDY_MARK"
 PREAMBLE = str(Path(__file__).with_name("preamble.sh"))
+_UNEXPANDED = PREAMBLE.translate({ord(char): f"\\{char}" for char in '\\$`"'})
 
 UNATTENDED: Mapping[str, str] = {
     "PAGER": "cat",
@@ -56,7 +57,7 @@ def command_environment(surrounding: Mapping[str, str], *, mark: str, at_exit: s
     env |= UNATTENDED
     env[MARK] = f"{outer} {mark}" if outer else mark
     if at_exit is not None:
-        env["BASH_ENV"] = re.sub(r'([\\$`"])', r"\\\1", PREAMBLE)
+        env["BASH_ENV"] = _UNEXPANDED
         env["WIELDY_AT_EXIT"] = at_exit
     return env
 

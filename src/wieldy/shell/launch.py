@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from wieldy.core.record import record
 
 LONGEST_ARGUMENT = 100_000
 PIPE_BYTES = 1 << 20
+USUAL_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
 
 Confine: TypeAlias = Callable[[list[str | bytes], dict[str, str]], tuple[list[str | bytes], dict[str, str]]]
 """Puts the call of a program, and its environment, into a sandbox."""
@@ -32,10 +32,12 @@ class Started:
 @lru_cache(maxsize=8)
 def find_bash(path: str | None) -> str:
     """The bash of this PATH, looked up once."""
-    found = shutil.which("bash", path=path) or shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
-    if found is None:
-        raise ToolFailure("There is no bash on this machine, so commands cannot be run. Use the file tools instead.")
-    return found
+    own = os.environ.get("PATH", os.defpath) if path is None else path
+    for folder in (*own.split(os.pathsep), *USUAL_FOLDERS):
+        found = os.path.join(folder, "bash")
+        if folder and os.access(found, os.X_OK) and not os.path.isdir(found):
+            return found
+    raise ToolFailure("There is no bash on this machine, so commands cannot be run. Use the file tools instead.")
 
 
 def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from wieldy.core.record import changed, record
+from wieldy.core.record import changed, field, record
 
 if TYPE_CHECKING:
     from wieldy.shell.words import Word

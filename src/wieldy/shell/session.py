@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shlex
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +28,7 @@ class ShellSession:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.token = secrets.token_hex(8)
+        self.token = os.urandom(8).hex()
         self.folder = workspace.session_dir / "shell"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.results = workspace.session_dir / "tool-results"
@@ -109,7 +107,16 @@ class ShellSession:
             await asyncio.wait((shell.exit,), timeout=LAST_WAIT)
             await shell.wind_up()
         await in_thread(self.guardian.dismiss)
-        await in_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        await in_thread(_remove, self.folder)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:  # a command in a sandbox may have left anything there
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bytes(command: str) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import stat
 import subprocess
 import threading
@@ -15,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
+from wieldy.schema.pattern import pattern
 from wieldy.shell.brand import last_born, may_have_left
 from wieldy.shell.drain import Drain
 from wieldy.shell.reap import GRACE, Process, Tree, end, lasting, members
@@ -24,7 +24,8 @@ HEARTBEAT = 5.0
 TO_END = 0.25
 LONGEST_PATH = 16 << 10
 
-_MAY_DETACH = re.compile(rb"(?<![&>])&(?![&>])|setsid|nohup|daemon|disown|coproc|screen|tmux", re.IGNORECASE)
+_LONE_AMPERSAND = pattern(rb"(?<![&>])&(?![&>])")
+_DETACHERS = (b"setsid", b"nohup", b"daemon", b"disown", b"coproc", b"screen", b"tmux")
 
 
 @record
@@ -208,7 +209,10 @@ class Shell:
 
 def may_detach(command: bytes) -> bool:
     """Whether a command speaks of leaving something running."""
-    return _MAY_DETACH.search(command) is not None
+    if b"&" in command and _LONE_AMPERSAND.search(command):
+        return True
+    lowered = command.lower()
+    return any(word in lowered for word in _DETACHERS)
 
 
 def _group_lives(group: int) -> bool:

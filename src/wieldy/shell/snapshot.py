@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
 import stat
-import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
+
+try:
+    from _blake2 import blake2b  # a first command waits for this; hashlib would load all of OpenSSL for it
+except ImportError:
+    from hashlib import blake2b
 
 from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
@@ -85,9 +91,9 @@ class Snapshots:
     def __init__(self, workspace: Workspace, limits: Limits | None = None) -> None:
         self.reads = 0
         self._limits = limits or Limits()
-        workspace.session_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A file without a name: nothing of it is left behind, even by a crash.
-        self._store = tempfile.TemporaryFile(dir=workspace.session_dir, buffering=0)  # noqa: SIM115 - closed in aclose
+        self._folder = workspace.session_dir
+        self._store = -1
+        self._storing = threading.Lock()  # sub-agents keep theirs in the same store
         self._places: dict[bytes, tuple[int, int]] = {}
         self._known: dict[str, Kept] = {}
         self._size = 0
@@ -123,7 +129,9 @@ class Snapshots:
 
     async def aclose(self) -> None:
         """Forget everything."""
-        self._store.close()
+        if self._store >= 0:
+            os.close(self._store)
+            self._store = -1
 
     def _compare(self, path: str, comparison: _Comparison) -> None:
         old = comparison.before.files.get(path)
@@ -152,19 +160,27 @@ class Snapshots:
         if isinstance(content, str):
             return content
         digest = _digest(content)
-        if digest not in self._places:
-            if self._size + len(content) > self._limits.kept:
-                return f"beyond the {self._limits.kept >> 20} MB that are kept"
-            try:
-                written = os.pwrite(self._store.fileno(), content, self._size) if content else 0
-            except OSError as problem:
-                return problem.strerror or "could not be kept"
-            if written != len(content):
-                return "could not be kept"
-            self._places[digest] = (self._size, len(content))
-            self._size += len(content)
+        with self._storing:
+            if digest not in self._places and (why := self._put(digest, content)):
+                return why
         kept = self._known[path] = Kept(stamp, digest)
         return kept
+
+    def _put(self, digest: bytes, content: bytes) -> str:
+        """Append a content to the store; where it cannot be, why not."""
+        if self._size + len(content) > self._limits.kept:
+            return f"beyond the {self._limits.kept >> 20} MB that are kept"
+        try:
+            if self._store < 0:
+                self._store = _nameless_file(self._folder)
+            written = os.pwrite(self._store, content, self._size)
+        except OSError as problem:
+            return problem.strerror or "could not be kept"
+        if written != len(content):
+            return "could not be kept"
+        self._places[digest] = (self._size, len(content))
+        self._size += len(content)
+        return ""
 
     def _read(self, path: str, stamp: Stamp) -> bytes | str:
         """The content of a file, or why it is not to be had."""
@@ -182,7 +198,7 @@ class Snapshots:
 
     def _content(self, kept: Kept) -> bytes:
         at, size = self._places[kept.digest]
-        return os.pread(self._store.fileno(), size, at)
+        return os.pread(self._store, size, at)
 
 
 class _Comparison:
@@ -259,4 +275,17 @@ def _is_fresh(stamp: Stamp, moment: int) -> bool:
 
 
 def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
+    return blake2b(content, digest_size=16).digest()
+
+
+def _nameless_file(folder: Path) -> int:
+    """Opens a file that has no name: nothing of it is left behind, even by a crash."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CLOEXEC
+    if nameless := getattr(os, "O_TMPFILE", 0):
+        with contextlib.suppress(OSError):  # not every file system has them
+            return os.open(folder, flags | nameless, 0o600)
+    path = folder / f"snapshots-{os.urandom(8).hex()}"
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return descriptor

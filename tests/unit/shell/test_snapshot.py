@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,22 @@ def test_an_unchanged_file_is_not_read_again(tree):
     for _ in range(3):
         tree.after("true")
     assert tree.snapshots.reads == 1
+
+
+def test_those_who_keep_at_the_same_time_keep_their_own(tree):
+    folders = [tree.root / str(number) for number in range(8)]
+    for folder in folders:
+        folder.mkdir()
+        for number in range(40):
+            (folder / str(number)).write_bytes(f"{folder.name} {number} ".encode() * 500)
+    with ThreadPoolExecutor(len(folders)) as threads:
+        seen = list(threads.map(lambda folder: tree.snapshots.take(map(str, folder.iterdir())), folders))
+    for folder, before in zip(folders, seen, strict=True):
+        old = {str(path): path.read_bytes() for path in folder.iterdir()}
+        for path in folder.iterdir():
+            path.write_bytes(b"new")
+        found = tree.snapshots.differences(before, map(str, folder.iterdir())).changed
+        assert {each.path: each.before for each in found} == old
 
 
 def test_nothing_is_written_into_the_tree_and_nothing_is_left_in_the_session(tree, tmp_path):
