@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -18,6 +17,7 @@ from wieldy.core.decision import Adviser, Approver, Decision, Judge
 from wieldy.core.event import Notice
 from wieldy.core.offer import Offered
 from wieldy.core.places import state_home
+from wieldy.core.record import changed
 from wieldy.core.result import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
@@ -255,7 +255,7 @@ class Toolbox:
 
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every call that is under way; each ends in a result within a second. Later calls are not affected."""
-        stopped, self._bench = self._bench, replace(self._bench, abort=Abort())
+        stopped, self._bench = self._bench, changed(self._bench, abort=Abort())
         stopped.abort.set(reason)
 
     async def aclose(self) -> None:

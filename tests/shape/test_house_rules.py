@@ -55,6 +55,14 @@ def _called(node: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def test_the_fields_of_records_are_made_by_the_module_that_makes_records():
+    """`dataclasses.field` would be taken for the default itself."""
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^@(record|mutable)\b", text, re.MULTILINE) and "@dataclass" not in text:
+            assert not re.search(r"from dataclasses import .*\bfield\b", text), path
+
+
 def test_no_process_is_started_in_a_way_that_turns_vfork_off():
     for path in MODULES:
         assert "preexec_fn" not in path.read_text(encoding="utf-8"), path

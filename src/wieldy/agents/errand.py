@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from wieldy.agents.definition import Definition
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 
 LAST_STEPS = 20
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Decision

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, ClassVar
 
 from wieldy.core.decision import Answer, Decision
-from wieldy.core.record import keyword_record
+from wieldy.core.record import field, keyword_record
 from wieldy.core.result import ToolResult
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 
 Role: TypeAlias = Literal["user", "assistant"]
 ContentBlock: TypeAlias = Mapping[str, Any]
@@ -18,7 +17,7 @@ class Message:
 
     role: Role
     content: tuple[ContentBlock, ...]
-    _wires: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _wires: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def user(cls, text: str) -> Message:

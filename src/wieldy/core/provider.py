@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.message import ContentBlock, History
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 
 Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
@@ -73,7 +72,7 @@ class ToolOffer:
     name: str
     description: str
     input_schema: Mapping[str, Any]
-    encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    encoded: dict[str, bytes] = field(default_factory=dict)
 
 
 @record

@@ -2,16 +2,38 @@
 
 `dataclasses` compiles half a dozen methods for every class when it is defined, most of a millisecond each; a program that
 defines a hundred spends its whole start-up there. Here the methods are shared, and a class gets an `__init__` of its own when
-the first instance is made.
+there are more than a few instances: most have one or two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, field
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import Any, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
+
+FEW = 2
+
+
+class Missing:
+    """What stands where nothing was given; None may have been given."""
+
+
+MISSING: Any = Missing
+
+
+class Factory:
+    """How the default of a field is made anew for every record."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def field(*, default_factory: Callable[[], T]) -> T:
+    """A field whose default is made anew for every record."""
+    return cast("T", Factory(default_factory))
 
 
 class FrozenError(AttributeError):
@@ -31,6 +53,14 @@ def record(cls: type[Any] | None = None, /, *, eq: bool = True) -> Any:
     if cls is None:
         return lambda cls: _made(cls, eq)
     return _made(cls, eq)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(cls: type[T]) -> type[T]:
+    """The same for a class whose fields may change: each instance is equal to itself only."""
+    made: Any = _made(cls, eq=False)
+    del made.__setattr__, made.__delattr__
+    return cls
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -66,13 +96,9 @@ def _made(cls: Any, eq: bool) -> Any:
             continue
         names[name] = None
         default = cls.__dict__.get(name, MISSING)
-        if isinstance(default, Field):
-            default = default if default.default is MISSING else default.default
-            if isinstance(default, Field):
-                delattr(cls, name)
-            else:
-                setattr(cls, name, default)
-        if default is MISSING or (isinstance(default, Field) and default.default_factory is MISSING):
+        if isinstance(default, Factory):
+            delattr(cls, name)
+        if default is MISSING:
             defaults.pop(name, None)
         else:
             defaults[name] = default
@@ -88,11 +114,37 @@ def _made(cls: Any, eq: bool) -> Any:
 
 
 def _first_time(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Stands in for `__init__` until the first instance: then the class gets the real one."""
+    """Stands in for `__init__` for a few instances: then, or where the arguments do not fit, the class gets the real one."""
     cls: Any = next(base for base in type(self).__mro__ if "__record_fields__" in base.__dict__)
     if cls.__init__ is _first_time:
+        made = cls.__dict__.get("__record_made__", 0)
+        if made < FEW and _filled(self, cls, args, kwargs):
+            cls.__record_made__ = made + 1
+            return
         cls.__init__ = _initialiser(cls)
     cls.__init__(self, *args, **kwargs)
+
+
+def _filled(self: Any, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Give a record its fields, without a function made for it; False where the arguments do not fit."""
+    names, defaults = cls.__record_fields__, cls.__record_defaults__
+    if len(args) > (0 if getattr(cls, "__record_keywords__", False) else len(names)):
+        return False
+    given = dict(zip(names, args, strict=False))
+    if not given.keys().isdisjoint(kwargs):
+        return False
+    given.update(kwargs)
+    own = self.__dict__
+    for name in names:
+        value = given.pop(name, MISSING)
+        if value is MISSING:
+            value = defaults.get(name, MISSING)
+            if value is MISSING:
+                return False
+            if isinstance(value, Factory):
+                value = value.make()
+        own[name] = value
+    return not given
 
 
 def _initialiser(cls: Any) -> Callable[..., None]:
@@ -103,8 +155,8 @@ def _initialiser(cls: Any) -> Callable[..., None]:
     for name in names:
         if name not in defaults:
             parameters.append(name)
-        elif isinstance(default := defaults[name], Field):
-            known[f"make_{name}"] = default.default_factory
+        elif isinstance(default := defaults[name], Factory):
+            known[f"make_{name}"] = default.make
             parameters.append(f"{name}=MISSING")
             lines.append(f"    if {name} is MISSING: {name} = make_{name}()")
         else:

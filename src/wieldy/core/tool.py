@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, is_opaque
-from wieldy.core.record import record
+from wieldy.core.record import field, mutable, record
 from wieldy.core.result import ToolResult
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Options:
     thinking_budget: int | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)  # each method takes a tenth of a millisecond
+@mutable
 class ToolContext:
     """What a running tool may use. There are no globals: everything it needs is here or came with the tool."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, ClassVar
 
-from wieldy.core.record import keyword_record
+from wieldy.core.record import field, keyword_record
 
 
 @keyword_record

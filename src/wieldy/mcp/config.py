@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.permissions.levels import Level
 from wieldy.permissions.mode import Mode
 from wieldy.permissions.paths import Seen

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.decision import Behavior
 from wieldy.core.effect import Effects
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.core.tool import Tool
 from wieldy.permissions.command import wildcard
 from wieldy.permissions.origin import Origin

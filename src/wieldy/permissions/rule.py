@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from typing import Literal, TypeAlias
 
 from wieldy.core.decision import Behavior
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.permissions.origin import IN_CODE, Origin
 
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]

@@ -58,19 +58,13 @@ def unwrap(annotation: Any) -> tuple[Any, Param]:
         elif type(extra).__name__ == "Meta" and type(extra).__module__.startswith("msgspec"):
             param = _from_meta(extra)
     if about and not param.about:
-        param = Param(about) if param is PLAIN else _described(param, about)
+        param = Param(about) if param is PLAIN else param.described(about)
     return bare, param
 
 
 def _from_meta(meta: Any) -> Param:
     names = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern", "examples")
     return Param(meta.description or "", **{name: getattr(meta, name) for name in names})
-
-
-def _described(param: Param, about: str) -> Param:
-    from dataclasses import replace
-
-    return replace(param, about=about)
 
 
 def _field(name: str, annotation: Any, about: str, required: bool, default: Any, wire: str = "") -> Field:
@@ -159,7 +153,8 @@ def _call_method(instance: Any) -> Any:
 def is_model(cls: Any) -> bool:
     """Whether a class is filled from a JSON object, field by field."""
     return isinstance(cls, type) and (
-        hasattr(cls, "__dataclass_fields__") or is_typed_dict(cls) or hasattr(cls, "__struct_fields__")
+        is_typed_dict(cls)
+        or any(hasattr(cls, mark) for mark in ("__record_fields__", "__dataclass_fields__", "__struct_fields__"))
     )
 
 
@@ -179,7 +174,7 @@ def is_named_tuple(cls: Any) -> bool:
 
 
 def fields_of_model(cls: Any) -> Fields:
-    """The fields of a dataclass, TypedDict, msgspec.Struct or NamedTuple."""
+    """The fields of a record, dataclass, TypedDict, msgspec.Struct or NamedTuple."""
     hints = hints_of(cls)
     about = read(written_doc(cls)).about
     owner: str = cls.__qualname__
@@ -197,6 +192,8 @@ def fields_of_model(cls: Any) -> Fields:
                 for n in named
             ),
         )
+    if hasattr(cls, "__record_fields__"):
+        return Fields(owner, tuple(_record_fields(cls, hints, about)))
     return Fields(owner, tuple(_dataclass_fields(cls, hints, about)))
 
 
@@ -213,6 +210,12 @@ def _typed_dict_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -
             required = origin is typing.Required
             (hint,) = typing.get_args(hint)
         yield _field(name, hint, about.get(name, ""), required, MISSING)
+
+
+def _record_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
+    defaults: dict[str, Any] = cls.__record_defaults__
+    for name in cls.__record_fields__:
+        yield _field(name, hints[name], about.get(name, ""), name not in defaults, defaults.get(name, MISSING))
 
 
 def _dataclass_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.search.ignore import inside_repository
 from wieldy.search.ripgrep import find_ripgrep
 from wieldy.search.walk import VERSION_CONTROL

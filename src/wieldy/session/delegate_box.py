@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -115,7 +114,7 @@ class NarrowBox:
     def _bench(self, above: Bench, abort: Abort, asked: Callable[[str], None]) -> Bench:
         pool, theirs = self.workspace.resident(Pool), above.workspace.resident(Pool)
         pool.refresh, pool.starting, pool.settled = self.offering, theirs.starting, theirs.settled
-        return replace(
+        return changed(
             above,
             catalog=Called(self.catalog, pool),
             workspace=self.workspace,

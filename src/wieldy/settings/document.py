@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import field
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.schema.pattern import pattern
 
 MAX_DEPTH = 64

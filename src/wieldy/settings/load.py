@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.places import config_home
-from wieldy.core.record import record
+from wieldy.core.record import field, record
 from wieldy.permissions.origin import Layer, Origin
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Rule

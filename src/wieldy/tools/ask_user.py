@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from wieldy.core.declare import FunctionTool, words
 from wieldy.core.inquiry import Inquiry, Person
+from wieldy.core.record import record
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.schema.annotate import Param
@@ -16,12 +16,12 @@ DESCRIPTION, PROMPT = words(__file__)
 A_DAY = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """One question."""
 
     question: Annotated[str, Param(min_length=1)]
-    options: list[str] = field(default_factory=list)
+    options: tuple[str, ...] = ()
     multi_select: bool = False
 
 
@@ -39,7 +39,7 @@ def _somebody(workspace: Workspace) -> bool | str:
 
 async def _ask(ctx: ToolContext, questions: Annotated[list[Asked], Param(min_length=1, max_length=8)]) -> Output:
     """Ask."""
-    inquiries = [Inquiry(asked.question, tuple(asked.options), asked.multi_select) for asked in questions]
+    inquiries = [Inquiry(asked.question, asked.options, asked.multi_select) for asked in questions]
     replies = await ctx.workspace.resident(Person).answer(inquiries)
     answers = {asked.question: str(reply) for asked, reply in zip(questions, replies, strict=True)}
     told = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())

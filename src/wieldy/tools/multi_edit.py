@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.declare import tool, words
+from wieldy.core.record import record
 from wieldy.core.tool import Output, ToolContext
 from wieldy.schema.annotate import Param
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DESCRIPTION, PROMPT = words(__file__)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EditItem:
     """One replacement."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 from wieldy.core.declare import FunctionTool, words
 from wieldy.core.event import Notice
+from wieldy.core.record import record
 from wieldy.core.result import ToolResult
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
@@ -16,7 +16,7 @@ DESCRIPTION, PROMPT = words(__file__)
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Todo:
     """One task."""
 
@@ -48,7 +48,7 @@ class TodoWrite(FunctionTool):
 async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
     """Keep the list."""
     ctx.workspace.resident(TodoList).todos = tuple(todos)
-    data = {"todos": [asdict(todo) for todo in todos]}
+    data = {"todos": [dict(vars(todo)) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
     under_way = sum(todo.status == "in_progress" for todo in todos)
     advice = " Only one task at a time can be in progress: correct the list." if under_way > 1 else ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import field
 from typing import ClassVar
 
 import pytest
 
-from wieldy.core.record import FrozenError, changed, fields_of, is_record, keyword_record, record
+from wieldy.core.record import FrozenError, changed, field, fields_of, is_record, keyword_record, mutable, record
 
 
 @record
@@ -109,3 +108,65 @@ class Owned:
 def test_a_field_may_have_any_name():
     assert Owned("mine").own == "mine"
     assert Owned("mine") == Owned("mine") != Owned("yours")
+
+
+@mutable
+class Counter:
+    name: str
+    count: int = 0
+    seen: list[str] = field(default_factory=list)
+
+
+def test_a_mutable_one_changes_in_place_and_equals_itself_only():
+    counter = Counter("a")
+    counter.count += 1
+    counter.seen.append("x")
+    assert (counter.name, counter.count, counter.seen) == ("a", 1, ["x"])
+    assert counter == counter  # noqa: PLR0124 - that is the question
+    assert Counter("a") != Counter("a")
+    assert changed(counter, name="b").count == 1
+    with pytest.raises(TypeError):
+        Counter("a", name="b")  # type: ignore[misc]
+
+
+def instances(kind: str) -> list[object]:
+    """Some more than the few that are made without an `__init__` of the class's own."""
+
+    @record
+    class Made:
+        x: int
+        y: int = 5
+        tags: list[str] = field(default_factory=list)
+
+    match kind:
+        case "positional":
+            return [Made(1, 2) for _ in range(5)]
+        case "named":
+            return [Made(y=2, x=1) for _ in range(5)]
+        case _:
+            return [Made(1) for _ in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["positional", "named", "defaults"])
+def test_the_first_instances_are_like_all_later_ones(kind):
+    made = instances(kind)
+    assert all(one == made[0] for one in made)
+    assert {repr(one) for one in made} == {repr(made[0])}
+    assert {tuple(vars(one)) for one in made} == {("x", "y", "tags")}
+    assert len({id(vars(one)["tags"]) for one in made}) == 5
+
+
+@pytest.mark.parametrize("args", [((), {}), ((1, 2, [], 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"y": 1})])
+def test_arguments_that_do_not_fit_are_refused_from_the_first_instance_on(args):
+    positional, named = args
+    for _ in range(5):
+
+        @record
+        class Fresh:
+            x: int
+            y: int = 5
+            tags: list[str] = field(default_factory=list)
+
+        with pytest.raises(TypeError, match=r"Fresh\.__init__\(\)"):
+            Fresh(*positional, **named)
+        assert Fresh(1) == Fresh(1)
