@@ -60,6 +60,8 @@ def detect(data: bytes, *, whole: bool = True) -> Encoding:
     The codec decodes the bytes after the mark strictly, with two exceptions, both with `sure=False`: a text marked by
     its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1`, the last resort, decodes anything.
     """
+    if data.isascii() and b"\0" not in data:
+        return UTF8
     marked = _by_bom(data, whole)
     if marked is not None:
         return marked
