@@ -1,4 +1,4 @@
-"""HTTP to a model: one small client over asyncio streams, connections kept alive.
+"""HTTP to a model: one small client over asyncio, connections kept alive.
 
 Proxies come from the usual variables, extra certificate authorities from `SSL_CERT_FILE` or `WIELDY_CA_FILE`. A TLS context
 is made only for https, and once. Nothing here knows what a model is.
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from wieldy.core.failure import WieldyError
-from wieldy.providers.http1 import END, Answers, End, Head, Malformed, request_head
+from wieldy.providers.connection import Connection, Silence
+from wieldy.providers.http1 import END, End, Head, Malformed, request_head
 from wieldy.providers.proxy import Proxy, ProxyProblem, proxy_for
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 300.0
 FAREWELL_SECONDS = 0.02
-READ_BYTES = 1 << 16
-MOST_LINE = 1 << 20
 MOST_IDLE = 8
 
 
@@ -45,50 +44,6 @@ class NoAnswer(HttpFailure):
     """The connection ended before a single byte of an answer: on one that was kept alive, the server had left already."""
 
 
-class Silence(Exception):
-    """Nothing came for too long."""
-
-
-class Connection:
-    """One connection and where its protocol stands."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self.answers = Answers()
-        self.used = False
-        self._until = 0.0
-        self._watch: asyncio.TimerHandle | None = None
-
-    async def read(self, seconds: float | None) -> bytes:
-        """What comes next. Raises `Silence` when nothing does for so long."""
-        if seconds is not None:
-            # One timer looks now and then, instead of a new one for every piece.
-            loop = asyncio.get_running_loop()
-            self._until = loop.time() + seconds
-            if self._watch is None:
-                self._watch = loop.call_at(self._until, self._look, loop)
-        try:
-            return await self.reader.read(READ_BYTES)
-        finally:
-            self._until = 0.0
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._watch = None
-        if not self._until:
-            return
-        if loop.time() >= self._until:
-            self.reader.set_exception(Silence())
-        else:
-            self._watch = loop.call_at(self._until, self._look, loop)
-
-    def close(self) -> None:
-        """Drop it, without waiting for the other side."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self.writer.transport.abort()
-
-
 class Response:
     """The head of an answer; its body is still to come. It is `whole` when its reader needs nothing more of it."""
 
@@ -99,20 +54,24 @@ class Response:
         self.whole = False
         self._connection = connection
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, as it arrives. Raises `HttpFailure` when it breaks off or nothing comes for too long."""
-        while (part := await _next(self._connection, self.seconds)) is not END:
-            assert isinstance(part, bytes)
-            yield part
+    async def more(self) -> bytes:
+        """What comes next of the body; nothing at its end. Raises `HttpFailure` when it breaks off or stays out for too long."""
+        connection = self._connection
+        while (part := _taken(connection)) is None:
+            try:
+                await connection.more(connection.time() + self.seconds)
+            except Silence:
+                raise HttpFailure(f"nothing came from the server for {self.seconds:g} s") from None
+            except OSError as error:
+                raise _broken(error) from None
+        return part if isinstance(part, bytes) else b""
 
     async def text(self, most: int = 100_000) -> str:
         """The first part of the body, as text; for error pages."""
         got = bytearray()
         with contextlib.suppress(HttpFailure):
-            async for chunk in self.chunks():
-                got += chunk
-                if len(got) >= most:
-                    break
+            while len(got) < most and (more := await self.more()):
+                got += more
         return bytes(got[:most]).decode("utf-8", "replace")
 
 
@@ -169,14 +128,8 @@ class Http:
         if (proxy := self._proxy()) is not None and self.url.scheme == "http":
             target = f"http://{self.place}{target}"
             headers |= proxy.credentials()
-        head = self._head(target, headers)
-        # Nobody waits for the request to be gone: a server may refuse it before it has read it all.
-        connection.writer.write(head + body)
-        try:
-            async with asyncio.timeout(self.idle_seconds):
-                return await self._answer(connection)
-        except TimeoutError:
-            raise HttpFailure(f"{self.place} did not answer within {self.idle_seconds:g} s") from None
+        connection.send(self._head(target, headers), body)
+        return await self._answer(connection)
 
     @staticmethod
     def _head(target: str, headers: Mapping[str, str]) -> bytes:
@@ -186,16 +139,22 @@ class Http:
             raise Hopeless(f"{odd} holds characters that cannot be sent; mind its end") from None
 
     async def _answer(self, connection: Connection) -> Response:
+        until = connection.time() + self.idle_seconds
         try:
-            head = await _next(connection, None)
+            while (head := _taken(connection)) is None:
+                await connection.more(until)
         except NoAnswer:
             raise NoAnswer(f"{self.place} closed the connection without an answer") from None
+        except Silence:
+            raise HttpFailure(f"{self.place} did not answer within {self.idle_seconds:g} s") from None
+        except OSError as error:
+            raise _broken(error) from None
         assert isinstance(head, Head)
         return Response(head.status, head.headers, self.idle_seconds, connection)
 
     def _give_back(self, connection: Connection, *, whole: bool) -> None:
         answers = connection.answers
-        sent = not connection.writer.transport.get_write_buffer_size()
+        sent = not connection.transport.get_write_buffer_size()
         ended = sent and answers.keeps and answers.begun and (whole or answers.reusable)
         if ended and len(self._idle) < MOST_IDLE:
             connection.used = True
@@ -208,10 +167,8 @@ class Http:
         while self._idle:
             connection = self._idle.pop()
             try:
-                async with asyncio.timeout(FAREWELL_SECONDS):
-                    while await _next(connection, None) is not END:
-                        pass
-            except (TimeoutError, HttpFailure):
+                await _ended(connection)
+            except (Silence, HttpFailure, OSError):
                 connection.close()
             except BaseException:
                 connection.close()
@@ -234,9 +191,10 @@ class Http:
             async with asyncio.timeout(CONNECT_SECONDS):
                 host, port = (proxy.host, proxy.port) if proxy else (str(self.url.hostname), _port(self.url))
                 tls = self._context() if secure and proxy is None else None
-                reader, writer = await asyncio.open_connection(host, port, limit=MOST_LINE, ssl=tls)
+                loop = asyncio.get_running_loop()
+                _, connection = await loop.create_connection(Connection, host, port, ssl=tls)
                 if proxy is not None and secure:
-                    await self._tunnel(reader, writer, proxy)
+                    await self._tunnel(connection, proxy)
         except TimeoutError:
             raise HttpFailure(f"{self.place} did not answer within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
@@ -248,23 +206,25 @@ class Http:
             if _nobody_listens(error):
                 raise Refused(f"{near} cannot be reached: the connection was refused, nothing listens there") from None
             raise HttpFailure(f"{near} cannot be reached: {error.strerror or error}") from None
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except Malformed:
             raise HttpFailure(f"{near} does not answer like a proxy") from None
-        return Connection(reader, writer)
+        return connection
 
-    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy) -> None:
+    async def _tunnel(self, connection: Connection, proxy: Proxy) -> None:
         there = f"{self.url.hostname}:{_port(self.url)}"
         lines = [f"CONNECT {there} HTTP/1.1", f"host: {there}", *(f"{k}: {v}" for k, v in proxy.credentials().items())]
         try:
-            writer.write("\r\n".join([*lines, "", ""]).encode())
-            head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
+            connection.transport.write("\r\n".join([*lines, "", ""]).encode())
+            while (told := connection.answers.raw(b"\r\n\r\n")) is None:
+                await connection.more()
+            head = told.split(b"\r\n", 1)[0].decode("latin-1")
             status = head.split(" ", 2)[1:2]
             if status != ["200"]:
                 refused = Hopeless if status and status[0].startswith("4") else HttpFailure
                 raise refused(f"the proxy {proxy.host} refused: {head}")
-            await writer.start_tls(self._context(), server_hostname=self.url.hostname)
+            await connection.secure(self._context(), str(self.url.hostname))
         except BaseException:
-            writer.transport.abort()
+            connection.close()
             raise
 
     def _context(self) -> ssl.SSLContext:
@@ -314,22 +274,23 @@ def _tls_reason(error: OSError) -> str | None:
     return str(error.reason) if isinstance(error, ssl.SSLError) else None
 
 
-async def _next(connection: Connection, seconds: float | None) -> Head | bytes | End:
-    """The next part of an answer. Raises `NoAnswer` before the first byte of one, else `HttpFailure`."""
-    answers = connection.answers
-    while True:
-        try:
-            part = answers.take()
-        except Malformed as odd:
-            raise HttpFailure(f"the server does not speak HTTP: {odd}") from None
-        if part is not None:
-            return part
-        try:
-            data = await connection.read(seconds)
-        except Silence:
-            raise HttpFailure(f"nothing came from the server for {seconds:g} s") from None
-        except OSError as error:
-            raise NoAnswer(f"the connection broke: {error.strerror or error}") from None
-        if not data and not answers.begun:
-            raise NoAnswer("the connection was closed without an answer")
-        answers.feed(data)
+async def _ended(connection: Connection) -> None:
+    """Pass over the rest of an answer, which mostly is there already. Raises `Silence` when it does not come at once."""
+    until = connection.time() + FAREWELL_SECONDS
+    while (part := _taken(connection)) is not END:
+        if part is None:
+            await connection.more(until)
+
+
+def _taken(connection: Connection) -> Head | bytes | End | None:
+    """The next part of an answer, if it has come. Raises `NoAnswer` when none will, else `HttpFailure`."""
+    try:
+        return connection.answers.take()
+    except Malformed as odd:
+        if not connection.answers.begun:
+            raise NoAnswer("the connection was closed without an answer") from None
+        raise HttpFailure(f"the server does not speak HTTP: {odd}") from None
+
+
+def _broken(error: OSError) -> NoAnswer:
+    return NoAnswer(f"the connection broke: {error.strerror or error}")

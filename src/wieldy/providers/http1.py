@@ -64,10 +64,24 @@ class Answers:
         """Expect the answer to another request."""
         self.where = "head"
 
-    def feed(self, data: bytes) -> None:
-        """Bytes as they came; none when the connection was closed."""
+    def feed(self, data: bytes | memoryview) -> int:
+        """Bytes as they came; none when the connection was closed. Returns how many wait to be taken."""
         self._waiting += data
-        self._closed = self._closed or not data
+        if not data:
+            self._closed = True
+        return len(self._waiting)
+
+    def raw(self, end: bytes) -> bytes | None:
+        """What has come up to some bytes, as it is, and those; None when more is needed. Raises `Malformed`."""
+        at = self._waiting.find(end, 0, MOST_HEAD)
+        if at < 0:
+            if len(self._waiting) >= MOST_HEAD:
+                raise Malformed(f"nothing ends within {MOST_HEAD // 1024} KB")
+            self._need_more()
+            return None
+        found = bytes(self._waiting[: at + len(end)])
+        del self._waiting[: at + len(end)]
+        return found
 
     def take(self) -> Head | bytes | End | None:
         """The next part of the answer, or None when more bytes are needed. Raises `Malformed`."""

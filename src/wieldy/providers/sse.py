@@ -55,7 +55,7 @@ async def events_of(response: Response) -> AsyncGenerator[bytes, None]:
     """The data of every event of a response. Raises `HttpFailure` when none is completed for too long: drops are not life."""
     events = Events()
     last, seen = time.monotonic(), 0
-    async for chunk in response.chunks():
+    while chunk := await response.more():
         for data in events.feed(chunk):
             yield data
         if events.ended > seen:
