@@ -10,9 +10,7 @@ from typing import Literal, TypeAlias
 from wieldy.core.effect import Effects
 from wieldy.core.record import changed, record
 from wieldy.shell.catastrophic import Danger, dangers
-from wieldy.shell.crude import crude_parts
 from wieldy.shell.effort import TooMuch
-from wieldy.shell.fork_bomb import fork_bombs
 from wieldy.shell.oddities import foreign_letters, oddities
 from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
@@ -65,7 +63,7 @@ def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
     ]
     if not walk.parts:
         problems.append("there is no command in it")
-    found = (*_bombs(walk.scripts), *dangers(tuple(walk.parts), scene))
+    found = (*(_bombs(walk.scripts) if walk.defined else ()), *dangers(tuple(walk.parts), scene))
     return _judged(walk, found, problems)
 
 
@@ -87,10 +85,14 @@ def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _not_understood(command: str, scene: Scene, problems: list[str], found: Sequence[Part] = ()) -> Analysis:
     """What can still be said: the parts that were found before it was given up, and a rough reading of all of it."""
+    from wieldy.shell.crude import crude_parts
+
     parts = (*_doubted(tuple(found)), *crude_parts(command, scene.cwds[0]))
     return Analysis(parts, "unknown", dangers(parts, scene), tuple(problems))
 
 
 def _bombs(scripts: list[tuple[str, Script]]) -> tuple[Danger, ...]:
+    from wieldy.shell.fork_bomb import fork_bombs
+
     names = [name for _, script in scripts for name in fork_bombs(script)]
     return tuple(Danger("deny", f"the function `{name}` starts itself again and again", f"{name}()") for name in names)

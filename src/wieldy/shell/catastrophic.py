@@ -11,7 +11,6 @@ from wieldy.core.effect import Writes
 from wieldy.core.record import changed, record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.parts import Part
-from wieldy.shell.programs.git import split as split_git
 from wieldy.shell.programs.options import names, read, table
 from wieldy.shell.scene import Scene
 from wieldy.shell.words import Word
@@ -153,7 +152,9 @@ def _mv(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
 
 
 def _git(part: Part, args: tuple[Word, ...]) -> Iterator[Danger]:
-    call = split_git(args)
+    from wieldy.shell.programs.git import split
+
+    call = split(args)
     words = [word.text for word in call.args]
     flags = {word for word in words if word.startswith("-")}
     short = {flag for word in flags if not word.startswith("--") for flag in word[1:]}

@@ -6,7 +6,6 @@ from wieldy.core.effect import Reads
 from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.parts import Part
-from wieldy.shell.programs.git import split as split_git
 from wieldy.shell.programs.options import names
 
 _GIT_LISTS = {
@@ -61,15 +60,21 @@ def _lists_files(part: Part) -> bool:
         case "grep" | "egrep" | "fgrep" | "rg":
             return any(map(_NAMING.fullmatch, flags)) and not any(flag.startswith("--path") for flag in flags)
         case "git":
-            call = split_git(part.argv[1:])
-            given = {word.text for word in call.args if word.text.startswith("-") and word.text != "--"}
-            needed = _GIT_NEEDS.get(call.command)
-            return (
-                given <= _GIT_LISTS.get(call.command, frozenset())
-                and call.folder is None
-                and not (needed and not needed & given)
-            )
+            return _git_lists_files(part)
     return False
+
+
+def _git_lists_files(part: Part) -> bool:
+    from wieldy.shell.programs.git import split
+
+    call = split(part.argv[1:])
+    given = {word.text for word in call.args if word.text.startswith("-") and word.text != "--"}
+    needed = _GIT_NEEDS.get(call.command)
+    return (
+        given <= _GIT_LISTS.get(call.command, frozenset())
+        and call.folder is None
+        and not (needed and not needed & given)
+    )
 
 
 def _passes_whole_lines(part: Part) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 _PLAIN_CONTROLS = frozenset("\t\n")
 _INVISIBLE = frozenset({"Cf", "Cc", "Zl", "Zp", "Cs", "Co"})
 
@@ -12,6 +10,8 @@ def oddities(text: str) -> list[str]:
     """What a person should be told about the characters of a command: invisible ones and foreign spaces."""
     if text.isascii() and text.isprintable():
         return []
+    import unicodedata
+
     found: dict[str, None] = {}
     for char in text:
         category = unicodedata.category(char)
@@ -28,5 +28,7 @@ def foreign_letters(program: str) -> list[str]:
 
 
 def _name(char: str) -> str:
+    import unicodedata
+
     names = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
     return names.get(char) or f"U+{ord(char):04X} ({unicodedata.name(char, 'unnamed').lower()})"

@@ -11,7 +11,6 @@ from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_on
 from wieldy.shell.layers import Layers, filled_by_find, program_of, unwrap
 from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
-from wieldy.shell.programs import find
 from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
 from wieldy.shell.programs.registry import judge
@@ -159,7 +158,7 @@ class SimpleCommands:
             judged = NOTHING
         else:
             judged = judge(call)
-        executed = find.executed(words[1:]) if name == "find" else []
+        executed = _executed_by_find(words[1:]) if name == "find" else []
         if executed is None:
             judged = Judgement(known=False, why="the commands that `find` executes cannot be told")
         if frame.layers.reads:
@@ -251,6 +250,12 @@ class SimpleCommands:
             around.span,
             around.closed or closed,
         )
+
+
+def _executed_by_find(words: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
+    from wieldy.shell.programs.find import executed
+
+    return executed(words)
 
 
 def _settings(simple: Simple, variables: tuple[str, ...], scene: Scene) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.unit.shell.rules import look
+
+from wieldy.shell.programs.registry import tables
 
 CORPORA = Path(__file__).parents[2] / "corpora" / "shell"
 
@@ -21,6 +24,12 @@ def test_the_corpora_are_large_enough_to_mean_something() -> None:
     assert len(set(READ_ONLY)) >= 300
     assert len(set(NOT_READ_ONLY)) >= 500
     assert not set(READ_ONLY) & set(NOT_READ_ONLY)
+
+
+def test_no_program_is_in_two_tables() -> None:
+    counted = Counter(name for table in tables() for name in table)
+    assert [name for name, times in counted.items() if times > 1] == []
+    assert counted.keys().isdisjoint({"git", "find", "sed", "gsed", "awk", "gawk", "mawk", "egrep", "fgrep"})
 
 
 @pytest.mark.parametrize("command", READ_ONLY)

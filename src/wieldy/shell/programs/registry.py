@@ -1,42 +1,68 @@
-"""Every program there is a table for."""
+"""Every program there is a table for. What a name is not looked up in is not loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
-from wieldy.shell.programs import awk, find, git, sed
 from wieldy.shell.programs.builtins import BUILTINS
 from wieldy.shell.programs.judgement import NOTHING, Call, Judge, Judgement, unknown
-from wieldy.shell.programs.special import SPECIAL
-from wieldy.shell.programs.system_tools import SYSTEM_TOOLS, VERSION_WORDS
-from wieldy.shell.programs.text_tools import TEXT_TOOLS
-from wieldy.shell.programs.writers import WRITERS
 
-
-@cache
-def _judges() -> Mapping[str, Judge]:
-    return {
-        **SYSTEM_TOOLS,
-        **TEXT_TOOLS,
-        **SPECIAL,
-        **BUILTINS,
-        **WRITERS,
-        "egrep": TEXT_TOOLS["grep"],
-        "fgrep": TEXT_TOOLS["grep"],
-        "sed": sed.judge,
-        "gsed": sed.judge,
-        "awk": awk.judge,
-        "gawk": awk.judge,
-        "mawk": awk.judge,
-        "find": find.judge,
-        "git": git.judge,
-    }
+REMEMBERED = 512
 
 
 def judge(call: Call) -> Judgement:
     """What is known about one call of a program."""
-    if len(call.args) == 1 and call.args[0].static and call.args[0].text in VERSION_WORDS.get(call.name, ()):
+    if len(call.args) == 1 and call.args[0].static and _tells_version(call.name, call.args[0].text):
         return NOTHING
-    found = _judges().get(call.name)
+    found = _judge_of(call.name)
     return found(call) if found else unknown(f"`{call.name}` is not a program known to be read-only")
+
+
+def _tells_version(name: str, word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    from wieldy.shell.programs.system_tools import VERSION_WORDS
+
+    return word in VERSION_WORDS.get(name, ())
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _judge_of(name: str) -> Judge | None:
+    match name:
+        case "git":
+            from wieldy.shell.programs import git
+
+            return git.judge
+        case "find":
+            from wieldy.shell.programs import find
+
+            return find.judge
+        case "sed" | "gsed":
+            from wieldy.shell.programs import sed
+
+            return sed.judge
+        case "awk" | "gawk" | "mawk":
+            from wieldy.shell.programs import awk
+
+            return awk.judge
+        case "egrep" | "fgrep":
+            name = "grep"
+    return next((table[name] for table in tables() if name in table), None)
+
+
+def tables() -> Iterator[Mapping[str, Judge]]:
+    """The tables of the other programs. No name is in two of them."""
+    yield BUILTINS
+    from wieldy.shell.programs.system_tools import SYSTEM_TOOLS
+
+    yield SYSTEM_TOOLS
+    from wieldy.shell.programs.text_tools import TEXT_TOOLS
+
+    yield TEXT_TOOLS
+    from wieldy.shell.programs.writers import WRITERS
+
+    yield WRITERS
+    from wieldy.shell.programs.special import SPECIAL
+
+    yield SPECIAL

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from wieldy.shell.programs.judgement import NOTHING, Call, Judge, Judgement, unknown
 from wieldy.shell.programs.options import names, read, table
-from wieldy.shell.programs.text_tools import TEXT_TOOLS
+from wieldy.shell.programs.row import Row
 from wieldy.shell.words import plain
 
 _XXD_FLAGS = names("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
@@ -24,6 +24,14 @@ _FD = (
     "--changed-before= --owner= --max-results= --quiet --color= --threads= --strip-cwd-prefix --one-file-system "
     "--help --version"
 )
+_JQ = Row(
+    "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input "
+    "--raw-output --raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output "
+    "--monochrome-output --exit-status --raw-input -R --tab --indent= --stream --seq --args --jsonargs "
+    "--help --version -h -V",
+    "pattern then files",
+    exact=True,
+)
 _DOCKER = {
     "ps": "-aqsn: -l --all --quiet --size --last= --latest --no-trunc --filter= -f: --format=",
     "images": "-aq --all --quiet --digests --no-trunc --filter= -f: --format=",
@@ -35,7 +43,7 @@ _DOCKER = {
 
 def _jq(call: Call) -> Judgement:
     """Judge by the table; modules are files that the filter names, and one in a file is not seen."""
-    judged = TEXT_TOOLS["jq"](call)
+    judged = _JQ(call)
     if any(re.search(r"\b(import|include|modulemeta)\b", word.text) for word in call.args):
         return unknown("a jq filter that loads modules")
     return judged

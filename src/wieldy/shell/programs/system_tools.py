@@ -124,14 +124,10 @@ SYSTEM_TOOLS: Mapping[str, Row] = {
     "which": Row("-as --all --skip-alias --skip-functions --tty-only --version", "text"),
     "whereis": Row("-bmslu", "text"),
     "type": Row("-afptP", "text"),
-    "true": Row("", "text", harmless=True),
     "wait": Row("", "text"),
     "jobs": Row("-lnprs", "none"),
     "times": Row("", "none"),
     "umask": Row("-pS", "none"),
-    "pip": Row("-V --version", "none"),
-    "unzip": Row("-lvtzqZ1", "files"),
-    "gzip": Row("-V --version", "none"),
 }
 # Only programs that print their version before they look at any file of the project. Not among them: `go`, `cargo` and
 # `rustc`, for which the project's files may name another toolchain to be fetched or run.

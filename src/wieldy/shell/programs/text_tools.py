@@ -167,14 +167,6 @@ TEXT_TOOLS: Mapping[str, Row] = {
     "b2sum": Row(_SUM + " -l: --length=", "files"),
     "shasum": Row("-bt -a: --algorithm= --binary --text", "files"),
     "iconv": Row("-cls -f: -t: -o:w --from-code= --to-code= --list --silent --output=w", "files"),
-    "jq": Row(
-        "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input "
-        "--raw-output --raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output "
-        "--monochrome-output --exit-status --raw-input -R --tab --indent= --stream --seq --args --jsonargs "
-        "--help --version -h -V",
-        "pattern then files",
-        exact=True,
-    ),
     "zcat": Row("-fq --force --quiet", "files"),
     "bzcat": Row("-s --small", "files"),
     "xzcat": Row("-q --quiet", "files"),
