@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
 from wieldy.edit.commit import Written
 from wieldy.edit.failures import CannotWrite, Moved
+from wieldy.edit.landing import READ_FLAGS
 from wieldy.edit.readstate import ReadState
 from wieldy.edit.report import Draft, is_quick
 from wieldy.edit.revision import Prepare, Revision, TakesLonger
@@ -74,11 +76,16 @@ def _holds(path: str, content: bytes) -> bool:
     """Whether a file holds exactly this, without loading it whole."""
     at = 0
     try:
-        with open(path, "rb", buffering=0) as file:
-            while piece := file.read(min(VERIFIED_AT_ONCE, len(content) - at + 1)):
-                if not content.startswith(piece, at):
-                    return False
-                at += len(piece)
+        fd = os.open(path, READ_FLAGS)
     except OSError:
         return False
+    try:
+        while piece := os.read(fd, min(VERIFIED_AT_ONCE, len(content) - at + 1)):
+            if not content.startswith(piece, at):
+                return False
+            at += len(piece)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
     return at == len(content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.record import record
@@ -140,6 +140,12 @@ class Codec:
             return bool(piece.decode(self.name))
         except UnicodeDecodeError:
             return False
+
+
+@lru_cache(maxsize=64)
+def codec_of(name: str) -> Codec:
+    """The codec of an encoding's name, which finds out once what it is like."""
+    return Codec(Encoding(name))
 
 
 def _escaped(bad: bytes) -> int:

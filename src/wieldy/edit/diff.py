@@ -43,7 +43,7 @@ class Hunk:
 
     def __str__(self) -> str:
         old, new = _range(self.old_start, self.old_lines), _range(self.new_start, self.new_lines)
-        return "\n".join((f"@@ -{old} +{new} @@", *(_cut(line) for line in self.lines)))
+        return "\n".join((f"@@ -{old} +{new} @@", *map(_cut, self.lines)))
 
 
 @record
@@ -56,20 +56,23 @@ class Patch:
     @property
     def added(self) -> int:
         """How many lines came."""
-        return sum(line.startswith("+") for hunk in self.hunks for line in hunk.lines)
+        return self._marked("+")
 
     @property
     def removed(self) -> int:
         """How many lines went."""
-        return sum(line.startswith("-") for hunk in self.hunks for line in hunk.lines)
+        return self._marked("-")
+
+    def _marked(self, mark: str) -> int:
+        return len([1 for hunk in self.hunks for line in hunk.lines if line[0] == mark])
 
     def snippet(self) -> str:
         """The changed lines as they are now, with their numbers and the lines around them."""
         shown: list[str] = []
         for hunk in self.hunks:
             shown += ("…",) if shown else ()
-            kept = (line[1:] for line in hunk.lines if line[0] in " +")
-            shown += (f"{number}\t{_cut(line)}" for number, line in enumerate(kept, start=hunk.new_start))
+            kept = [line[1:] for line in hunk.lines if line[0] in " +"]
+            shown += [f"{number}\t{_cut(line)}" for number, line in enumerate(kept, start=hunk.new_start)]
         return "\n".join(shown if len(shown) <= SHOWN_LINES else (*shown[:SHOWN_LINES], "…"))
 
     def unified(self, name: str, *, created: bool = False) -> str:
@@ -155,9 +158,17 @@ def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
     if (i - head) * (k - head) > COMPARED_AT_MOST:
         codes.append(("replace", head, i, head, k))
     elif i > head or k > head:
-        matcher = SequenceMatcher(None, old[head:i], new[head:k], autojunk=False)
-        codes += ((tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes())
+        codes += _compared(old[head:i], new[head:k], head)
     return [*codes, ("equal", i, len(old), k, len(new))] if tail else codes
+
+
+def _compared(old: list[str], new: list[str], shift: int) -> list[tuple[str, int, int, int, int]]:
+    """How lines become others, of which neither the first nor the last are the same; places are given shifted."""
+    if set(old).isdisjoint(new):
+        tag = "replace" if old and new else "delete" if old else "insert"
+        return [(tag, shift, shift + len(old), shift, shift + len(new))]
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [(tag, a + shift, b + shift, c + shift, d + shift) for tag, a, b, c, d in codes]
 
 
 def _grouped(codes: list[tuple[str, int, int, int, int]]) -> Iterable[list[tuple[str, int, int, int, int]]]:
@@ -187,12 +198,14 @@ def _lines(text: str) -> list[str]:
     return _LINE.findall(text)
 
 
-def _marked(mark: str, lines: list[str]) -> Iterable[str]:
+def _marked(mark: str, lines: list[str]) -> list[str]:
+    marked: list[str] = []
     for line in lines:
         bare = line.rstrip("\r\n")
-        yield mark + bare
+        marked.append(mark + bare)
         if bare == line:
-            yield "\\ No newline at end of file"
+            marked.append("\\ No newline at end of file")
+    return marked
 
 
 def _line_offset(document: Document, offset: int, lines_before: int) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wieldy.core.record import record
-from wieldy.edit.codec import Codec
+from wieldy.edit.codec import Codec, codec_of
 from wieldy.text.encoding import Encoding, detect
 
 BLOCK = 1 << 16
@@ -40,7 +40,7 @@ class Document:
     @cached_property
     def codec(self) -> Codec:
         """The encoding at work."""
-        return Codec(self.encoding)
+        return codec_of(self.encoding.name)
 
     @cached_property
     def text(self) -> str:
@@ -61,15 +61,14 @@ class Document:
         """Where a text occurs, whatever its line ends are in the file."""
         needle = unix(needle)
         if not self.codec.bytewise:
-            return self._spans(list(_occurrences(self.text, needle, overlapping)), len(needle), self._in_text)
+            return self._spans(list(_occurrences(self.text, needle, overlapping, 0)), len(needle), self._in_text)
         wanted = self.codec.needle(needle)
         if not wanted:
             return iter(())
-        starts = _occurrences(self._bytes_with_unix_ends, wanted, overlapping)
-        inside = (start for start in starts if start >= self.body)
-        if not self._returns:
-            return (Span(start, start + len(wanted)) for start in inside)
-        return self._spans(list(inside), len(wanted), _IN_BYTES)
+        if not self.returns:
+            return (Span(at, at + len(wanted)) for at in _occurrences(self.data, wanted, overlapping, self.body))
+        starts = _occurrences(self._bytes_with_unix_ends, wanted, overlapping, self.body)
+        return self._spans(list(starts), len(wanted), _IN_BYTES)
 
     def span(self, start: int, end: int) -> Span:
         """The bytes of a stretch of the text."""
@@ -77,7 +76,7 @@ class Document:
 
     def offsets(self, places: Sequence[int]) -> list[int]:
         """Byte offsets of ascending places in the text. Raises `SplitsCharacter` for a place that has none."""
-        if not self._returns and self.codec.bytewise and self.data.isascii():
+        if not self.returns and self.codec.bytewise and self.data.isascii():
             return [self.body + place for place in places]
         return self._measured(places, self._in_text)
 
@@ -94,7 +93,7 @@ class Document:
         if self.codec.unit > 1:
             return unix(self.codec.decode(self.data[start:end])).count("\n")
         ends = self.data.count(b"\n", start, end)
-        if self._returns:
+        if self.returns:
             ends += self.data.count(b"\r", start, end) - self.data.count(b"\r\n", start, end)
         return ends
 
@@ -106,9 +105,11 @@ class Document:
     def line_start(self, offset: int) -> int:
         """Where the line of a byte begins."""
         unit, newline = self.codec.unit, self.codec.newline
+        if unit == 1 and not self.returns:
+            return max(self.data.rfind(b"\n", self.body, offset) + 1, self.body)
         at = self._last(newline, self.body, offset)
         start = self.body if at < 0 else at + unit
-        if self._returns:
+        if self.returns:
             end = offset - unit if self.data.startswith(newline, offset) else offset
             at = self._last(self.codec.carriage_return, start, max(start, end))
             start = start if at < 0 else at + unit
@@ -117,9 +118,11 @@ class Document:
     def line_end(self, offset: int) -> int:
         """Where the line of a byte ends, behind its line end."""
         unit = self.codec.unit
+        if unit == 1 and not self.returns:
+            return self.data.find(b"\n", offset) + 1 or len(self.data)
         at = self._next(self.codec.newline, offset)
         end = len(self.data) if at < 0 else at + unit
-        if self._returns:
+        if self.returns:
             lone = self._next(self.codec.carriage_return, offset, end)
             if lone >= 0 and lone + 2 * unit != end:
                 return lone + unit
@@ -128,6 +131,8 @@ class Document:
     def newline_by(self, span: Span) -> str:
         """The line end that belongs near a stretch: the first inside or behind it, else the last before it. A lone
         carriage return is one only in a file that has no other."""
+        if not self.returns:
+            return "\n"
         newline, unit = self.codec.newline, self.codec.unit
         at = self._next(newline, span.start)
         if at < 0:
@@ -141,7 +146,7 @@ class Document:
         return Ruler(self.body, lambda part: len(unix(self.codec.decode(part))), self.codec.width)
 
     @cached_property
-    def _returns(self) -> bool:
+    def returns(self) -> bool:
         """Whether there may be carriage returns."""
         return b"\r" in self.data
 
@@ -159,8 +164,6 @@ class Document:
 
     @cached_property
     def _bytes_with_unix_ends(self) -> bytes:
-        if not self._returns:
-            return self.data
         return self.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _spans(self, starts: list[int], length: int, ruler: Ruler) -> Iterator[Span]:
@@ -208,11 +211,11 @@ class Ruler:
 _IN_BYTES = Ruler(0, lambda part: len(part) - part.count(b"\r\n"), lambda line, count: count)
 
 
-def _occurrences(haystack: str | bytes, needle: str | bytes, overlapping: bool) -> Iterator[int]:
+def _occurrences(haystack: str | bytes, needle: str | bytes, overlapping: bool, start: int) -> Iterator[int]:
     if not needle:
         return
     step = 1 if overlapping else len(needle)
-    at = haystack.find(needle)  # type: ignore[arg-type]
+    at = haystack.find(needle, start)  # type: ignore[arg-type]
     while at >= 0:
         yield at
         at = haystack.find(needle, at + step)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def rewrite(
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
-    if at_once and not decodes(data, "utf-8"):
+    if at_once and not data.isascii() and not decodes(data, "utf-8"):
         raise TakesLonger
     if not data:
         return _new(landing, content)

@@ -56,8 +56,10 @@ def _refuse_empty(document: Document) -> None:
 
 
 def _refuse_idle(document: Document, splices: Sequence[Splice]) -> None:
-    if all(splice.new == document.data[splice.start : splice.end] for splice in splices):
-        raise ToolFailure(
-            "This would change nothing: old_string and new_string differ only in line ends, which edits keep. "
-            "To convert line ends use Bash."
-        )
+    for splice in splices:
+        if splice.new != document.data[splice.start : splice.end]:
+            return
+    raise ToolFailure(
+        "This would change nothing: old_string and new_string differ only in line ends, which edits keep. "
+        "To convert line ends use Bash."
+    )

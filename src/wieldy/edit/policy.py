@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 OnChange: TypeAlias = Literal["merge", "error", "markers"]
+ON_CHANGE: tuple[OnChange, ...] = get_args(OnChange)
 MAX_BYTES = 50_000_000
 
 
@@ -26,10 +27,15 @@ class Policy:
     @staticmethod
     def of(workspace: Workspace) -> Policy:
         """The policy a workspace is set to."""
+        if "edit" not in workspace.settings:
+            return USUAL
         on_change: Any = workspace.setting("edit.on_external_change", "merge")
-        if on_change not in get_args(OnChange):
+        if on_change not in ON_CHANGE:
             raise ToolFailure(
-                f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(get_args(OnChange))}."
+                f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(ON_CHANGE)}."
             )
         tolerance: Any = workspace.setting("edit.tolerance", None)
         return Policy(tiers(tolerance), on_change, workspace.setting("edit.max_bytes", MAX_BYTES))
+
+
+USUAL = Policy()

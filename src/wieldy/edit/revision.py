@@ -11,7 +11,7 @@ from wieldy.core.record import changed, record
 from wieldy.edit.diff import patch
 from wieldy.edit.document import Document
 from wieldy.edit.failures import CannotWrite
-from wieldy.edit.landing import Landing, look
+from wieldy.edit.landing import Landing, locate, looked_into
 from wieldy.edit.locate import NotFound
 from wieldy.edit.merge import Merge, merge
 from wieldy.edit.policy import Policy
@@ -92,7 +92,7 @@ def revise(
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
     if state.is_current(known_as, data, stat):
-        if at_once and not decodes(data, "utf-8"):
+        if at_once and not data.isascii() and not decodes(data, "utf-8"):
             raise TakesLonger
         document = Document.of(data)
         try:
@@ -139,7 +139,8 @@ def existing(path: str, policy: Policy, *, at_once: bool = False, led_to: str | 
 def look_at(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
-        size = _size(led_to or path)
+        landing = locate(path, led_to)
+        size = 0 if landing.stat is None else landing.stat.st_size
         if at_once and size > SMALL:
             raise TakesLonger
         if size > policy.max_bytes:
@@ -147,19 +148,12 @@ def look_at(path: str, policy: Policy, *, at_once: bool = False, led_to: str | N
                 f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
                 "setting edit.max_bytes."
             )
-        return look(path, led_to)
+        return landing if landing.stat is None else looked_into(landing)
     except CannotWrite as failure:
         hint = " Use LS or Glob to find the file." if os.path.isdir(path) else ""
         raise ToolFailure(failure.message + hint) from failure
     except OSError as error:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: str) -> Revision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 from wieldy.core.record import record
 from wieldy.edit.alike import same_end, same_start
@@ -29,18 +28,24 @@ class Splice:
 def apply(data: bytes, splices: Sequence[Splice]) -> bytes:
     """The content after ascending, disjoint splices."""
     view = memoryview(data)
-    starts = chain((0,), (splice.end for splice in splices))
     pieces: list[bytes | memoryview] = []
-    for start, splice in zip(starts, splices, strict=False):
-        pieces += (view[start : splice.start], splice.new)
-    pieces.append(view[splices[-1].end if splices else 0 :])
+    at = 0
+    for splice in splices:
+        pieces += (view[at : splice.start], splice.new)
+        at = splice.end
+    pieces.append(view[at:])
     return b"".join(pieces)
 
 
 def splice(document: Document, span: Span, new: str) -> Splice:
     """The least splice that turns the text of a span into `new`, in the file's own encoding and line ends."""
+    new, data = unix_ends(new), document.data[span.start : span.end]
+    if not document.returns and document.codec.bytewise and data.isascii():
+        # Bytes are characters here, and every line end in the file is the same.
+        least = changed_bytes(data, document.codec.encode(new))
+        return Splice(span.start + least.start, span.start + least.end, least.new)
     part = document.slice(span)
-    old, new = part.text, unix_ends(new)
+    old = part.text
     head = common_prefix(old, new)
     tail = common_suffix(old[head:], new[head:])
     try:
@@ -59,7 +64,7 @@ def splice(document: Document, span: Span, new: str) -> Splice:
 def splices(document: Document, spans: Iterable[Span], new: str) -> tuple[Splice, ...]:
     """The least splices that turn the text of each span into `new`."""
     # What becomes of a span depends on nothing but its bytes and, if there are line ends in `new`, on the next one.
-    ends_lines = "\n" in new
+    ends_lines = "\n" in new and document.returns
     known: dict[tuple[bytes, str], Splice] = {}
     made: list[Splice] = []
     for span in spans:

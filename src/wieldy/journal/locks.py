@@ -7,6 +7,7 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 # Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
@@ -65,6 +66,7 @@ def _opened(path: str) -> int:
         return os.open(path, FLAGS, 0o600)
 
 
+@lru_cache(maxsize=256)
 def _number(name: str) -> int:
     plain = unicodedata.normalize("NFC", name).casefold()
     return hashlib.blake2b(os.fsencode(plain), digest_size=1).digest()[0] % LOCK_FILES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
@@ -58,7 +59,7 @@ class Settled:
 
 def encode(told: Entry | Settled) -> bytes:
     """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    return _ENCODER.encode(told).encode()
+    return _json(told).encode()
 
 
 def decode_entry(payload: bytes) -> Entry:
@@ -79,8 +80,17 @@ def decode_settled(payload: bytes) -> Settled:
         raise BadRecord(f"a journal record cannot be understood: {error}") from error
 
 
-# What a record holds are its fields, in their order.
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
+def _json(value: Any) -> str:
+    """What the few kinds of values in records are in JSON; a general encoder is large, and rarely at hand."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if value is None:
+        return "null"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_json, value))}]"
+    return "{" + ",".join([f'"{name}":{_json(field)}' for name, field in vars(value).items()]) + "}"
 
 
 def _fields(payload: bytes) -> dict[str, Any]:

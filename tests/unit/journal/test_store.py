@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.journal.frame import HEAD_SIZE, digest_of
-from wieldy.journal.record import Entry, PathRecord, Settled
+from wieldy.journal.record import Entry, PathRecord, Settled, decode_entry, encode
 from wieldy.journal.segment import Unreadable
 from wieldy.journal.store import Store
 from wieldy.testing.chaos import Fault, HastyDisk, WatchedDisk
@@ -61,6 +62,17 @@ def test_content_is_compressed_and_private(tmp_path: Path):
     path = tmp_path / "j" / "000001.journal"
     assert path.stat().st_size < 5_000
     assert path.stat().st_mode & 0o077 == 0 and path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_record_is_json_as_anyone_reads_it():
+    path = PathRecord('/p/"quoted"\n', "/p/\u00e9\U0001f600", None, "ab", 0o644, "create", folders=("/a", "/b\\"))
+    told = Entry("1", "undo", "s", "c", "Edit", 1000.25, (path, path), turn="t\u2028", reverses=("0",))
+    assert json.loads(encode(told)) == {
+        **vars(told),
+        "paths": [{**vars(path), "folders": ["/a", "/b\\"]}] * 2,
+        "reverses": ["0"],
+    }
+    assert decode_entry(encode(told)) == told
 
 
 def test_names_that_are_no_text_survive(tmp_path: Path):
