@@ -200,19 +200,19 @@ class _Work:
             os.close(original)
 
     def _switch(self, step: Step) -> None:
-        folder = self._folders[step.folder]
+        folder, name = self._folders[step.folder], step.name
         if step.manner != "create":
-            self._check(step, step.name, folder)
+            self._check(step, name, folder)
         self._switched.append(step)
         if step.manner == "create":
             self._create(step, folder)
         elif step.manner == "replace":
-            self._disk.rename(step.temp, step.name, dir_fd=folder)
+            self._disk.rename(step.temp, name, dir_fd=folder)
         elif step.manner == "delete":
-            self._disk.rename(step.name, step.aside, dir_fd=folder)
+            self._disk.rename(name, step.aside, dir_fd=folder)
             self._check(step, step.aside, folder)
         else:
-            fd = self._disk.open(step.name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            fd = self._disk.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             try:
                 if identity(os.fstat(fd)) != step.seen:
                     raise Moved(step.path, "was changed by someone else meanwhile")

@@ -210,9 +210,9 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
 
 def _line_offset(document: Document, offset: int, lines_before: int) -> int:
     """Where the line begins that is so many lines before the one of a byte."""
-    start = document.line_start(offset)
+    start, body = document.line_start(offset), document.body
     for _ in range(lines_before):
-        if start <= document.body:
+        if start <= body:
             break
         start = document.line_start(start - document.codec.unit)
     return start

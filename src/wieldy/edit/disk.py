@@ -11,6 +11,8 @@ Data: TypeAlias = bytes | memoryview
 
 FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 WALK_FLAGS = FOLDER_FLAGS | getattr(os, "O_PATH", os.O_RDONLY)
+# Where there is this one, fsync leaves data in the memory of the medium.
+FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 class Disk:
@@ -36,11 +38,10 @@ class Disk:
 
     def sync(self, fd: int) -> None:
         """Wait until a file or folder is on the medium itself."""
-        full = getattr(fcntl, "F_FULLFSYNC", None)
-        if full is None:
+        if FULL_SYNC is None:
             os.fsync(fd)
         else:
-            fcntl.fcntl(fd, full)
+            fcntl.fcntl(fd, FULL_SYNC)
 
     def chmod(self, fd: int, mode: int) -> None:
         """Set the permission bits."""

@@ -104,11 +104,11 @@ class Document:
 
     def line_start(self, offset: int) -> int:
         """Where the line of a byte begins."""
-        unit, newline = self.codec.unit, self.codec.newline
+        unit, newline, body = self.codec.unit, self.codec.newline, self.body
         if unit == 1 and not self.returns:
-            return max(self.data.rfind(b"\n", self.body, offset) + 1, self.body)
-        at = self._last(newline, self.body, offset)
-        start = self.body if at < 0 else at + unit
+            return max(self.data.rfind(b"\n", body, offset) + 1, body)
+        at = self._last(newline, body, offset)
+        start = body if at < 0 else at + unit
         if self.returns:
             end = offset - unit if self.data.startswith(newline, offset) else offset
             at = self._last(self.codec.carriage_return, start, max(start, end))

@@ -78,15 +78,18 @@ def sweep_switched(step: Step, folder: int, disk: Disk) -> None:
 
 
 def _remove(names: Iterable[str], folder: int, disk: Disk) -> None:
-    for name in filter(None, names):
-        with suppress(FileNotFoundError):
-            disk.unlink(name, dir_fd=folder)
+    for name in names:
+        if name:
+            with suppress(FileNotFoundError):
+                disk.unlink(name, dir_fd=folder)
 
 
 def drop_emptied(steps: Iterable[Step], disk: Disk) -> None:
     """Remove the folders that deletions left empty, where that was asked for. The files are gone either way."""
-    with suppress(OSError):
-        drop_folders((folder for step in steps if step.manner == "delete" for folder in step.folders), disk)
+    emptied = [folder for step in steps if step.manner == "delete" for folder in step.folders]
+    if emptied:
+        with suppress(OSError):
+            drop_folders(emptied, disk)
 
 
 def drop_folders(folders: Iterable[str], disk: Disk) -> None:

@@ -86,7 +86,7 @@ class ReadState:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
         where parts of it were never seen."""
         with self._lock:
-            self._keep(self._key(path, stat), changed(_reading(path, data, stat), ours=True, whole=whole), data)
+            self._keep(self._key(path, stat), _reading(path, data, stat, ours=True, whole=whole), data)
 
     def forget(self, path: str) -> None:
         """The file is gone, or what is known of it no longer holds."""
@@ -203,8 +203,11 @@ def _hasher() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=16)
 
 
-def _reading(path: str, data: bytes | None, stat: os.stat_result) -> Reading:
-    return Reading(path, _stamp(stat), time.time_ns(), stat.st_size if data is None else len(data))
+def _reading(
+    path: str, data: bytes | None, stat: os.stat_result, *, ours: bool = False, whole: bool = False
+) -> Reading:
+    size = stat.st_size if data is None else len(data)
+    return Reading(path, _stamp(stat), time.time_ns(), size, ours=ours, whole=whole)
 
 
 def _stamp(stat: os.stat_result) -> tuple[int, int, int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Any
 
 from wieldy.core.record import record
@@ -37,9 +36,12 @@ class Draft:
 
     def begin(self, revision: Revision) -> None:
         """Make the report now, if that is a matter of a moment. What goes wrong here goes wrong again when it counts."""
-        if is_quick(revision):
-            with suppress(Exception):
-                self._begun = revision, report(revision)
+        if not is_quick(revision):
+            return
+        try:
+            self._begun = revision, report(revision)
+        except Exception:
+            return
 
     def finished(self, revision: Revision) -> Report:
         """The report of a revision, begun or not."""
@@ -55,10 +57,10 @@ def is_quick(revision: Revision) -> bool:
 
 def report(revision: Revision) -> Report:
     """What is said of a revision once it is written."""
-    name = sayable(revision.path)
-    created = revision.before is None
-    before = Document.of(revision.before) if revision.before else Document(b"", UTF8)
-    after = Document(revision.after, before.encoding) if revision.before else Document.of(revision.after)
+    name, old = sayable(revision.path), revision.before
+    created = old is None
+    before = Document.of(old) if old else Document(b"", UTF8)
+    after = Document(revision.after, before.encoding) if old else Document.of(revision.after)
     change = patch(before, revision.splices)
     then: list[str] = []
     if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):

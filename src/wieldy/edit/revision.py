@@ -67,7 +67,7 @@ class Revision:
     @property
     def touched(self) -> int:
         """How many bytes go and come."""
-        return sum(splice.end - splice.start + len(splice.new) for splice in self.splices)
+        return sum([splice.end - splice.start + len(splice.new) for splice in self.splices])
 
 
 Plan: TypeAlias = Callable[[Document, Sequence[Tier]], Planned]

@@ -148,8 +148,8 @@ class Writer:
             with suppress(OSError):
                 drop_folders(made, self._disk)
         by_path = {one.path: one for one in written}
-        unchanged = (by_path.get(landing.path) or _untouched(landing) for landing in landings)
-        return Receipt(None if entry is None else entry.id, tuple(unchanged))
+        all_of_them = [by_path.get(landing.path) or _untouched(landing) for landing in landings]
+        return Receipt(None if entry is None else entry.id, tuple(all_of_them))
 
     def _carried_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
         """Carry out the steps; a file that turns out to be a mount point cannot be replaced, so it is written in place."""
@@ -231,10 +231,12 @@ class Writer:
         """Where a change lands now, and what is there."""
         if change.real_path == change.path:
             # It was judged to be free of links. If it can be opened without following any, it still is.
-            with suppress(OSError, WieldyError):
+            try:
                 landing = look(change.path, change.path)
                 if landing.stat is not None:
                     return landing
+            except (OSError, WieldyError):
+                pass  # it will be told why
         landing = _seen(look, change)
         _require_same_place(change, landing)
         return landing
