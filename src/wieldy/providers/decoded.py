@@ -8,11 +8,16 @@ from typing import Any
 
 from wieldy.core.provider import ProviderFailure
 
+_decode = json.JSONDecoder().raw_decode
+
 
 def decoded(data: bytes) -> dict[str, Any]:
     """The object in some bytes. Raises `ProviderFailure` for what is none."""
+    text = data.decode("utf-8", "replace").strip(" \t\r\n")
     try:
-        found = json.loads(data.decode("utf-8", "replace"))
+        found, end = _decode(text)
+        if end < len(text):
+            raise ValueError(f"something comes after its end: {text[end : end + 20]!r}")
     except (ValueError, RecursionError) as error:
         raise _odd(str(error)) from None
     if not isinstance(found, dict):

@@ -86,16 +86,21 @@ class Answers:
     def take(self) -> Head | bytes | End | None:
         """The next part of the answer, or None when more bytes are needed. Raises `Malformed`."""
         while True:
-            if self.where == "done":
+            where = self.where
+            if where in ("chunk size", "chunk end"):
+                if not self._between_chunks():
+                    return None
+            elif where in ("chunk", "length", "until closed"):
+                return self._body()
+            elif where == "done":
                 return END
-            if self.where == "head":
+            elif where == "trailers":
+                if not self._trailers():
+                    return None
+            else:
                 head = self._head()
                 if head is None or head.status >= 200:
                     return head
-            elif self.where in ("length", "chunk", "until closed"):
-                return self._body()
-            elif not self._between_chunks():
-                return None
 
     def _head(self) -> Head | None:
         lines = self._lines()
@@ -148,21 +153,19 @@ class Answers:
 
     def _between_chunks(self) -> bool:
         """Pass over what stands between the data of two chunks; false when more bytes are needed."""
-        if self.where == "trailers":
-            lines = self._lines()
-            if lines is None:
-                return False
-            _fields(lines)
-            self.where = "done"
-            return True
-        line = self._line()
-        if line is None:
-            return False
+        waiting, start = self._waiting, 0
         if self.where == "chunk end":
-            if line:
+            start = 2 if waiting.startswith(b"\r\n") else 1 if waiting.startswith(b"\n") else 0
+            if not start and bytes(waiting[:2]) not in (b"", b"\r"):
                 raise Malformed("a chunk is longer than it says")
-            self.where = "chunk size"
-            return True
+        end = waiting.find(b"\n", start, start + MOST_CHUNK_LINE)
+        if end < 0:
+            if len(waiting) >= start + MOST_CHUNK_LINE:
+                raise Malformed("a line between two chunks does not end")
+            self._need_more()
+            return False
+        line = bytes(waiting[start:end]).removesuffix(b"\r")
+        del waiting[: end + 1]
         size = line.partition(b";")[0].strip(b" \t")
         if not size or len(size) > 16 or not _HEX.issuperset(size):
             raise Malformed(f"a chunk's size is {line[:40]!r}")
@@ -170,16 +173,14 @@ class Answers:
         self.where = "chunk" if self._left else "trailers"
         return True
 
-    def _line(self) -> bytes | None:
-        end = self._waiting.find(b"\n", 0, MOST_CHUNK_LINE)
-        if end < 0:
-            if len(self._waiting) >= MOST_CHUNK_LINE:
-                raise Malformed("a line between two chunks does not end")
-            self._need_more()
-            return None
-        line = bytes(self._waiting[:end]).removesuffix(b"\r")
-        del self._waiting[: end + 1]
-        return line
+    def _trailers(self) -> bool:
+        """Pass over what comes after the last chunk; false when more bytes are needed."""
+        lines = self._lines()
+        if lines is None:
+            return False
+        _fields(lines)
+        self.where = "done"
+        return True
 
     def _lines(self) -> list[bytes] | None:
         """The lines up to an empty one, which is taken too."""

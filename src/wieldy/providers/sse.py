@@ -23,21 +23,28 @@ class Events:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data fields of the events that these bytes complete. Comments and other fields are passed over."""
-        self._waiting += data
-        start = 0
-        events: list[bytes] = []
-        # An end may straddle two reads: look again at the last three bytes of the old ones.
-        for match in _END.finditer(self._waiting, max(self._searched - 3, 0)):
-            found = _data(bytes(self._waiting[start : match.start()]))
-            start = match.end()
-            self.ended += 1
-            if found is not None:
-                events.append(found)
-        del self._waiting[:start]
+        if self._waiting or b"\r" in data:
+            ended = self._ended_by(data)
+        else:
+            *ended, data = data.split(b"\n\n")
+            self._waiting += data
+        self.ended += len(ended)
         self._searched = len(self._waiting)
         if self._searched > MOST_WAITING:
             raise HttpFailure("the server sends an event without end")
-        return events
+        return [found for event in ended if (found := _data(event)) is not None]
+
+    def _ended_by(self, data: bytes) -> list[bytes]:
+        """The events that these bytes complete, whichever way their lines end."""
+        self._waiting += data
+        start = 0
+        ended: list[bytes] = []
+        # An end may straddle two reads: look again at the last three bytes of the old ones.
+        for match in _END.finditer(self._waiting, max(self._searched - 3, 0)):
+            ended.append(bytes(self._waiting[start : match.start()]))
+            start = match.end()
+        del self._waiting[:start]
+        return ended
 
     def rest(self) -> bytes | None:
         """The data of a last event that the stream ended without closing."""
@@ -45,8 +52,9 @@ class Events:
 
 
 def _data(event: bytes) -> bytes | None:
-    if event.startswith(b"data:") and b"\n" not in event and b"\r" not in event:
-        return event[5:].strip()
+    before, named, data = event.partition(b"data:")
+    if named and before[-1:] in (b"", b"\n") and b"\n" not in data and b"\r" not in event:
+        return data.strip()  # one line of data, the last: what servers send
     lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None
 
