@@ -62,7 +62,9 @@ class Bash(Tool):
         analysis = _analysis(input["command"], workspace)
         if analysis.verdict != "read_only":
             return (Runs(input["command"]),)
-        return tuple(dict.fromkeys((Runs(input["command"], contained=True), *analysis.effects)))
+        # Its parts are judged with it: declared beside it, each would be analysed once more.
+        touched = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
+        return (Runs(input["command"], contained=True), *touched)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a command that is proven to read only."""
@@ -99,10 +101,11 @@ class Bash(Tool):
             yield _started(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
             return
         started_in = workspace.cwd
-        witness = await _witness(command, workspace)
-        extra = await _reading(command, workspace)
+        analysis = _analysis(command, workspace)
+        witness = await _witness(analysis, workspace) if analysis.verdict != "read_only" else None
+        extra = await _reading(analysis, workspace) if analysis.verdict == "read_only" else None
         shell = workspace.resident(ShellSession).start(
-            command, cwd=started_in, extra=extra, confine=confine, stays=_stays(command, workspace)
+            command, cwd=started_in, extra=extra, confine=confine, stays=_stays(analysis)
         )
         asyncio.get_running_loop().call_soon(_foresee_the_end, witness)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
@@ -243,31 +246,24 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
     return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
 
 
-def _stays(command: str, workspace: Workspace) -> bool:
+def _stays(analysis: Analysis) -> bool:
     """Whether a command is certain to end in the folder where it starts."""
-    analysis = _analysis(command, workspace)
     return analysis.verdict == "read_only" and all(part.program != "cd" for part in analysis.parts)
 
 
-async def _reading(command: str, workspace: Workspace) -> dict[str, str]:
+async def _reading(analysis: Analysis, workspace: Workspace) -> dict[str, str] | None:
     """What keeps git, trusted to read only, from being made to do more by the configuration of a repository."""
-    analysis = _analysis(command, workspace)
-    if analysis.verdict != "read_only":
-        return {}
-    folders = dict.fromkeys(cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds)
+    folders = dict.fromkeys([cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds])
     if not folders:
-        return {}
+        return None
     from wieldy.shell.neutral_git import git_neutral_environment
 
     return await in_thread(git_neutral_environment, *folders, surrounding=workspace.env)
 
 
-async def _witness(command: str, workspace: Workspace) -> Witness | None:
-    """Who keeps what undo will need; nobody for a command that only reads, or where undo is off."""
+async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
+    """Who keeps what undo will need of a command that does not only read; nobody where undo is off."""
     if not workspace.setting("journal.enabled", True) or not workspace.setting("bash.snapshot", True):
-        return None
-    analysis = _analysis(command, workspace)
-    if analysis.verdict == "read_only":
         return None
     from wieldy.journal.witness import Witness
 

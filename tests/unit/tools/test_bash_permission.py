@@ -41,6 +41,8 @@ def test_reading_declares_what_it_reads_and_anything_else_is_opaque(box):
     assert Reads(f"{root}/file") in reading
     assert Runs("cat file", contained=True) in reading
     assert not TOOL.needs_permission({"command": "cat file"}, reading)
+    both = TOOL.effects({"command": "cat file; cat file | head"}, box.workspace)
+    assert both == (Runs("cat file; cat file | head", contained=True), Reads(f"{root}/file"))
     writing = TOOL.effects({"command": "make"}, box.workspace)
     assert writing == (Runs("make"),)
     assert TOOL.needs_permission({"command": "make"}, writing)
