@@ -23,12 +23,8 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.bench import Bench
-from wieldy.engine.bind import bind
 from wieldy.engine.events import Events, Subscriber
-from wieldy.engine.handle import handle
 from wieldy.engine.leash import Leash
-from wieldy.engine.lookup import lookup
-from wieldy.engine.normalise import normalise
 from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
 from wieldy.engine.turn import Turn
@@ -159,6 +155,8 @@ class Toolbox:
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
+        from wieldy.engine.handle import handle
+
         if name.startswith(FOREIGN) and name not in self.catalog:
             await self._expected(name)
         self._notice_changes()
@@ -181,6 +179,10 @@ class Toolbox:
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
+        from wieldy.engine.bind import bind
+        from wieldy.engine.lookup import lookup
+        from wieldy.engine.normalise import normalise
+
         call = self._call((name, fields if input is None else input))
         plan = normalise(bind(call, lookup(call, self.catalog)), self.workspace)
         return self._bench.judge.decide(plan, ())

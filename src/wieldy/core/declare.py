@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Reads, Writes
 from wieldy.core.failure import ToolDefinitionError
 from wieldy.core.tool import Doubt, Tool, ToolContext, settle
 
 if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
 
@@ -22,30 +24,31 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Names: TypeAlias = str | tuple[str, ...]
 Flag: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 
+if TYPE_CHECKING:  # a class of many fields takes long to define
 
-class Declared(TypedDict, total=False):
-    """What `@tool` takes beside the function; each has the default a cautious reader would expect."""
+    class Declared(TypedDict, total=False):
+        """What `@tool` takes beside the function; each has the default a cautious reader would expect."""
 
-    name: str
-    title: str
-    description: str
-    prompt: str
-    read_only: bool
-    reads: Names
-    writes: Names
-    effects: Callable[[Mapping[str, Any], Workspace], Effects]
-    paths: Names
-    aliases: Mapping[str, str]
-    concurrency_safe: Flag
-    needs_permission: Flag
-    destructive: Flag
-    deferred: bool
-    enabled: Callable[[Workspace], Any]
-    normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
-    check: Callable[[Mapping[str, Any], ToolContext], Any]
-    max_result_chars: int
-    timeout: float
-    input_schema: Mapping[str, Any]
+        name: str
+        title: str
+        description: str
+        prompt: str
+        read_only: bool
+        reads: Names
+        writes: Names
+        effects: Callable[[Mapping[str, Any], Workspace], Effects]
+        paths: Names
+        aliases: Mapping[str, str]
+        concurrency_safe: Flag
+        needs_permission: Flag
+        destructive: Flag
+        deferred: bool
+        enabled: Callable[[Workspace], Any]
+        normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
+        check: Callable[[Mapping[str, Any], ToolContext], Any]
+        max_result_chars: int
+        timeout: float
+        input_schema: Mapping[str, Any]
 
 
 @overload

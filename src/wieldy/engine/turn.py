@@ -11,7 +11,6 @@ from wieldy.core.call import ToolCall
 from wieldy.core.result import ToolResult
 from wieldy.engine.bench import Bench
 from wieldy.engine.eager import begun
-from wieldy.engine.handle import handle
 
 
 class Turn:
@@ -31,6 +30,8 @@ class Turn:
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call now, behind those that came before it; one that need not wait for anything has its result at once."""
+        from wieldy.engine.handle import handle
+
         self.submitted.append(call)
         self._ids.append(call.id)
         kept = self._kept if self.durable is not None else None

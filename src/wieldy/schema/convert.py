@@ -78,7 +78,7 @@ class Converter:
     def _with_rest(self, fields: Fields) -> Maker:
         known = {field.wire for field in fields.fields}
         hidden = {field.name for field in fields.fields} - known
-        named = self.keyword_arguments(fields._replace(rest=MISSING))
+        named = self.keyword_arguments(Fields(fields.owner, fields.fields, tag=fields.tag))
         convert_rest = self._convert_to(GenericAlias(dict, (str, self._type(fields.rest, PLAIN))))
 
         def make(value: Any) -> dict[str, Any]:

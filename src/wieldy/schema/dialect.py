@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class Dialect(NamedTuple):
+class Dialect:
     """The limits of one API. `unions` are those refused at the top of an input schema."""
 
-    name: str
-    unions: tuple[str, ...] = ("anyOf", "oneOf", "allOf")
-    drops: frozenset[str] = frozenset({"$schema", "$id", "$comment"})
+    unions = ("anyOf", "oneOf", "allOf")
+
+    def __init__(self, name: str, *drops: str) -> None:
+        self.name = name
+        self.drops = frozenset(("$schema", "$id", "$comment", *drops))
 
 
 ANTHROPIC = Dialect("anthropic")
-OPENAI = Dialect("openai", drops=frozenset({"$schema", "$id", "$comment", "$anchor"}))
+OPENAI = Dialect("openai", "$anchor")
 
 
 def adapted(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:

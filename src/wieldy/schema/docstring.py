@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from wieldy.schema.pattern import pattern
 
@@ -28,11 +27,14 @@ _GOOGLE_ENTRY = pattern(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:
 _NUMPY_ENTRY = pattern(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
 
 
-class Docstring(NamedTuple):
+class Docstring:
     """The words about the whole, and the words about each parameter."""
 
-    prose: str
-    about: dict[str, str]
+    __slots__ = ("about", "prose")
+
+    def __init__(self, prose: str, about: dict[str, str]) -> None:
+        self.prose = prose
+        self.about = about
 
 
 def prose(doc: str) -> str:
@@ -44,6 +46,8 @@ def read(doc: str | None) -> Docstring:
     """Take a docstring apart."""
     if not doc:
         return Docstring("", {})
+    if "\n" not in doc and ":" not in doc:  # no section could stand there
+        return Docstring(_dedented(doc).rstrip(), {})
     text = "\n" + _dedented(doc)
     kept: list[str] = []
     about: dict[str, str] = {}
@@ -58,6 +62,8 @@ def read(doc: str | None) -> Docstring:
 def _dedented(doc: str) -> str:
     """A docstring without the indentation of the code around it; several times faster than `inspect.cleandoc`."""
     text = doc.expandtabs() if "\t" in doc else doc
+    if "\n" not in text:
+        return text.lstrip()
     margin = min(_INDENT.findall(text), default="")
     return (text.replace("\n" + margin, "\n") if margin else text).lstrip()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from wieldy.schema.annotate import Param
 from wieldy.schema.docstring import read
@@ -23,25 +23,39 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08  # CO_VARARGS, CO_VARKEYWORDS; the module th
 _WRAPPED = frozenset({"__wrapped__", "__signature__"})
 
 
-class Field(NamedTuple):
+class Field:
     """One field: its Python name, what the model calls it, its type, and what its author said about it."""
 
-    name: str
-    wire: str
-    annotation: Any
-    param: Param
-    about: str
-    required: bool
-    default: Any
+    __slots__ = ("about", "annotation", "default", "name", "param", "required", "wire")
+
+    def __init__(
+        self, name: str, wire: str, annotation: Any, param: Param, about: str, required: bool, default: Any
+    ) -> None:
+        self.name = name
+        self.wire = wire
+        self.annotation = annotation
+        self.param = param
+        self.about = about
+        self.required = required
+        self.default = default
 
 
-class Fields(NamedTuple):
+class Fields:
     """All fields of one owner. `rest` is the annotation of `**kwargs`, or MISSING where there are none."""
 
-    owner: str
-    fields: tuple[Field, ...]
-    rest: Any = MISSING
-    tag: tuple[str, str | int] | None = None
+    __slots__ = ("fields", "owner", "rest", "tag")
+
+    def __init__(
+        self,
+        owner: str,
+        fields: tuple[Field, ...],
+        rest: Any = MISSING,
+        tag: tuple[str, str | int] | None = None,
+    ) -> None:
+        self.owner = owner
+        self.fields = fields
+        self.rest = rest
+        self.tag = tag
 
 
 def unwrap(annotation: Any) -> tuple[Any, Param]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from functools import lru_cache
@@ -12,7 +13,9 @@ from wieldy.schema.problem import UnsupportedAnnotation
 
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> types.CodeType:
-    return compile(text, "<annotation>", "eval")
+    # The first `compile` of a program sets up every type of syntax tree there is, which takes longer than all the rest.
+    code: types.CodeType = eval(f"lambda: (\n{text}\n)").__code__
+    return code
 
 
 def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter: str) -> Any:
@@ -20,7 +23,7 @@ def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter
     if type(annotation) is not str:
         return annotation
     try:
-        return _evaluated(annotation, function.__globals__, None)
+        return _evaluated(annotation, function.__globals__)
     except NameError:
         pass  # perhaps a name of an enclosing function
     except Exception as error:
@@ -28,14 +31,14 @@ def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter
             owner, parameter, f"has an unreadable annotation `{annotation}`: {error}"
         ) from error
     try:
-        return _evaluated(annotation, function.__globals__, _enclosing(function))
+        return _evaluated(annotation, {**function.__globals__, **_enclosing(function)})
     except Exception as error:
         raise UnsupportedAnnotation(owner, parameter, f"is annotated `{annotation}`, but {error}") from error
 
 
-def _evaluated(text: str, scope: dict[str, Any], names: dict[str, Any] | None) -> Any:
-    value = eval(_compiled(text), scope, names)
-    return _evaluated(value, scope, names) if type(value) is str else value
+def _evaluated(text: str, scope: dict[str, Any]) -> Any:
+    value = eval(_compiled(text), scope)
+    return _evaluated(value, scope) if type(value) is str else value
 
 
 def _enclosing(function: types.FunctionType) -> dict[str, Any]:
@@ -45,6 +48,11 @@ def _enclosing(function: types.FunctionType) -> dict[str, Any]:
 
 def hints_of(cls: type) -> dict[str, Any]:
     """The resolved annotations of a class and its bases, `Annotated` and `NotRequired` kept."""
+    if hasattr(cls, "__record_fields__"):
+        try:
+            return _plain_hints(cls)
+        except NameError:
+            pass  # a class made inside a function
     try:
         return typing.get_type_hints(cls, include_extras=True)
     except NameError:
@@ -55,3 +63,13 @@ def hints_of(cls: type) -> dict[str, Any]:
         raise UnsupportedAnnotation(
             cls.__qualname__, "", f"has an annotation that cannot be resolved: {error}"
         ) from error
+
+
+def _plain_hints(cls: type) -> dict[str, Any]:
+    """The same for a class whose annotations are plain text; `typing` takes longer for it."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name, text in base.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is slow
+            scope = vars(sys.modules[base.__module__])
+            found[name] = _evaluated(text, scope) if type(text) is str else text
+    return found

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.schema.check import Checker
 from wieldy.schema.derive import object_schema, pydantic_schema
 from wieldy.schema.field import Fields, fields_of_function, fields_of_model, is_model, is_pydantic
-from wieldy.schema.flat import Accept, flat_arguments, flat_object
 from wieldy.schema.problem import Misfit, Problem, SchemaError, UnsupportedAnnotation
 
 if TYPE_CHECKING:
+    from wieldy.schema.check import Checker
     from wieldy.schema.convert import Converter
+    from wieldy.schema.flat import Accept
 
 __all__ = ["Misfit", "Parameters", "Problem", "SchemaError", "UnsupportedAnnotation", "object_schema_problem"]
 
@@ -24,7 +24,7 @@ class Parameters:
     The schema is made at once; whatever checks and converts is built at the first `accept`.
     """
 
-    __slots__ = ("_accept", "_checker", "_find_flat", "_flat", "_prepare", "aliases", "schema")
+    __slots__ = ("_accept", "_checking", "_find_flat", "_flat", "_prepare", "aliases", "schema")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Parameters:
     ) -> None:
         self.schema = schema
         self.aliases = _not_hiding(schema, aliases) if aliases else aliases
-        self._checker = Checker(schema)
+        self._checking: Checker | None = None
         self._prepare = prepare
         self._accept: Callable[[Any], Any] | None = None
         self._flat: Accept | None = None
@@ -51,7 +51,7 @@ class Parameters:
             object_schema(fields),
             _spellings(fields, aliases),
             lambda convert: convert.keyword_arguments(fields),
-            lambda: flat_arguments(fields),
+            lambda: _flat_arguments(fields),
         )
 
     @classmethod
@@ -73,7 +73,15 @@ class Parameters:
     @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
-        return cls(dict(schema), aliases or {}, None, lambda: flat_object(schema))
+        return cls(dict(schema), aliases or {}, None, lambda: _flat_object(schema))
+
+    @property
+    def _checker(self) -> Checker:
+        if self._checking is None:
+            from wieldy.schema.check import Checker
+
+            self._checking = Checker(self.schema)
+        return self._checking
 
     def compile(self) -> None:
         """Raise `SchemaError` if the schema cannot be used."""
@@ -135,6 +143,18 @@ def object_schema_problem(schema: Any) -> str | None:
     if combined:
         return f'the input schema is a top-level `{combined[0]}`; a tool takes an object (`"type": "object"`)'
     return 'the input schema does not say `"type": "object"`'
+
+
+def _flat_arguments(fields: Fields) -> Accept | None:
+    from wieldy.schema.flat import flat_arguments
+
+    return flat_arguments(fields)
+
+
+def _flat_object(schema: Mapping[str, Any]) -> Accept | None:
+    from wieldy.schema.flat import flat_object
+
+    return flat_object(schema)
 
 
 def _spellings(fields: Fields, declared: Mapping[str, str] | None) -> dict[str, str]:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 
-class Problem(NamedTuple):
+class Problem:
     """One field that does not fit. `path` is written as in `edits[2].old_string`; it is empty for the input itself."""
 
-    path: str
-    message: str
-    expected: str = ""
-    got: str = ""
+    __slots__ = ("expected", "got", "message", "path")
+
+    def __init__(self, path: str, message: str, expected: str = "", got: str = "") -> None:
+        self.path = path
+        self.message = message
+        self.expected = expected
+        self.got = got
+
+    def _words(self) -> tuple[str, str, str, str]:
+        return self.path, self.message, self.expected, self.got
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self._words() == other._words()
+
+    def __hash__(self) -> int:
+        return hash(self._words())
+
+    def __repr__(self) -> str:
+        return f"Problem{self._words()}"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

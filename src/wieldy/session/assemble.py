@@ -16,7 +16,6 @@ from wieldy.core.provider import (
     StopReason,
     Usage,
 )
-from wieldy.schema.mend import Unreadable, read_object
 from wieldy.schema.pattern import pattern
 
 NOTHING_USED = Usage()
@@ -167,6 +166,8 @@ class Answer:
 
 def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
     """What the history keeps of an input, an object even where the model wrote none; and whether it was written well."""
+    from wieldy.schema.mend import Unreadable, read_object
+
     try:
         read = read_object(raw)
     except Unreadable:

@@ -51,8 +51,8 @@ class Foresight:
 
 
 def first_steps(tools: Iterable[str]) -> Iterator[Step]:
-    """What first calls of these tools do once and for all."""
-    return (step for name in tools for step in STEPS.get(name, ()))
+    """What first calls of these tools do once and for all; what any call does comes first."""
+    return (step for name in (ANY, *tools) for step in STEPS.get(name, ()))
 
 
 def _module(name: str) -> Step:
@@ -77,7 +77,12 @@ def _reading_checked() -> None:
     TOOL.parameters.accept({"file_path": "/"})
 
 
+ANY = ""
 STEPS: Mapping[str, tuple[Step, ...]] = {
+    ANY: (
+        _module("wieldy.engine.handle"),
+        _module("wieldy.schema.mend"),
+    ),
     "Read": (
         _reading_checked,
         _module("wieldy.edit.readstate"),

@@ -17,9 +17,12 @@ from wieldy.permissions.decide import Policy
 from wieldy.settings.load import Settings
 
 if TYPE_CHECKING:
+    from wieldy.core.call import PlannedCall
     from wieldy.engine.limiting import Limiting
     from wieldy.hooks.configured import Hook
     from wieldy.hooks.hooks import Hooks
+    from wieldy.permissions.covers import Coverage
+    from wieldy.permissions.rule import Rule
 
 
 class Attendants:
@@ -50,15 +53,23 @@ class Attendants:
     def hooks(self) -> Hooks:
         """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
         from wieldy.hooks.hooks import Hooks
-        from wieldy.permissions.covers import Coverage
 
         return Hooks(
             self._wanted_hooks(),
             self._workspace,
             mode=lambda: self._policy.mode,
-            applies=Coverage(self._policy),
+            applies=self._covers,
             halt=self._halt,
         )
+
+    def _covers(self, rule: Rule, plan: PlannedCall) -> bool:
+        return self._coverage(rule, plan)
+
+    @cached_property
+    def _coverage(self) -> Coverage:
+        from wieldy.permissions.covers import Coverage
+
+        return Coverage(self._policy)
 
     def follow(self, settings: Settings) -> None:
         """Attend by these settings from now on."""
@@ -84,12 +95,13 @@ class Attendants:
             yield Sandboxed(self._workspace)
 
     def _wanted_hooks(self) -> list[Hook]:
-        from wieldy.hooks.configured import configured
-
         found: list[Hook] = []
         problems: list[str] = []
-        if self._settings.get("disableAllHooks") is not True:
-            found, problems = configured(self._settings.get("hooks"))
+        section = self._settings.get("hooks")
+        if section is not None and self._settings.get("disableAllHooks") is not True:
+            from wieldy.hooks.configured import configured
+
+            found, problems = configured(section)
         self.hook_problems = tuple(problems)
         return [*found, *self._given_hooks]
 

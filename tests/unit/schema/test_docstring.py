@@ -92,8 +92,8 @@ def test_a_description_with_a_colon_in_it_is_kept_whole():
 
 def test_sections_without_an_empty_line_before_them_are_found():
     doc = read("Do.\nArgs:\n    a: First.\nReturns:\n    It.\n")
-    assert doc == ("Do.", {"a": "First."})
+    assert (doc.prose, doc.about) == ("Do.", {"a": "First."})
 
 
 def test_no_docstring_says_nothing():
-    assert read(None) == ("", {})
+    assert (read(None).prose, read(None).about) == ("", {})
