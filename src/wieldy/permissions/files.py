@@ -69,10 +69,15 @@ class Files:
         return self._permitted(touch, seen, covering, case)
 
     def _look(self, path: str, touch: Touch, case: Case) -> Seen:
-        seen = case.looks.get((path, touch.writes))
+        seen = self._once(path, case, reading=False)
+        # What may be written may be read: only of what lies outside it matters which is wanted.
+        return seen if seen.inside or touch.writes else self._once(path, case, reading=True)
+
+    def _once(self, path: str, case: Case, reading: bool) -> Seen:
+        seen = case.looks.get((path, reading))
         if seen is None:
-            seen = self._paths.look(path, reading=not touch.writes, led_to=case.plan.real.get(path))
-            case.looks[path, touch.writes] = seen
+            seen = self._paths.look(path, reading=reading, led_to=case.plan.real.get(path))
+            case.looks[path, reading] = seen
         return seen
 
     def _forbidden(self, touch: Touch, seen: Seen, covering: Covering, case: Case) -> Reason | None:
