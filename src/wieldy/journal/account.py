@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from wieldy.core.record import record
 from wieldy.edit.landing import Step
+from wieldy.edit.splice import changed_bytes
 from wieldy.journal.change import Change
+from wieldy.journal.delta import Delta, delta_of
 from wieldy.journal.names import Names
 from wieldy.journal.record import PathRecord
 from wieldy.journal.store import Store
@@ -15,11 +17,11 @@ from wieldy.journal.store import Store
 
 @record
 class Account:
-    """What is recorded of some files; every content that the records name, by digest; and which is a change of which."""
+    """What is recorded of some files; every content that the records name, by digest; and those told as changes of others."""
 
     paths: tuple[PathRecord, ...]
     contents: Mapping[bytes, bytes]
-    bases: Mapping[bytes, bytes]
+    deltas: Mapping[bytes, Delta]
 
     @property
     def size(self) -> int:
@@ -46,7 +48,7 @@ def planned(steps: Iterable[Step], names: Names) -> Account:
                 folders=step.folders,
             )
         )
-    return Account(tuple(paths), ledger.contents, ledger.bases)
+    return Account(tuple(paths), ledger.contents, ledger.deltas)
 
 
 def happened(changes: Iterable[Change], names: Names) -> Account:
@@ -59,7 +61,7 @@ def happened(changes: Iterable[Change], names: Names) -> Account:
         for real in (change.real_path or os.path.realpath(change.path),)
         for before, after in (ledger.entered(real, change.before, change.after),)
     )
-    return Account(paths, ledger.contents, ledger.bases)
+    return Account(paths, ledger.contents, ledger.deltas)
 
 
 class _Ledger:
@@ -67,22 +69,27 @@ class _Ledger:
 
     def __init__(self, names: Names) -> None:
         self.contents: dict[bytes, bytes] = {}
-        self.bases: dict[bytes, bytes] = {}
+        self.deltas: dict[bytes, Delta] = {}
         self._names = names
 
     def entered(self, path: str, before: bytes | None, after: bytes | None) -> tuple[str | None, str | None]:
         """The names of a file's content before and after."""
-        old, new = self._named(path, before), self._named(path, after)
-        if old is not None and new is not None:
-            self.bases.setdefault(new, old)
-        return None if old is None else old.hex(), None if new is None else new.hex()
+        if before is None or after is None:
+            return self._named(path, before), self._named(path, after)
+        old, change = self._names.of(path, before), changed_bytes(before, after)
+        new = self._names.of_next(path, after, old, change.start)
+        self.contents[old.name], self.contents[new.name] = before, after
+        delta = delta_of(old.name, change, len(after))
+        if delta is not None:
+            self.deltas.setdefault(new.name, delta)
+        return old.name.hex(), new.name.hex()
 
-    def _named(self, path: str, data: bytes | None) -> bytes | None:
+    def _named(self, path: str, data: bytes | None) -> str | None:
         if data is None:
             return None
-        digest = self._names.of(path, data)
-        self.contents[digest] = data
-        return digest
+        name = self._names.of(path, data).name
+        self.contents[name] = data
+        return name.hex()
 
 
 def step_of(record: PathRecord, store: Store) -> Step:

@@ -6,7 +6,7 @@ import struct
 import zlib
 
 from wieldy.core.record import record
-from wieldy.edit.splice import changed_bytes
+from wieldy.edit.splice import Splice
 
 HEAD = struct.Struct("<20sQQ?")
 FASTEST = 1
@@ -29,15 +29,19 @@ class Delta:
         view = memoryview(content)
         return b"".join((view[: self.start], self.new, view[self.end :]))
 
+    def packed(self) -> bytes:
+        """This delta as it lies in a file."""
+        small = len(self.new) < WORTH_COMPRESSING
+        head = HEAD.pack(self.base, self.start, self.end, not small)
+        return head + (self.new if small else zlib.compress(self.new, FASTEST))
 
-def delta_of(base: bytes, old: bytes, new: bytes) -> bytes | None:
-    """How `new` is told by `old`, whose name is `base`; None where that is no shorter than telling all of it."""
-    change = changed_bytes(old, new)
-    if len(change.new) > min(LARGEST, len(new) // 2):
+
+def delta_of(base: bytes, change: Splice, size: int) -> Delta | None:
+    """How a content of so many bytes is told as a change of the one named `base`; None where that is no shorter than
+    telling all of it."""
+    if len(change.new) > min(LARGEST, size // 2):
         return None
-    small = len(change.new) < WORTH_COMPRESSING
-    head = HEAD.pack(base, change.start, change.end, not small)
-    return head + (change.new if small else zlib.compress(change.new, FASTEST))
+    return Delta(base, change.start, change.end, change.new)
 
 
 def read_delta(payload: bytes) -> Delta:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import record
-from wieldy.journal.delta import FASTEST, delta_of, read_delta
+from wieldy.journal.delta import FASTEST, Delta, read_delta
 from wieldy.journal.frame import HEAD_SIZE, Kind, digest_of, frames, packed
 from wieldy.journal.record import BadRecord, Entry, Settled, decode_entry, decode_settled, encode
 
@@ -85,12 +85,12 @@ class Segment:
             return False
         return True
 
-    def pieces(self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]) -> dict[bytes, Piece]:
-        """The contents that are not kept here, made ready; `bases` says of which other one each is a change."""
+    def pieces(self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]) -> dict[bytes, Piece]:
+        """The contents that are not kept here, made ready; `deltas` tell some of them as changes of others."""
         made: dict[bytes, Piece] = {}
         for digest, data in contents.items():
             if digest not in self.blobs:
-                made[digest] = self._delta(data, bases.get(digest), contents, made) or whole(data)
+                made[digest] = self._told(deltas.get(digest), made) or whole(data)
         return made
 
     def extended(self, pieces: Mapping[bytes, Piece], record: Entry | Settled) -> tuple[bytes, dict[bytes, Kept]]:
@@ -141,14 +141,12 @@ class Segment:
             data = change.applied(data)
         return data
 
-    def _delta(
-        self, data: bytes, base: bytes | None, contents: Mapping[bytes, bytes], made: Mapping[bytes, Piece]
-    ) -> Piece | None:
-        known = None if base is None else self.blobs.get(base) or made.get(base)
-        if base is None or known is None or known.depth >= DEEPEST:
+    def _told(self, delta: Delta | None, made: Mapping[bytes, Piece]) -> Piece | None:
+        """A content as a change, where what it is a change of is at hand and not too deep itself."""
+        known = None if delta is None else self.blobs.get(delta.base) or made.get(delta.base)
+        if delta is None or known is None or known.depth >= DEEPEST:
             return None
-        payload = delta_of(base, contents[base], data)
-        return None if payload is None else Piece("delta", payload, base, known.depth + 1)
+        return Piece("delta", delta.packed(), delta.base, known.depth + 1)
 
     def _take_delta(self, digest: bytes, start: int, size: int, base: bytes) -> None:
         known = self.blobs.get(base)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
+from wieldy.journal.delta import Delta
 from wieldy.journal.locks import Held
 from wieldy.journal.record import Entry, Settled
 from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
@@ -62,19 +63,19 @@ class Store:
         self,
         record: Entry | Settled,
         contents: Mapping[bytes, bytes] = MappingProxyType({}),
-        bases: Mapping[bytes, bytes] = MappingProxyType({}),
+        deltas: Mapping[bytes, Delta] = MappingProxyType({}),
         *,
         durable: bool,
     ) -> None:
-        """Add a record after the contents it names; `bases` says of which other one of them a content is a change.
+        """Add a record after the contents it names; `deltas` tell some of them as changes of others.
         On failure nothing is added."""
-        os.close(self._add(record, contents, bases, durable=durable))
+        os.close(self._add(record, contents, deltas, durable=durable))
 
     def begin(
-        self, record: Entry, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes] = MappingProxyType({})
+        self, record: Entry, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta] = MappingProxyType({})
     ) -> Added:
         """Add a record as `append` does, without waiting for the medium."""
-        return Added(self._add(record, contents, bases, durable=False), self._disk)
+        return Added(self._add(record, contents, deltas, durable=False), self._disk)
 
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
@@ -115,14 +116,14 @@ class Store:
             self._segments = {n: segment for n, segment in self._segments.items() if segment.path not in gone}
 
     def _add(
-        self, record: Entry | Settled, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes], *, durable: bool
+        self, record: Entry | Settled, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta], *, durable: bool
     ) -> int:
         """Add to the last file, and return its descriptor."""
-        foreseen, pieces = self._made_ready(contents, bases) if contents else (None, {})
+        foreseen, pieces = self._made_ready(contents, deltas) if contents else (None, {})
         with self._mutex, Held((self._lock,)):
             segment = self._current()
             if contents and segment is not foreseen:
-                pieces = segment.pieces(contents, bases)
+                pieces = segment.pieces(contents, deltas)
             return self._extend(segment, pieces, record, durable=durable)
 
     def _current(self) -> Segment:
@@ -187,13 +188,13 @@ class Store:
         return fd
 
     def _made_ready(
-        self, contents: Mapping[bytes, bytes], bases: Mapping[bytes, bytes]
+        self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]
     ) -> tuple[Segment | None, Mapping[bytes, Piece]]:
         """The contents as they would be added to the file that is the last one now, so that nobody has to wait while
         they are compressed."""
         with self._mutex:
             segment = self._segments[max(self._segments)] if self._segments else None
-        return segment, {} if segment is None else segment.pieces(contents, bases)
+        return segment, {} if segment is None else segment.pieces(contents, deltas)
 
     def _last(self) -> Segment | None:
         """The last file, read to its end."""

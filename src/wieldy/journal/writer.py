@@ -112,7 +112,7 @@ class Writer:
         if self._store is None or not account.paths:
             return Receipt(None, ())
         entry = self._entry(origin, account)
-        self._kept(account, partial(self._store.append, entry, account.contents, account.bases, durable=True))
+        self._kept(account, partial(self._store.append, entry, account.contents, account.deltas, durable=True))
         return Receipt(entry.id, ())
 
     def recover(self) -> None:
@@ -171,7 +171,7 @@ class Writer:
         try:
             # One wait serves both: the new content is written beside the file before the undo copy is waited for, and
             # only then the file itself is touched.
-            added = self._kept(account, partial(self._store.begin, entry, account.contents, account.bases))
+            added = self._kept(account, partial(self._store.begin, entry, account.contents, account.deltas))
             try:
                 ready = partial(self._kept, account, added.sync)
                 written = commit(steps, disk=self._disk, roots=self._roots, ready=ready, meanwhile=origin.meanwhile)
