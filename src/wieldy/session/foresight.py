@@ -1,15 +1,17 @@
-"""While a model thinks about its first answer, what first calls of the usual tools load is loaded, in a thread."""
+"""While a model thinks about its first answer, what first calls of the usual tools load is loaded, in a thread, and what they
+start is started."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import TypeAlias
 
 from wieldy.core.threads import in_thread
+from wieldy.core.workspace import Workspace
 
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
@@ -18,10 +20,14 @@ Step: TypeAlias = Callable[[], object]
 
 
 class Foresight:
-    """Around one request. At the end of the block the step it is at is waited for; the others are left out."""
+    """Around one request. At the end of the block the step it is at is waited for; the others are left out.
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    The `last` step is taken on the event loop: what is started once must not be started from two places.
+    """
+
+    def __init__(self, steps: Iterable[Step], last: Step = lambda: None) -> None:
         self._steps = steps
+        self._last = last
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -40,10 +46,11 @@ class Foresight:
             async with asyncio.timeout(PATIENCE):
                 await self._over.wait()
         except TimeoutError:
-            await in_thread(self._load)
+            await in_thread(self._take, self._steps)
+            self._take((self._last,))
 
-    def _load(self) -> None:
-        for step in self._steps:
+    def _take(self, steps: Iterable[Step]) -> None:
+        for step in steps:
             if self._over.is_set():
                 return
             with contextlib.suppress(Exception):  # the call itself will say what is wrong
@@ -53,6 +60,14 @@ class Foresight:
 def first_steps(tools: Iterable[str]) -> Iterator[Step]:
     """What first calls of these tools do once and for all; what any call does comes first."""
     return (step for name in (ANY, *tools) for step in STEPS.get(name, ()))
+
+
+def make_ready(tools: Collection[str], workspace: Workspace) -> None:
+    """Start what no call of these tools goes without."""
+    if "Bash" in tools:
+        from wieldy.shell.session import ShellSession
+
+        workspace.resident(ShellSession).make_ready()
 
 
 def _module(name: str) -> Step:
@@ -69,6 +84,7 @@ def _command_understood() -> None:
     from wieldy.shell.analysis import analyse
 
     analyse("true > file", cwd="/", home="/", root="/")
+    analyse("a-program-of-no-table", cwd="/", home="/", root="/")  # it is looked for in all of them
 
 
 def _reading_checked() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from wieldy.core.failure import ToolFailure
@@ -29,14 +30,24 @@ class ShellSession:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.token = os.urandom(8).hex()
-        self.folder = workspace.session_dir / "shell"
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.results = workspace.session_dir / "tool-results"
         self.guardian = Guardian(self.token)
         self._open: set[Shell] = set()
         self._buffer = bytearray(BUFFER)
         self._count = 0
         self._closed = False
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where commands tell where they ended; made when it is first asked for."""
+        folder = self.workspace.session_dir / "shell"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def make_ready(self) -> None:
+        """Do before the first command what it would wait for."""
+        if not self._closed:
+            self.guardian.wake()
 
     def start(
         self,
@@ -97,16 +108,20 @@ class ShellSession:
 
     async def aclose(self) -> None:
         """End everything that any command of this workspace started and left running."""
-        if self._closed or not self._count:
+        if self._closed:
             return
         self._closed = True
+        if self._count:
+            await self._end_all()
+        await in_thread(self.guardian.dismiss)
+
+    async def _end_all(self) -> None:
         roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
         await in_thread(end, Tree(f"{self.token}.", roots))
         for shell in list(self._open):
             # One that even SIGKILL does not end (it hangs in the kernel) must not hold up everything else.
             await asyncio.wait((shell.exit,), timeout=LAST_WAIT)
             await shell.wind_up()
-        await in_thread(self.guardian.dismiss)
         await in_thread(_remove, self.folder)
 
 

@@ -6,10 +6,13 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from wieldy.session.foresight import PATIENCE, STEPS, Foresight
+from wieldy.core.workspace import Workspace
+from wieldy.session.foresight import PATIENCE, STEPS, Foresight, make_ready
+from wieldy.shell.session import ShellSession
 
 FIRST_CALL = """
 import asyncio, sys
@@ -31,7 +34,11 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    ("name", "argument", "value"), [("Read", "file_path", "a.txt"), ("Bash", "command", "echo > b")]
+    ("name", "argument", "value"),
+    [
+        ("Read", "file_path", "a.txt"),
+        *(("Bash", "command", command) for command in ("echo > b", "ls; sleep 0.1 | cat", "touch c && jq --help")),
+    ],
 )
 def test_a_first_call_finds_everything_loaded(tmp_path, name, argument, value):
     (tmp_path / "a.txt").write_text("a line\n")
@@ -81,6 +88,38 @@ async def test_when_the_answer_is_there_the_step_at_hand_is_the_last():
         # From now on: the end of the block has been told before the step is let go.
         asyncio.get_running_loop().call_later(0.05, go_on.set)
     assert done == ["first"]
+
+
+@pytest.mark.asyncio
+async def test_the_last_step_is_taken_on_the_loop_and_only_while_the_model_still_thinks():
+    done: list[threading.Thread] = []
+    last = asyncio.Event()
+
+    def note() -> None:
+        done.append(threading.current_thread())
+        last.set()
+
+    async with Foresight([], note):
+        await last.wait()
+    assert done == [threading.current_thread()]
+    begun = threading.Event()
+    async with Foresight([begun.set, lambda: time.sleep(0.1)], note):
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+    assert len(done) == 1
+
+
+@pytest.mark.asyncio
+async def test_what_guards_commands_is_there_before_the_first_one_where_there_may_be_one(tmp_path):
+    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
+    make_ready(["Read"], workspace)
+    guardian = workspace.resident(ShellSession).guardian
+    assert guardian.pid is None
+    make_ready(["Read", "Bash"], workspace)
+    assert guardian.pid is not None
+    await workspace.aclose()
+    assert guardian.pid is None
+    assert not (tmp_path / "session").exists()
 
 
 @pytest.mark.asyncio
