@@ -22,7 +22,7 @@ from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
-from wieldy.session.foresight import Foresight, first_steps
+from wieldy.session.foresight import Foresight, first_steps, make_ready
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
 Durable: TypeAlias = Callable[[], Awaitable[None]]
@@ -121,7 +121,8 @@ class Exchanger:
         if self._foresaw:
             return await attempt.listen(self.provider, request)
         self._foresaw = True
-        async with Foresight(first_steps(offer.name for offer in request.tools)):
+        tools = [offer.name for offer in request.tools]
+        async with Foresight(first_steps(tools), lambda: make_ready(tools, self.box.workspace)):
             return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
