@@ -23,7 +23,7 @@ from wieldy.settings import load_settings
 from wieldy.shell.analysis import analyse
 
 TURNS = 20
-FRESH = 200
+FRESH = 25
 FIVE = "cd src && git log --oneline -5 | head -3 && npm run test -- -k name && echo done > out/log.txt"
 TWENTY = " && ".join(
     f"(cd src{n} && git log --oneline -{n}5 | head -{n}3 && npm run test -- -k name{n} && echo {n} > out/{n})"
@@ -87,7 +87,7 @@ def fresh(root: str) -> float:
     )
     policy.decide(running(FIVE))  # builds what all decisions share
     best = float("inf")
-    for start in range(0, 8 * FRESH, FRESH):
+    for start in range(0, 64 * FRESH, FRESH):
         calls = [
             running(
                 f"cd s{n} && git log --oneline -{n} | head -{n} && npm run t{n} -- -k name{n} && echo {n} > out/{n}"
