@@ -32,7 +32,7 @@ from wieldy.journal.home import journal_folder
 from wieldy.permissions.levels import Levels
 from wieldy.pool.arrange import FOREIGN, is_foreign
 from wieldy.pool.called import Called
-from wieldy.pool.context import Context, survey
+from wieldy.pool.context import Context, left_out_by_name, survey
 from wieldy.pool.features import SIMPLE, gate_of, is_on
 from wieldy.pool.pool import Offering, Pool
 from wieldy.settings.attendants import Attendants
@@ -189,7 +189,8 @@ class Toolbox:
 
     async def offer(self) -> list[Offered]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
-        return list((await self.offering()).rows)
+        found = await offered(self.catalog, self._bench, self.settings, self.policy.mode, every=True)
+        return list(found.rows)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> Offering:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
@@ -370,13 +371,20 @@ async def offered(
     mode: str,
     window: int | None = None,
     only: Sequence[str] | None = None,
+    every: bool = False,
 ) -> Offering:
-    """What a request carries of the tools in a catalog, for somebody who works at a bench in some mode."""
+    """What a request carries of the tools in a catalog, for somebody who works at a bench in some mode.
+
+    Tools that are left out by their names alone are not even loaded, unless `every` one is to have its row.
+    """
     workspace, values = bench.workspace, settings.values
+    context = Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only))
+    gate = partial(gate_of, settings=values, env=workspace.env)
+    names = [name for name in catalog if every or (gate(name) is None and left_out_by_name(name, context) is None)]
     rows = await survey(
-        sorted(filter(None, map(catalog.find, catalog)), key=lambda tool: (is_foreign(tool), tool.name)),
-        Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only)),
-        gate=lambda name: gate_of(name, values, workspace.env),
+        sorted(filter(None, map(catalog.find, names)), key=lambda tool: (is_foreign(tool), tool.name)),
+        context,
+        gate=gate,
         removes=getattr(bench.judge, "removes", lambda name: None),
         enabled=lambda tool: bench.leash.hold(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
     )

@@ -59,6 +59,18 @@ def test_the_version_is_answered_without_argparse_or_asyncio(tmp_path):
     assert "asyncio" not in loaded
 
 
+@pytest.mark.parametrize(
+    "later", ["dataclasses", "logging", "wieldy.engine.handle", "wieldy.schema.flat", "wieldy.schema.mend"]
+)
+def test_a_session_loads_nothing_that_only_a_call_needs(tmp_path, later):
+    code = (
+        "from wieldy.cli.deferred import import_asyncio; import_asyncio(); from wieldy.session.session import Session"
+    )
+    loaded = loaded_by(code, tmp_path)
+    assert "wieldy.engine.turn" in loaded
+    assert later not in loaded
+
+
 @pytest.mark.parametrize("slow", ["_ssl", "bz2", "h11", "http", "lzma", "shutil", "tempfile", "jsonschema_rs"])
 def test_one_call_by_hand_loads_nothing_it_does_not_use(tmp_path, slow):
     (tmp_path / "a.txt").write_text("hello\n")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wieldy.agents.builtin import BUILT_IN
-from wieldy.agents.definition import Definition, read_definition
 from wieldy.core.event import Notice
 from wieldy.core.places import config_home
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.skills.gather import gathered, of_project
-from wieldy.skills.skill import Origin
+
+if TYPE_CHECKING:
+    from wieldy.agents.definition import Definition
+    from wieldy.skills.skill import Origin
 
 IN_PROJECT = (".wieldy/agents", ".claude/agents")
 ENTRY_CHARS = 300
@@ -25,11 +28,34 @@ class AgentTypes:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._reported: set[str] = set()
-        self.found: dict[str, Definition] = dict(BUILT_IN)
         self.problems: tuple[str, ...] = ()
+
+    @cached_property
+    def found(self) -> dict[str, Definition]:
+        """Every kind by its name, as found last; at first those that are built in."""
+        from wieldy.agents.builtin import BUILT_IN
+
+        return dict(BUILT_IN)
+
+    async def refreshed(self) -> None:
+        """Look again, in a thread; where there is no folder to look into, there is nothing to wait for."""
+        if any(map(os.path.isdir, self.folders)):
+            await in_thread(self.refresh)
+        else:
+            vars(self).pop("found", None)
+            self.problems = ()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where files are looked for."""
+        return (*(Path(self._workspace.root, place) for place in IN_PROJECT), *_homes(self._workspace))
 
     def refresh(self) -> dict[str, Definition]:
         """Look again. Reads files: call it in a thread where there may be many."""
+        from wieldy.agents.builtin import BUILT_IN
+        from wieldy.agents.definition import read_definition
+        from wieldy.skills.gather import gathered
+
         found, problems = gathered(_files(self._workspace), read_definition, "agents")
         self.found, self.problems = {**BUILT_IN, **found}, tuple(problems)
         return self.found
@@ -47,6 +73,8 @@ class AgentTypes:
 
     def briefing(self) -> str:
         """What a system prompt says of the kinds that files bring; empty where there are none."""
+        if "found" not in vars(self):
+            return ""
         lines = _lines(one for one in self.found.values() if one.origin != "built-in")
         return f"# Agents\nThe tool Agent takes these as `agent_type`, too.\n{lines}" if lines else ""
 
@@ -67,6 +95,8 @@ def _lines(definitions: Iterable[Definition]) -> str:
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
     """Every file by its real path, strongest first; those of the project that are links out of it are left out."""
+    from wieldy.skills.gather import of_project
+
     homes = _homes(workspace)
     yield from of_project(workspace, IN_PROJECT, homes, _in)
     for home in homes:

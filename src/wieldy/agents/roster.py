@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wieldy.agents.errand import Errand, Report
 from wieldy.core.abort import Abort
 from wieldy.core.event import Notice
 from wieldy.core.failure import ToolFailure
-from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.agents.errand import Errand, Report
+    from wieldy.core.tool import ToolContext
 
 MOST_RUNNING = 20
 MOST_DEPTH = 3
@@ -52,7 +54,7 @@ class Sent:
         return self.over.result() if self.over.done() else self.so_far()
 
 
-Send: TypeAlias = Callable[[Errand, ToolContext], Awaitable[Sent]]
+Send: TypeAlias = "Callable[[Errand, ToolContext], Awaitable[Sent]]"
 
 
 class Delegation:

@@ -25,13 +25,20 @@ class Context:
 
 def left_out(tool: Tool, context: Context) -> str | None:
     """Why the context has no use for a tool, or None."""
-    if context.simple and tool.name not in SIMPLE_TOOLS:
-        return f"simple mode has only {', '.join(sorted(SIMPLE_TOOLS))}"
+    if (reason := left_out_by_name(tool.name, context)) is not None:
+        return reason
     if context.mode == "plan" and not tool.read_only:
         return "plan mode only reads, and this tool may change something"
-    if context.mode != "plan" and tool.name in PLAN_TOOLS:
+    return None
+
+
+def left_out_by_name(name: str, context: Context) -> str | None:
+    """Why the context has no use for a tool of this name, whatever it is, or None."""
+    if context.simple and name not in SIMPLE_TOOLS:
+        return f"simple mode has only {', '.join(sorted(SIMPLE_TOOLS))}"
+    if context.mode != "plan" and name in PLAN_TOOLS:
         return "only for plan mode"
-    if context.only is not None and not any(fnmatchcase(tool.name, wanted) for wanted in context.only):
+    if context.only is not None and not any(fnmatchcase(name, wanted) for wanted in context.only):
         return "not in the list of this agent"
     return None
 

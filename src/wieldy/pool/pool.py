@@ -28,7 +28,7 @@ class Offering:
     """What one request carries of tools.
 
     `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the
-    system prompt; `rows` has every tool with the reason why it is or is not offered.
+    system prompt; `rows` has every tool that was looked at with the reason why it is or is not offered.
     """
 
     tools: tuple[Tool, ...]

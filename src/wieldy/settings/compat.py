@@ -8,9 +8,7 @@ from typing import Any
 from wieldy.core.record import changed
 from wieldy.settings.check import checked, dotted
 from wieldy.settings.keys import OBJECTS, find
-from wieldy.settings.source import Place, Problem, Source, load
-
-MCP_FILE = ".mcp.json"
+from wieldy.settings.source import Problem, Source
 
 # Theirs → ours, where the meaning is the same.
 RENAMED = {
@@ -67,12 +65,3 @@ def _put(values: dict[str, Any], names: list[str], value: Any) -> None:
             held = values[name] = {}
         values = held
     values[names[-1]] = value
-
-
-def project_servers(place: Place) -> Source | None:
-    """The MCP servers of a project's `.mcp.json`, as settings."""
-    source = load(place)
-    if source is None or source.error is not None:
-        return source
-    servers = source.values.get("mcpServers")
-    return changed(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})

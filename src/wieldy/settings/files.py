@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from wieldy.core.places import config_home
 from wieldy.permissions.trust import FILE_NAME
-from wieldy.settings.compat import MCP_FILE
-from wieldy.settings.source import foreign_places, own_places
+from wieldy.settings.source import MCP_FILE, foreign_places, own_places
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 

@@ -13,15 +13,23 @@ from wieldy.permissions.origin import Layer, Origin
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Rule
 from wieldy.permissions.ruleset import RuleSet
-from wieldy.permissions.trust import Item, Trust
-from wieldy.settings import compat, consent
 from wieldy.settings.merge import merged
 from wieldy.settings.rules import rules_of
-from wieldy.settings.source import Place, Problem, Source, foreign_places, given, load, own_places, required
+from wieldy.settings.source import (
+    Problem,
+    Source,
+    foreign_places,
+    given,
+    load,
+    own_places,
+    project_servers,
+    required,
+)
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.permissions.decide import Policy
+    from wieldy.permissions.trust import Item, Trust
 
 
 @record
@@ -116,13 +124,12 @@ def load_settings(
     spoken = [given(explicit, here, layer)] if explicit is not None else []
     spoken += [required(Path(named).absolute())] if named is not None else []
     sources = _ranked(own, spoken)
-    if files and (servers := compat.project_servers(Place("project", Path(here, compat.MCP_FILE), here))) is not None:
+    if files and (servers := project_servers(here)) is not None:
         sources = _in_order([*sources, servers])
     report: list[Problem] = []
-    consents = trust or Trust(env=env)
-    if files and _wants_foreign(_trusted(sources, here, consents)[0]):
+    if files and _wants_foreign(_trusted(sources, here, trust, env)[0]):
         sources = _with_foreign(sources, here, env, report)
-    sources, pending = _trusted(sources, here, consents)
+    sources, pending = _trusted(sources, here, trust, env)
     return _settled(here, sources, pending, report, env)
 
 
@@ -141,6 +148,8 @@ def _wants_foreign(sources: Sequence[Source]) -> bool:
 
 def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], report: list[Problem]) -> list[Source]:
     """Each foreign source goes right behind our own of the same layer."""
+    from wieldy.settings import compat
+
     found: list[Source] = []
     for place in foreign_places(root, env):
         if (source := load(place)) is not None:
@@ -155,7 +164,15 @@ def _in_order(sources: Sequence[Source]) -> list[Source]:
     return sorted(sources, key=lambda source: order.index(source.layer))
 
 
-def _trusted(sources: Sequence[Source], root: str, trust: Trust) -> tuple[list[Source], tuple[Item, ...]]:
+def _trusted(
+    sources: Sequence[Source], root: str, trust: Trust | None, env: Mapping[str, str]
+) -> tuple[list[Source], tuple[Item, ...]]:
+    if not any(source.from_project for source in sources):
+        return list(sources), ()
+    from wieldy.permissions.trust import Trust
+    from wieldy.settings import consent
+
+    trust = trust or Trust(env=env)
     items = [one for source in sources if source.from_project for one in consent.wanted(source)]
     pending = tuple(one for one in trust.pending(root, items) if not _agreed(one, sources))
     if not pending:

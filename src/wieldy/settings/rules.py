@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.examples import failing
 from wieldy.permissions.origin import Origin
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Examples, Rule, RuleProblem, parse
@@ -46,6 +45,8 @@ def _examples(value: Mapping[str, Any]) -> Examples:
 
 def _keeps_its_word(rule: Rule, paths: Paths, problems: list[Problem]) -> bool:
     """A rule that fails its own examples may not allow anything; one that forbids stays in force."""
+    from wieldy.permissions.examples import failing
+
     broken = failing(rule, paths)
     for text in broken:
         kept = "" if rule.behavior == "allow" else "; the rule stays in force"

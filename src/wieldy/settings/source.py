@@ -7,20 +7,21 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.places import config_home
-from wieldy.core.record import record
+from wieldy.core.record import changed, record
 from wieldy.permissions.origin import Layer, Origin
-from wieldy.permissions.visible import one_line
-from wieldy.settings.check import checked
-from wieldy.settings.document import Document, DocumentError, read
-from wieldy.settings.document import Path as ValuePath
+
+if TYPE_CHECKING:  # most folders have no settings: what reads and checks them is loaded with the first file
+    from wieldy.settings.document import Document
+    from wieldy.settings.document import Path as ValuePath
 
 FOLDER = ".wieldy"
 SHARED = "settings.json"
 LOCAL = "settings.local.json"
 FOREIGN_FOLDER = ".claude"
+MCP_FILE = ".mcp.json"
 MOST_BYTES = 4 << 20
 
 
@@ -34,6 +35,8 @@ class Problem:
     column: int | None = None
 
     def __str__(self) -> str:
+        from wieldy.permissions.visible import one_line
+
         place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
         return one_line(f"{place}: {self.text}" if place else self.text)
 
@@ -127,6 +130,8 @@ def load(place: Place) -> Source | None:
         return _broken(place, Problem(f"not UTF-8 text (byte {problem.start})", name))
     except OSError as problem:
         return _broken(place, Problem(f"cannot be read: {problem.strerror or problem}", name))
+    from wieldy.settings.document import DocumentError, read
+
     try:
         document = read(text)
     except DocumentError as problem:
@@ -134,6 +139,15 @@ def load(place: Place) -> Source | None:
     if not isinstance(document.value, dict):
         return _broken(place, Problem("settings must be an object: {…}", name, 1, 1))
     return source_of(place, document)
+
+
+def project_servers(root: str) -> Source | None:
+    """The MCP servers of a project's `.mcp.json`, as settings."""
+    source = load(Place("project", Path(root, MCP_FILE), root))
+    if source is None or source.error is not None:
+        return source
+    servers = source.values.get("mcpServers")
+    return changed(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
 
 
 def required(file: Path) -> Source:
@@ -150,6 +164,8 @@ def source_of(place: Place, document: Document) -> Source:
     ]
     if place.foreign:
         return Source(place.layer, place.folder, document.value, name, document, tuple(problems), foreign=True)
+    from wieldy.settings.check import checked
+
     values, flaws = checked(document.value)
     problems += [Problem(flaw.text, name, document.line(flaw.path)) for flaw in flaws]
     return Source(place.layer, place.folder, values, name, document, tuple(problems))
@@ -157,6 +173,10 @@ def source_of(place: Place, document: Document) -> Source:
 
 def given(values: Mapping[str, Any], root: str, layer: Layer = "code") -> Source:
     """Settings given by the caller."""
+    if not values:
+        return Source(layer, root, {})
+    from wieldy.settings.check import checked
+
     fit, flaws = checked(values)
     said = "on the command line" if layer == "command line" else "in code"
     return Source(layer, root, fit, problems=tuple(Problem(f"settings given {said}: {flaw.text}") for flaw in flaws))

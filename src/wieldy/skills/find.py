@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wieldy.core.event import Notice
 from wieldy.core.places import skill_homes
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.skills.gather import gathered, of_project
-from wieldy.skills.skill import Origin, Skill, listing, read_skill
+
+if TYPE_CHECKING:
+    from wieldy.skills.skill import Origin, Skill
 
 FILE = "SKILL.md"
 IN_PROJECT = (".wieldy/skills", ".claude/skills", ".agents/skills")
@@ -36,8 +39,18 @@ class Skills:
             *(f"{self._workspace.root}/{place}" for place in IN_PROJECT),
         )
 
+    async def refreshed(self) -> None:
+        """Look again, in a thread; where there is no folder to look into, there is nothing to wait for."""
+        if any(map(os.path.isdir, self.folders)):
+            await in_thread(self.refresh)
+        else:
+            self.found, self.problems = {}, ()
+
     def refresh(self) -> dict[str, Skill]:
         """Look again. Reads files: call it in a thread where there may be many."""
+        from wieldy.skills.gather import gathered
+        from wieldy.skills.skill import read_skill
+
         self.found, problems = gathered(_files(self._workspace), read_skill, "skills", _hidden)
         self.problems = tuple(problems)
         return self.found
@@ -51,6 +64,10 @@ class Skills:
 
     def listing(self) -> str:
         """The skills a model may load, a line each; empty where there are none."""
+        if not self.found:
+            return ""
+        from wieldy.skills.skill import listing
+
         return listing(list(self.found.values()))
 
     def briefing(self) -> str:
@@ -63,6 +80,8 @@ class Skills:
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Origin]]:
     """Every SKILL.md by its real path, the user's first; those of the project that are links out of it are left out."""
+    from wieldy.skills.gather import of_project
+
     homes = skill_homes(workspace.env)
     for home in homes:
         for path in _in(home):

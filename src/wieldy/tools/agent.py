@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wieldy.agents.definition import Definition
-from wieldy.agents.errand import Errand, Report
 from wieldy.agents.find import AgentTypes
 from wieldy.agents.roster import Delegation, Roster, Sent
 from wieldy.core.declare import FunctionTool, words
@@ -17,6 +15,10 @@ from wieldy.core.result import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.agents.definition import Definition
+    from wieldy.agents.errand import Report
 
 DESCRIPTION, PROMPT = words(__file__)
 LONGEST = 6 * 3600.0
@@ -63,7 +65,7 @@ async def _enabled(workspace: Workspace) -> bool | str:
     if (refusal := workspace.resident(Delegation).refusal()) is not None:
         return refusal
     types = workspace.resident(AgentTypes)
-    await in_thread(types.refresh)
+    await types.refreshed()
     types.report()
     return True
 
@@ -94,6 +96,8 @@ async def _run(
     stop: bool = False,
 ) -> Output:
     """Send an agent, or see to one that was sent before."""
+    from wieldy.agents.errand import Errand
+
     if agent_id and not prompt.strip():
         return await _seen_to(_known(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)

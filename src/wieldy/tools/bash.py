@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -289,6 +288,10 @@ def _is_excluded(command: str, workspace: Workspace) -> bool:
 
 
 def _without_idle_cd(command: str, cwd: str) -> str:
+    if not command.startswith("cd "):
+        return command
+    import shlex
+
     for spelled in dict.fromkeys((cwd, shlex.quote(cwd), f'"{cwd}"')):
         head = f"cd {spelled} && "
         if command.startswith(head) and command[len(head) :].strip():

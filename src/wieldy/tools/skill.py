@@ -12,7 +12,6 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.skills.find import Skills
-from wieldy.skills.told import told
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -28,7 +27,7 @@ class SkillTool(FunctionTool):
 
 async def _refreshed(workspace: Workspace) -> Skills:
     skills = workspace.resident(Skills)
-    await in_thread(skills.refresh)
+    await skills.refreshed()
     skills.report()
     return skills
 
@@ -61,6 +60,8 @@ async def _load(
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
     if ctx.real.get(found.path) != found.path:  # another file than the one that was judged
         raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
+    from wieldy.skills.told import told
+
     text = await in_thread(told, found, args)
     return Output(text, {"skill": found.name, "folder": found.folder, "allowedTools": list(found.tools)})
 

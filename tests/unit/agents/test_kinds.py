@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,21 @@ def test_however_many_there_are_the_prompt_stays_short(workspace, project) -> No
     assert len(types.refresh()) == 102
     assert len(types.briefing()) < LISTING_CHARS + 200
     assert types.briefing().endswith("… and more")
+
+
+@pytest.mark.asyncio
+async def test_another_look_sees_kinds_come_and_go(workspace: Workspace) -> None:
+    types = AgentTypes(workspace)
+    await types.refreshed()
+    assert (types.briefing(), types.found.get("mine")) == ("", None)
+    folder = Path(workspace.root, ".claude/agents")
+    folder.mkdir(parents=True)
+    (folder / "mine.md").write_text("---\nname: mine\ndescription: does things\n---\nDo it.\n")
+    await types.refreshed()
+    assert types.found["mine"].prompt == "Do it."
+    assert "- mine: does things" in types.briefing()
+    shutil.rmtree(folder)
+    await types.refreshed()
+    assert types.briefing() == ""
+    assert "general" in types.found
+    assert "mine" not in types.found

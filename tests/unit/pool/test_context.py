@@ -10,6 +10,7 @@ import pytest
 from wieldy.core.tool import Tool
 from wieldy.pool.context import Context, survey
 from wieldy.pool.features import gate_of, is_on
+from wieldy.toolbox import Toolbox
 
 
 def make(name: str, **declared: object) -> Tool:
@@ -93,3 +94,16 @@ def test_features_are_off_until_switched_on_and_the_environment_has_the_last_wor
     assert "features.browser" in str(gate_of("BrowserClick", {}, {}))
     assert gate_of("BrowserClick", {"features": {"browser": True}}, {}) is None
     assert not is_on("browser", {"features": {"browser": "yes"}}, {})
+
+
+@pytest.mark.asyncio
+async def test_what_is_off_by_name_is_looked_at_only_by_whoever_asks_for_every_tool(tmp_path):
+    async with Toolbox(tmp_path, settings={}) as box:
+        looked_at = {row.tool.name for row in (await box.offering()).rows}
+        every = {row.tool.name: row.reason for row in await box.offer()}
+    off = {"Architect", "BrowserClick", "MemoryRead", "StickerRequest", "ExitPlan"}
+    assert not off & looked_at
+    assert "Read" in looked_at
+    assert off <= every.keys()
+    assert every["ExitPlan"] == "only for plan mode"
+    assert "features.browser" in every["BrowserClick"]

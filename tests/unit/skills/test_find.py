@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,18 @@ def test_arguments_and_folder_go_to_their_places(tmp_path: Path) -> None:
     assert "Beside it: refs/, run.py\n" in text
     plain = read_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
     assert told(plain, "now").endswith("Do it.\n\nArguments: now")
+
+
+@pytest.mark.asyncio
+async def test_another_look_sees_skills_come_and_go(home: Path, skills: Skills) -> None:
+    await skills.refreshed()
+    assert (skills.found, skills.problems, skills.briefing()) == ({}, (), "")
+    folder = make(home / "root/.claude/skills/deploy")
+    make(home / "root/.claude/skills/broken", "description: [")
+    await skills.refreshed()
+    assert list(skills.found) == ["deploy"]
+    assert len(skills.problems) == 1
+    shutil.rmtree(folder.parent)
+    await skills.refreshed()
+    assert not skills.found
+    assert not skills.problems
