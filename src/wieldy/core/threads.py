@@ -65,12 +65,16 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 async def in_thread_to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """The same, but never left half-way: who is cancelled waits until the function is through."""
-    return await _begun(_Unstoppable(), function, args, kwargs)
+    future: asyncio.Future[T] = _Unstoppable()
+    _threads.start(_Call(future, function, args, kwargs))
+    return await future
 
 
 def begin_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
     """What a blocking function that starts now will come to."""
-    return _begun(asyncio.get_running_loop().create_future(), function, args, kwargs)
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    _threads.start(_Call(future, function, args, kwargs))
+    return future
 
 
 class _Unstoppable(asyncio.Future[T]):
@@ -81,26 +85,47 @@ class _Unstoppable(asyncio.Future[T]):
         return False
 
 
-def _begun(
-    future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> asyncio.Future[T]:
-    loop = future.get_loop()
-    context = contextvars.copy_context()
+class _Call:
+    """A function on its way through a thread. What goes in and comes out may be large: it is held no longer than needed,
+    whenever the thread gets round to leaving."""
 
-    def job() -> None:
-        settle: Callable[[asyncio.Future[T], Any], None] = _succeeded
-        outcome: Any
+    __slots__ = ("_context", "_failure", "_future", "_loop", "_value", "_work")
+
+    def __init__(
+        self, future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self._work: tuple[Any, ...] | None = (function, args, kwargs)
+        self._context = contextvars.copy_context()
+        self._loop = future.get_loop()
+        self._future: asyncio.Future[Any] | None = future
+        self._value: Any = None
+        self._failure: BaseException | None = None
+
+    def __call__(self) -> None:
+        """Run, and let the loop know."""
+        assert self._work is not None
+        function, args, kwargs = self._work
         try:
-            outcome = context.run(function, *args, **kwargs)
-        except BaseException as error:
-            settle, outcome = _failed, error
+            self._value = self._context.run(function, *args, **kwargs)
+        except BaseException as failure:
+            self._failure = failure
+        self._work = function = args = kwargs = None
         try:
-            loop.call_soon_threadsafe(settle, future, outcome)
+            self._loop.call_soon_threadsafe(self._settle)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    _threads.start(job)
-    return future
+    def _settle(self) -> None:
+        future, value, failure = self._future, self._value, self._failure
+        self._future = self._value = self._failure = None
+        if future is None or future.done():
+            return
+        if failure is None:
+            future.set_result(value)
+        elif isinstance(failure, StopIteration):
+            future.set_exception(RuntimeError("the function raised StopIteration"))
+        else:
+            future.set_exception(failure)
 
 
 async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:
@@ -125,16 +150,3 @@ def _next(generator: Any) -> tuple[bool, Any]:
         return True, next(generator)
     except StopIteration as stop:
         return False, stop.value
-
-
-def _succeeded(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _failed(future: asyncio.Future[Any], error: BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(error, StopIteration):
-        error = RuntimeError("the function raised StopIteration")
-    future.set_exception(error)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 
 import pytest
 
-from wieldy.core.threads import _threads, begin_in_thread, in_thread, in_thread_to_the_end
+from wieldy.core.threads import _Call, _threads, begin_in_thread, in_thread, in_thread_to_the_end
 
 pytestmark = pytest.mark.asyncio
 
@@ -59,6 +60,19 @@ async def test_who_is_cancelled_waits_for_what_must_come_to_its_end(fails: bool)
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert ended.is_set()
+
+
+async def test_a_thread_that_is_slow_to_leave_holds_on_to_nothing():
+    class Large:
+        pass
+
+    given, future = Large(), asyncio.get_running_loop().create_future()
+    call = _Call(future, lambda large: Large(), (given,), {})
+    call()
+    made = await future
+    held = weakref.ref(given), weakref.ref(made)
+    del given, made, future
+    assert [one() for one in held] == [None, None] and call is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
