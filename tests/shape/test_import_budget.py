@@ -59,6 +59,14 @@ def test_the_version_is_answered_without_argparse_or_asyncio(tmp_path):
     assert "asyncio" not in loaded
 
 
+def test_what_models_are_shown_of_our_tools_is_read_and_not_made(tmp_path):
+    loaded = loaded_by(
+        "from wieldy.tools import builtin_loaders; [t().schema for t in builtin_loaders().values()]", tmp_path
+    )
+    assert "wieldy.tools.read" in loaded
+    assert "wieldy.schema.parameters" not in loaded
+
+
 @pytest.mark.parametrize(
     "later", ["dataclasses", "logging", "wieldy.engine.handle", "wieldy.schema.flat", "wieldy.schema.mend"]
 )

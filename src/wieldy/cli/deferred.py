@@ -1,6 +1,6 @@
 """Modules that asyncio imports and most runs never look into: they are loaded at the first look.
 
-asyncio alone loads TLS, logging, the tools of a debugger and the names of all locales. On the way to a first request that is
+asyncio alone loads TLS, logging and the tools of a debugger. On the way to a first request that is
 a quarter of the time, so the command line puts something small in the place of each; a library must not do such a thing, a
 program may.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from wieldy.core.log import Logger
 
-UNUSED = ("asyncio.sslproto", "inspect", "ipaddress", "locale")
+UNUSED = ("asyncio.sslproto", "inspect", "ipaddress")
 
 _loading = threading.RLock()
 _begun: set[str] = set()

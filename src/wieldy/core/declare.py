@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
@@ -203,7 +203,8 @@ class HandlerTool(FunctionTool):
 
 def words(module_file: str) -> tuple[str, str]:
     """What the model reads of a tool, from the `.md` beside its module: the first paragraph describes it, the rest guides."""
-    text = Path(module_file).with_suffix(".md").read_text(encoding="utf-8").strip()
+    with open(os.path.splitext(module_file)[0] + ".md", "rb", buffering=0) as file:
+        text = file.read().decode().replace("\r\n", "\n").strip()
     description, _, prompt = text.partition("\n\n")
     return " ".join(description.split()), prompt.strip()
 

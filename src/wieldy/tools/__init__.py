@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from typing import Any
 
 from wieldy.core.tool import Tool
+
+SCHEMAS = os.path.join(os.path.dirname(__file__), "schemas.json")
+"""What models are shown of the inputs, written by `python -m wieldy.tools`: a start that makes it anew takes a tenth longer."""
 
 MODULES: Mapping[str, str] = {
     "Agent": "agent",
@@ -48,9 +54,17 @@ MODULES: Mapping[str, str] = {
 
 def builtin_loaders() -> dict[str, Callable[[], Tool]]:
     """Name → how to load it."""
-    return {name: partial(_load, module) for name, module in MODULES.items()}
+    return {name: partial(_load, name, module) for name, module in MODULES.items()}
 
 
-def _load(module: str) -> Tool:
+def _load(name: str, module: str) -> Tool:
     tool: Tool = import_module(f"wieldy.tools.{module}").TOOL
+    tool.written_schema = _schemas().get(name)
     return tool
+
+
+@cache
+def _schemas() -> dict[str, dict[str, Any]]:
+    with open(SCHEMAS, "rb") as file:
+        schemas: dict[str, dict[str, Any]] = json.load(file)
+    return schemas
