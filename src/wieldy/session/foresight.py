@@ -16,6 +16,9 @@ from wieldy.core.workspace import Workspace
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
+SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
+"""Commands for which all is loaded that most commands are understood by."""
+
 Step: TypeAlias = Callable[[], object]
 
 
@@ -83,8 +86,8 @@ def _command_checked() -> None:
 def _command_understood() -> None:
     from wieldy.shell.analysis import analyse
 
-    analyse("true > file", cwd="/", home="/", root="/")
-    analyse("a-program-of-no-table", cwd="/", home="/", root="/")  # it is looked for in all of them
+    for command in SAMPLES:
+        analyse(command, cwd="/", home="/", root="/")
 
 
 def _reading_checked() -> None:

@@ -40,10 +40,10 @@ def find_bash(path: str | None) -> str:
     raise ToolFailure("There is no bash on this machine, so commands cannot be run. Use the file tools instead.")
 
 
-def bash_command(bash: str, command: bytes, script: Path) -> list[str | bytes]:
-    """How bash is called for a command. One too long to be an argument is read from `script`, which is written here."""
+def bash_command(bash: str, command: bytes, script: Path | None) -> list[str | bytes]:
+    """How bash is called for a command. One too long to be an argument is read from a `script`, which is written here."""
     plain: list[str | bytes] = [bash, "--norc", "--noprofile"]
-    if len(command) <= LONGEST_ARGUMENT:
+    if script is None:
         return [*plain, "-c", "--", command]
     # Made anew and never through a link: the folder may be writable for a command that is still running.
     with open(script, "xb") as file:

@@ -67,17 +67,19 @@ class ShellSession:
         text = _bytes(command)
         self._count += 1
         mark = f"{self.token}.{self._count}."
-        # A sandboxed command may write to the folder of reports, but never to what another command will execute.
-        report, script = self.folder / f"{mark}cwd", self.workspace.session_dir / f"{mark}sh"
+        surrounding = dict(self.workspace.env)
         own = {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
         own |= extra or {}
-        read_first = not (READ_FIRST.isdisjoint(own) and READ_FIRST.isdisjoint(self.workspace.env))
+        read_first = not (READ_FIRST.isdisjoint(own) and READ_FIRST.isdisjoint(surrounding))
         asked = not stays or read_first or may_detach(text)
-        at_exit = _tell_directory(report) if asked else None
-        env = command_environment(self.workspace.env, mark=mark, at_exit=at_exit) | own
+        report = self.folder / f"{mark}cwd" if asked else None
+        at_exit = _tell_directory(report) if report else None
+        env = command_environment(surrounding, mark=mark, at_exit=at_exit) | own
         if asked:
             env[VARIABLE] = str(numbers(mark).start)
-        argv = bash_command(find_bash(self.workspace.env.get("PATH")), text, script)
+        # A sandboxed command may write to the folder of reports, but never to what another command will execute.
+        script = self.folder.with_name(f"{mark}sh") if len(text) > LONGEST_ARGUMENT else None
+        argv = bash_command(find_bash(surrounding.get("PATH")), text, script)
         if confine:
             argv, env = confine(argv, env)
         self.guardian.wake()  # first: at no instant is there a command that would outlive us
@@ -92,7 +94,7 @@ class ShellSession:
             shown=max(self.workspace.setting("bash.max_output_chars", SHOWN), 1_000),
         )
         drain = Drain(started.output, capture, self._buffer)
-        files = Files(report if asked else None, script if len(text) > LONGEST_ARGUMENT else None, cwd)
+        files = Files(report, script, cwd)
         shell = Shell(text, mark, started.process, drain, files, self)
         self._open.add(shell)
         self.guardian.note(shell.pid, running=True)
@@ -122,7 +124,8 @@ class ShellSession:
             # One that even SIGKILL does not end (it hangs in the kernel) must not hold up everything else.
             await asyncio.wait((shell.exit,), timeout=LAST_WAIT)
             await shell.wind_up()
-        await in_thread(_remove, self.folder)
+        if "folder" in vars(self):
+            await in_thread(_remove, self.folder)
 
 
 def _remove(folder: Path) -> None:

@@ -88,6 +88,7 @@ class Shell:
         self._shown_bytes = 0
         self._closed = False
         self._fresh: asyncio.Future[None] | None = None
+        self._awaited: asyncio.Future[None] | None = None
         drain.capture.on_bytes = self._on_bytes
         self._watch_exit()
 
@@ -169,12 +170,20 @@ class Shell:
 
     def _on_bytes(self) -> None:
         self.last_output = time.monotonic()
-        if self._fresh is not None and not self._fresh.done():
-            self._fresh.set_result(None)
+        if self._fresh is not None:
+            _come_true(self._fresh)
 
     async def _exit_by(self, moment: float) -> None:
-        if not self.exit.done() and (left := moment - time.monotonic()) > 0:
-            await asyncio.wait((self.exit,), timeout=left)
+        if self.exit.done() or (left := moment - time.monotonic()) <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        # The exit itself ends this wait: by way of `asyncio.wait` it would take one more turn of the loop.
+        self._awaited = loop.create_future()
+        timer = loop.call_later(left, _come_true, self._awaited)
+        try:
+            await self._awaited
+        finally:
+            timer.cancel()
 
     async def _news_by(self, moment: float) -> None:
         if self.exit.done() or (left := moment - time.monotonic()) <= 0:
@@ -204,7 +213,14 @@ class Shell:
     def _ended(self, code: int) -> None:
         if not self.exit.done():
             self.exit.set_result(code)
+        if self._awaited is not None:
+            _come_true(self._awaited)
         self._keeper.ended(self)
+
+
+def _come_true(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def may_detach(command: bytes) -> bool:
@@ -212,7 +228,10 @@ def may_detach(command: bytes) -> bool:
     if b"&" in command and _LONE_AMPERSAND.search(command):
         return True
     lowered = command.lower()
-    return any(word in lowered for word in _DETACHERS)
+    for word in _DETACHERS:  # noqa: SIM110 - a generator would take longer than all of it
+        if word in lowered:
+            return True
+    return False
 
 
 def _group_lives(group: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = 120_000
 MOST_MS = 600_000
+ENDINGS = "wieldy.shell.account"
+"""The module that needs all others that are needed when a command ends."""
 
 
 class Bash(Tool):
@@ -106,7 +109,8 @@ class Bash(Tool):
         shell = workspace.resident(ShellSession).start(
             command, cwd=started_in, extra=extra, confine=confine, stays=_stays(analysis)
         )
-        asyncio.get_running_loop().call_soon(_foresee_the_end, witness)
+        if ENDINGS not in sys.modules or witness:
+            asyncio.get_running_loop().call_soon(_foresee_the_end, witness)
         limit = _limit_ms(args.get("timeout"), workspace) / 1000
         job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
         try:
@@ -144,8 +148,6 @@ class Job:
 def _foresee_the_end(witness: Witness | None) -> None:
     """Load what is needed when the command ends, now that it runs and there is nothing else to do."""
     import wieldy.shell.account
-    import wieldy.shell.exitcode
-    import wieldy.shell.run
 
     if witness is not None:
         import wieldy.journal.journal  # noqa: F401 - for what it leaves behind
