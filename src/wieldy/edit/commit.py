@@ -56,20 +56,17 @@ def commit(
     *,
     disk: Disk = LOCAL,
     roots: Sequence[str] = (),
-    ready: Callable[[], None] | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[Written, ...]:
-    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full.
-
-    `ready` is called when all is prepared and no file was touched yet; what it raises leaves all as it was. `meanwhile` is
-    called when the disk is about to be waited for the first time.
+    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full; `meanwhile` is called
+    when the disk is about to be waited for the first time.
     """
     if not steps:
         return ()
     work = _Work(steps, disk, meanwhile)
     try:
         try:
-            return work.carry_out(ready)
+            return work.carry_out()
         except BaseException as error:
             work.roll_back(error)
             if isinstance(error, OSError):
@@ -95,13 +92,11 @@ class _Work:
         self._notes: dict[str, tuple[str, ...]] = {}
         self.current = steps[0]
 
-    def carry_out(self, ready: Callable[[], None] | None) -> tuple[Written, ...]:
+    def carry_out(self) -> tuple[Written, ...]:
         for step in self._steps:
             self.current = step
             self._enter(step)
             self._prepare(step)
-        if ready is not None:
-            ready()
         for step in self._steps:
             self.current = step
             self._switch(step)

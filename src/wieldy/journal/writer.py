@@ -169,12 +169,10 @@ class Writer:
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            # One wait serves both: the new content is written beside the file before the undo copy is waited for, and
-            # only then the file itself is touched.
             added = self._kept(account, partial(self._store.begin, entry, account.contents, account.deltas))
             try:
-                ready = partial(self._kept, account, added.sync)
-                written = commit(steps, disk=self._disk, roots=self._roots, ready=ready, meanwhile=origin.meanwhile)
+                self._kept(account, added.sync)
+                written = commit(steps, disk=self._disk, roots=self._roots, meanwhile=origin.meanwhile)
             except NotRolledBack:
                 raise
             except BaseException:
