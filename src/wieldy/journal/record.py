@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from json.encoder import encode_basestring_ascii
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
@@ -83,14 +83,17 @@ def decode_settled(payload: bytes) -> Settled:
 def _json(value: Any) -> str:
     """What the few kinds of values in records are in JSON; a general encoder is large, and rarely at hand."""
     if isinstance(value, str):
-        return encode_basestring_ascii(value)
+        return quoted(value)
     if value is None:
         return "null"
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, tuple):
         return f"[{','.join(map(_json, value))}]"
-    return "{" + ",".join([f'"{name}":{_json(field)}' for name, field in vars(value).items()]) + "}"
+    fields = [
+        f'"{name}":{quoted(field) if isinstance(field, str) else _json(field)}' for name, field in vars(value).items()
+    ]
+    return f"{{{','.join(fields)}}}"
 
 
 def _fields(payload: bytes) -> dict[str, Any]:
