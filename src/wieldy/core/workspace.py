@@ -74,7 +74,8 @@ class Workspace:
         if "\0" in path:
             raise Refusal("normalise", "The path contains a NUL byte. Send the path without it.")
         try:
-            os.fsencode(path)
+            if not path.isascii():
+                os.fsencode(path)
         except UnicodeEncodeError:
             raise Refusal("normalise", "The path holds half of a character. Send it again, spelled in full.") from None
         if not path:
@@ -85,7 +86,7 @@ class Workspace:
                 raise Refusal("normalise", f"`{head}` names another user's home. Send an absolute path instead.")
             path = os.path.join(os.path.expanduser("~"), tail)
         absolute = os.path.join(self.cwd, path)
-        if len(os.fsencode(absolute)) >= PATH_MAX or any(len(os.fsencode(n)) > NAME_MAX for n in absolute.split("/")):
+        if _is_too_long(absolute):
             raise Refusal("normalise", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
         plain = os.path.normpath(absolute)
         if ".." in absolute.split("/"):
@@ -93,3 +94,9 @@ class Workspace:
             real = os.path.realpath(absolute)
             return plain if os.path.realpath(plain) == real else real
         return plain
+
+
+def _is_too_long(path: str) -> bool:
+    if len(path) <= NAME_MAX and path.isascii():
+        return False
+    return len(os.fsencode(path)) >= PATH_MAX or any(len(os.fsencode(name)) > NAME_MAX for name in path.split("/"))

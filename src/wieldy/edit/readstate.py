@@ -69,13 +69,21 @@ class ReadState:
         self._lock = threading.Lock()
 
     def saw(
-        self, path: str, *, data: bytes | None, stat: os.stat_result, first: int, last: int, complete: bool
+        self,
+        path: str,
+        *,
+        data: bytes | None,
+        stat: os.stat_result,
+        first: int,
+        last: int,
+        complete: bool,
+        is_real: bool = False,
     ) -> None:
-        """Lines `first` to `last` were shown. `data` is the whole file, or None where it was too large to load;
-        `complete` says that the lines shown are all there are."""
+        """Lines `first` to `last` were shown. `data` is the whole file, or None where it was too large to load; `complete`
+        says that the lines shown are all there are, `is_real` that no part of the path was a link when it was opened."""
         new = _reading(path, data, stat)
         with self._lock:
-            key = self._key(path, stat)
+            key = self._key(path, stat, is_real=is_real)
             known = self._readings.get(key)
             if known is not None and not known.ours and self._matches(key, known, data, stat):
                 new = changed(new, shown=known.shown, whole=known.whole)
@@ -167,12 +175,12 @@ class ReadState:
     def _drop(self, key: str) -> None:
         self._held -= len(self._contents.pop(key, b""))
 
-    def _key(self, path: str, stat: os.stat_result | None = None) -> str:
+    def _key(self, path: str, stat: os.stat_result | None = None, *, is_real: bool = False) -> str:
         """The name the file is known by: its real path, or a spelling of it that differs only in case or Unicode form
         and leads to the same file. `stat` is the file's own: a path that leads to another one by now keeps its name."""
         if path in self._readings:
             return path
-        real = _real(path, stat)
+        real = path if is_real else _real(path, stat)
         if real in self._readings:
             return real
         for other in self._spellings.get(_folded(real), ()):

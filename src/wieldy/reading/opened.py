@@ -12,6 +12,7 @@ from wieldy.core.exact import open_exact
 from wieldy.core.failure import ToolFailure
 
 HEAD = 256 * 1024
+SECTOR = 512
 
 _KINDS = (
     (modes.S_ISFIFO, "a named pipe (FIFO)"),
@@ -24,17 +25,17 @@ _KINDS = (
 class Opened:
     """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file.
 
-    `real` is where the path led when it was judged: that file is opened, or none.
+    `real` is where the path led when it was judged: that file is opened, or none. `before` is what it was just before.
     """
 
     __slots__ = ("_descriptor", "head", "path", "real", "stat")
 
-    def __init__(self, path: str, real: str | None = None) -> None:
+    def __init__(self, path: str, real: str | None = None, before: os.stat_result | None = None) -> None:
         self.path = path
         try:
             self.real = real or os.path.realpath(path)
             # Looked at before the open too: opening some devices already does something.
-            _turn_away(path, os.stat(path))
+            _turn_away(path, before or os.stat(path))
             self._descriptor = open_exact(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
@@ -62,10 +63,13 @@ class Opened:
         """All bytes, or None if there are more than `most`. Only once, and not after `blocks`."""
         if self.stat.st_size > most:
             return None
+        # Where all is there by what the file says of its length, only its end is to be seen: no large buffer for that.
+        step = SECTOR if len(self.head) == self.stat.st_size else HEAD
         data, left = [self.head], most + 1 - len(self.head)
-        while left > 0 and (more := os.read(self._descriptor, min(left, HEAD))):
+        while left > 0 and (more := os.read(self._descriptor, min(left, step))):
             data.append(more)
             left -= len(more)
+            step = HEAD
         if left > 0:
             return b"".join(data) if len(data) > 1 else self.head
         self.head = b"".join(data)

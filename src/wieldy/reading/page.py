@@ -64,6 +64,8 @@ def read_page(
     Files up to `loaded` bytes are held whole, larger ones pass in blocks. `stopped` is asked between blocks.
     """
     data = file.whole(loaded)
+    if data is not None and first == 1 and (page := _whole_page(data, limit, chars)) is not None:
+        return page
     if data is None and not file.sized:
         raise ToolFailure(f"{shown(file.path)} gives data without end. Use Bash with `head -c` to see its beginning.")
     source = _Source(file, data, block, stopped)
@@ -80,6 +82,22 @@ def read_page(
         breaks=source.breaks.name,
         data=data,
     )
+
+
+def _whole_page(data: bytes, limit: int, chars: int) -> Page | None:
+    """All of a file that needs no more than to be cut into lines, as most do; None for any other."""
+    if len(data) >= chars or b"\r" in data or detect(data) is not UTF8:
+        return None
+    lines = data.decode().split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines or len(lines) > limit or max(map(len, lines)) > WIDEST:
+        return None
+    numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, 1)])
+    if len(numbered) >= chars:
+        return None
+    breaks = "LF" if b"\n" in data else ""
+    return Page(lines, numbered, 1, len(lines), True, len(data), UTF8, breaks, data)
 
 
 def _within(lines: list[str], first: int, chars: int) -> tuple[list[str], str]:

@@ -18,6 +18,10 @@ class Repeats:
         """These lines are shown now."""
         self._shown.add((path, first, last))
 
+    def was_shown(self, path: str, first: int, last: int) -> bool:
+        """Whether exactly these lines were shown the last time."""
+        return (path, first, last) in self._shown
+
     def hold_back(self, path: str, first: int, last: int) -> bool:
         """Whether exactly these lines were shown the last time; true only once."""
         page = (path, first, last)

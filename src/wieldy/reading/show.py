@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.content import Content, Text
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import record
 from wieldy.core.tool import Output
 from wieldy.reading.imageheader import media_type_of
 from wieldy.reading.opened import Opened, shown
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 SMALL = 256 * 1024
 
 
-def is_small(path: str) -> bool:
-    """Whether this is a file that is read faster than a thread is reached."""
+def small(path: str, real: str) -> Opened | None:
+    """The file, opened, if it is one that is read faster than a thread is reached."""
     try:
-        stat = os.stat(path)
+        stat = os.stat(real)
     except (OSError, ValueError):
-        return False
-    return S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL
+        return None
+    return Opened(path, real, stat) if S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL else None
 
 
 def is_plain(file: Opened) -> bool:
@@ -39,9 +39,9 @@ def is_plain(file: Opened) -> bool:
     return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reader:
-    """One read: what was asked for, and what is remembered from earlier ones."""
+    """One read: what was asked for, and what is remembered from earlier ones. One that is `stopped` ends between two blocks."""
 
     first: int
     limit: int
@@ -49,7 +49,7 @@ class Reader:
     as_images: bool
     seen: ReadState
     repeats: Repeats | None
-    stopped: Callable[[], bool]
+    stopped: Callable[[], bool] = bool
 
     def read(self, path: str, real: str | None = None) -> Output:
         """Open and show a file."""
@@ -81,7 +81,13 @@ class Reader:
                 {"type": "file_unchanged", "file": {"filePath": name}},
             )
         self.seen.saw(
-            file.real, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
+            file.real,
+            data=page.data,
+            stat=file.stat,
+            first=page.first,
+            last=page.last,
+            complete=page.complete,
+            is_real=True,
         )
         said = remarks(page)
         reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
@@ -90,11 +96,10 @@ class Reader:
     def _known(self, file: Opened, page: Page) -> bool:
         if self.repeats is None or not page.lines:
             return False
-        if self.seen.unchanged(file.real, page.first, page.last) and self.repeats.hold_back(
-            file.real, page.first, page.last
-        ):
+        lines = file.real, page.first, page.last
+        if self.repeats.was_shown(*lines) and self.seen.unchanged(*lines) and self.repeats.hold_back(*lines):
             return True
-        self.repeats.show(file.real, page.first, page.last)
+        self.repeats.show(*lines)
         return False
 
     def _image(self, file: Opened) -> Output:

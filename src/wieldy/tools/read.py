@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 from wieldy.core.declare import tool, words
 from wieldy.core.failure import ToolFailure
+from wieldy.core.record import changed
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.reading.extent import CHARS, LIMIT
 from wieldy.schema.annotate import Param
+
+if TYPE_CHECKING:
+    from wieldy.edit.readstate import ReadState
+    from wieldy.reading.repeats import Repeats
+    from wieldy.reading.show import Reader
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -33,31 +42,42 @@ async def TOOL(
     as_images: Annotated[bool, "PDF pages as pictures, not text"] = False,
 ) -> Output:
     """Show one file."""
-    from wieldy.edit.readstate import ReadState
-    from wieldy.reading.opened import Opened
-    from wieldy.reading.repeats import Repeats
-    from wieldy.reading.show import Reader, is_plain, is_small
-
-    enough = threading.Event()
     workspace = ctx.workspace
-    reader = Reader(
+    show, ReadState, Repeats = _craft()
+    reader = show.Reader(
         first=max(offset, 1),
         limit=limit,
         pages=pages,
         as_images=as_images,
         seen=workspace.resident(ReadState),
         repeats=workspace.resident(Repeats) if workspace.setting("read.unchanged_stub", True) else None,
-        stopped=enough.is_set,
     )
     try:
         real = ctx.led_to(file_path)
-        if not is_small(real):
-            return await in_thread(reader.read, file_path, real)
-        file = Opened(file_path, real)
-        return reader.show(file) if is_plain(file) else await in_thread(reader.show, file)
+        file = show.small(file_path, real)
+        if file is None:
+            return await _in_thread(reader, lambda reader: reader.read(file_path, real))
+        return reader.show(file) if show.is_plain(file) else await _in_thread(reader, lambda reader: reader.show(file))
     except OSError as error:
         from wieldy.reading.unreadable import why_unreadable
 
         raise ToolFailure(await in_thread(why_unreadable, file_path, error)) from None
+
+
+async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:
+    """Read where it may take its time; a read that nobody waits for any more ends soon."""
+    enough = threading.Event()
+    try:
+        return await in_thread(read, changed(reader, stopped=enough.is_set))
     finally:
         enough.set()
+
+
+@cache
+def _craft() -> tuple[ModuleType, type[ReadState], type[Repeats]]:
+    """What a read takes, loaded with the first: to look for modules takes as long as to look at a small file."""
+    from wieldy.edit.readstate import ReadState
+    from wieldy.reading import show
+    from wieldy.reading.repeats import Repeats
+
+    return show, ReadState, Repeats

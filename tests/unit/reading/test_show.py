@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.reading.opened import Opened
-from wieldy.reading.show import SMALL, is_plain, is_small
+from wieldy.reading.show import SMALL, is_plain, small
 
 
 def test_only_small_regular_files_are_small(tmp_path: Path) -> None:
@@ -14,13 +14,16 @@ def test_only_small_regular_files_are_small(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * SMALL)
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    assert is_small(str(tmp_path / "small"))
+    file = small("small", str(tmp_path / "small"))
+    assert file is not None
+    with file:
+        assert file.whole(SMALL) == b"x" * (SMALL - 1)
     for path in (
         *(tmp_path / name for name in ("large", "empty", "pipe", "missing", "")),
         "/proc/self/status",
         "\ud800",
     ):
-        assert not is_small(str(path))
+        assert small(str(path), str(path)) is None
 
 
 @pytest.mark.parametrize(
