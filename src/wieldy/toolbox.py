@@ -27,7 +27,7 @@ from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.leash import Leash
 from wieldy.engine.queue import Queue
 from wieldy.engine.spill import Spill
-from wieldy.engine.turn import Turn
+from wieldy.engine.turn import Turn, handler
 from wieldy.journal.home import journal_folder
 from wieldy.permissions.levels import Levels
 from wieldy.pool.arrange import FOREIGN, is_foreign
@@ -155,12 +155,10 @@ class Toolbox:
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
-        from wieldy.engine.handle import handle
-
         if name.startswith(FOREIGN) and name not in self.catalog:
             await self._expected(name)
         self._notice_changes()
-        return await handle(self._call((name, fields if input is None else input)), self._bench)
+        return await handler()(self._call((name, fields if input is None else input)), self._bench)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
         """The calls of one turn: side by side where they do not clash, results in the order given."""

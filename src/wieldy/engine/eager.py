@@ -26,10 +26,10 @@ else:
         except AttributeError:  # a loop that is not written in Python: the step is taken a little later
             return loop.create_task(work, context=context)
         try:
-            task = asyncio.Task(work, loop=loop, context=context)
+            task = asyncio.Task(work, loop=loop, context=context, name="wieldy")
         finally:
             del loop.call_soon
-        outer = asyncio.current_task(loop)
+        outer = asyncio.tasks._current_tasks.get(loop)  # type: ignore[attr-defined]
         if outer is None:
             context.run(first.step)
             return task

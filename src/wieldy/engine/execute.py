@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from types import CoroutineType
 from typing import Any
 
 from wieldy.core.call import ClearedCall
@@ -36,7 +37,7 @@ async def execute(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Outpu
 async def output_of(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Progress], None]) -> Output:
     """Run a tool: `Tool.run` gives an async generator of progress and one result, or an awaitable of the result."""
     running: Any = tool.run(args, ctx)
-    if not hasattr(running, "__aiter__"):
+    if isinstance(running, CoroutineType) or not hasattr(running, "__aiter__"):
         return as_output(await running)
     try:
         async for item in running:

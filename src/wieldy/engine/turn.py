@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import cache
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from wieldy.core.call import ToolCall
 from wieldy.core.result import ToolResult
 from wieldy.engine.bench import Bench
 from wieldy.engine.eager import begun
+
+
+@cache
+def handler() -> Callable[..., Coroutine[Any, Any, ToolResult]]:
+    """The way of one call, loaded with the first; to look for a module takes longer than some of its stages."""
+    from wieldy.engine.handle import handle
+
+    return handle
 
 
 class Turn:
@@ -30,12 +39,10 @@ class Turn:
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call now, behind those that came before it; one that need not wait for anything has its result at once."""
-        from wieldy.engine.handle import handle
-
         self.submitted.append(call)
         self._ids.append(call.id)
         kept = self._kept if self.durable is not None else None
-        task = begun(handle(call, self._bench, self._message_id, self._ids, kept))
+        task = begun(handler()(call, self._bench, self._message_id, self._ids, kept))
         self._tasks.append(task)
         return task
 

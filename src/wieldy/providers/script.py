@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -198,7 +198,7 @@ class Script:
                     yield delta
         yield Stopped(reason or ("tool_use" if called else "end_turn"))
 
-    def _block(self, index: int, step: Step) -> Iterator[Delta]:
+    def _block(self, index: int, step: Step) -> list[Delta]:
         field: Field
         if "call" in step:
             self._calls += 1
@@ -210,14 +210,14 @@ class Script:
             start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"
         else:
             start, text, field = {"type": "text", "text": ""}, step["text"], "text"
-        yield BlockStarted(index, start)
+        said: list[Delta] = [BlockStarted(index, start)]
         chunk = int(step.get("chunk", self.chunk)) or len(text)
-        for at in range(0, len(text), chunk or 1):
-            yield BlockGrew(index, field, text[at : at + chunk])
+        said += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk or 1)]
         if signature := step.get("signature"):
-            yield BlockGrew(index, "signature", signature)
+            said.append(BlockGrew(index, "signature", signature))
         if not step.get("open"):
-            yield BlockEnded(index)
+            said.append(BlockEnded(index))
+        return said
 
 
 class Spoken:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any
+from collections.abc import Callable, Mapping, Set
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.call import ToolCall
 from wieldy.core.provider import (
@@ -17,6 +18,9 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.schema.pattern import pattern
+
+if TYPE_CHECKING:
+    from wieldy.schema.mend import Read
 
 NOTHING_USED = Usage()
 
@@ -66,22 +70,21 @@ class Answer:
 
     def take(self, delta: Delta) -> ToolCall | None:
         """Add a delta; returns the call that may start now. Raises `ProviderFailure` for a stream that makes no sense."""
-        match delta:
-            case BlockGrew():
-                opened = self.open.get(delta.index)
-                if opened is None:
-                    raise _nonsense(f"block {delta.index} grows without having begun")
-                opened.grow(delta.field, delta.piece)
-                return None
-            case BlockStarted():
-                return self._begin(delta.index, delta.block)
-            case BlockEnded():
-                if delta.index not in self.open:
-                    raise _nonsense(f"block {delta.index} ends without having begun")
-                return self._close(delta.index)
-            case Metered():
-                self.usage = delta.usage
-                return None
+        if isinstance(delta, BlockGrew):
+            opened = self.open.get(delta.index)
+            if opened is None:
+                raise _nonsense(f"block {delta.index} grows without having begun")
+            opened.grow(delta.field, delta.piece)
+            return None
+        if isinstance(delta, BlockStarted):
+            return self._begin(delta.index, delta.block)
+        if isinstance(delta, BlockEnded):
+            if delta.index not in self.open:
+                raise _nonsense(f"block {delta.index} ends without having begun")
+            return self._close(delta.index)
+        if isinstance(delta, Metered):
+            self.usage = delta.usage
+            return None
         self.stop_reason = delta.reason
         return self._settled_doubt(cut=delta.reason == "max_tokens")
 
@@ -166,13 +169,20 @@ class Answer:
 
 def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
     """What the history keeps of an input, an object even where the model wrote none; and whether it was written well."""
-    from wieldy.schema.mend import Unreadable, read_object
-
+    read_object, unreadable = _reading()
     try:
         read = read_object(raw)
-    except Unreadable:
+    except unreadable:
         return {}, False
     return read.value, not read.notes
+
+
+@cache
+def _reading() -> tuple[Callable[[str], Read], type[Exception]]:
+    """How inputs are read, loaded with the first."""
+    from wieldy.schema.mend import Unreadable, read_object
+
+    return read_object, Unreadable
 
 
 def _whole(text: str) -> str:

@@ -80,7 +80,7 @@ class Conversation:
         self._spend(record.get("cost"))
         usage = record.get("usage")
         if isinstance(usage, dict):
-            self.tokens = sum([n for n in usage.values() if isinstance(n, int)]) or self.tokens
+            self.tokens = _total(usage) or self.tokens
 
     def _dropped(self, record: Mapping[str, Any]) -> None:
         self.blocks.clear()
@@ -150,13 +150,15 @@ class Conversation:
         self._settle_results()
 
     def _close_message(self, *, whole: bool) -> None:
-        content = tuple([block for _, block in sorted(self.blocks.items())])
-        self.blocks = {}
+        blocks, self.blocks = self.blocks, {}
+        content = tuple(blocks.values()) if len(blocks) < 2 else tuple([block for _, block in sorted(blocks.items())])
         if not whole:
             content = _without_unanswered(content)
         if content:
             self._say(Message("assistant", content))
-            self.ids.update([str(block.get("id")) for block in content if block["type"] == "tool_use"])
+            for block in content:
+                if block["type"] == "tool_use":
+                    self.ids.add(str(block.get("id")))
 
     def _settle_results(self) -> None:
         """The results so far become the user's message, ordered by request."""
@@ -218,6 +220,14 @@ def fold(records: Iterable[Mapping[str, Any]]) -> Conversation:
         if collecting:
             gc.enable()
     return told
+
+
+def _total(usage: Mapping[str, Any]) -> int:
+    total = 0
+    for count in usage.values():
+        if isinstance(count, int):
+            total += count
+    return total
 
 
 def _without_unanswered(content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:

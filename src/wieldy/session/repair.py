@@ -34,6 +34,9 @@ def repair(history: History, seen: set[str] | None = None, *, whole: bool = True
     `seen` are the call ids of what came before, if this is not the `whole` of it; those found are added.
     """
     seen = set() if seen is None else seen
+    if not whole and len(history) == 2 and (ids := _answered_calls(*history)) and seen.isdisjoint(ids):
+        seen.update(ids)
+        return list(history)
     merged = _alternating(_with_clean_blocks(history), whole=whole)
     repaired: list[Message] = []
     for index, message in enumerate(merged):
@@ -52,6 +55,25 @@ def repair(history: History, seen: set[str] | None = None, *, whole: bool = True
         else:
             repaired.append(message)
     return repaired
+
+
+def _answered_calls(said: Message, answer: Message) -> list[str]:
+    """A quick look at what nearly all turns are, calls and their results: the ids, or none where anything is to be put right."""
+    ids: list[str] = []
+    if said.role != "assistant" or answer.role != "user":
+        return []
+    for block in said.content:
+        kind = block.get("type")
+        if kind == "tool_use" and _clean_call(block) is block:
+            ids.append(block["id"])
+        elif kind != "text" or _clean_text(block) is not block:
+            return []
+    if [block.get("tool_use_id") for block in answer.content] != ids or len(set(ids)) < len(ids):
+        return []
+    for block in answer.content:
+        if block.get("type") != "tool_result" or _clean_result(block) is not block:
+            return []
+    return ids
 
 
 def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
