@@ -68,9 +68,12 @@ class Segment:
         """Take in what was appended since; whether the file is still there."""
         try:
             size = os.stat(self.path).st_size
-            self.torn = size > self.end
-            if not self.torn:
-                return True
+        except OSError:
+            return False  # or out of reach, which whoever wants to write will be told
+        self.torn = size > self.end
+        if not self.torn:
+            return True
+        try:
             with open(self.path, "rb") as file:
                 for frame in frames(file, self.end, size):
                     self.end = frame.start + frame.size

@@ -220,6 +220,17 @@ def test_a_journal_that_cannot_be_written_stops_the_write(root: Path):
     assert path.read_bytes() == b"old" and os.listdir(root) == ["a"]
 
 
+def test_a_journal_that_has_become_something_else_stops_the_write(root: Path):
+    path, journal = root / "a", journal_of(root)
+    path.write_bytes(b"old")
+    journal.writer.apply([Change(str(path), b"old", b"new")], EDIT)
+    journal.store.folder.rename(root.parent / "elsewhere")
+    journal.store.folder.write_bytes(b"a file is in the way")
+    with pytest.raises(CannotWrite, match="undo copy"):
+        journal.writer.apply([Change(str(path), b"new", b"newer")], EDIT)
+    assert path.read_bytes() == b"new" and os.listdir(root) == ["a"]
+
+
 def test_a_state_folder_that_cannot_be_made_is_named_and_can_be_done_without(root: Path):
     (root.parent / "home").write_bytes(b"a file is in the way")
     change = Change(str(root / "a"), None, b"new")
