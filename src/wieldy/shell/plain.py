@@ -1,4 +1,4 @@
-"""A command line that is nothing but words and separators, read in the plainest way there is: by splitting it."""
+"""A command line that is nothing but words, plain redirections and separators, read in the plainest way: by splitting it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from wieldy.shell.outline import Entry, Span
 from wieldy.shell.programs.options import names
 
 _BLANKS = " \t"
+_VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*+"
+_END = r"(?=[ \t;&|]|\Z)"
+_WORD = rf"""(?:(?:[A-Za-z0-9_./:@%,+=-]++|{_VARIABLE})++|'[^']*'|"(?:[^"\\$`]++|{_VARIABLE})*+"){_END}"""
 _TOKEN = pattern(
-    r"""[ \t]*(?:([A-Za-z0-9_./:@%,+=-]+|'[^']*'|"[^"\\$`]*")(?=[ \t;&|]|\Z)|(&&|\|\||[|;])(?![;&|]))""",
+    rf"[ \t]*(?:(?P<word>{_WORD})|(?P<separator>&&|\|\||[|;])(?![;&|])"
+    rf"|[0-9]?(?P<redirection>>>|>|<)[ \t]*(?P<file>{_WORD})|[0-9]?>&(?P<descriptor>[0-9]){_END})"
 )
 # What bash takes for more than a name where a command begins, and `let`, whose words are no words.
 _MORE_THAN_NAMES = names("if then else elif fi do done case esac while until for select function time coproc in let")
@@ -27,15 +31,21 @@ def plain_outline(text: str) -> list[Entry] | None:
         if token is None:
             return None
         at = token.end()
-        if token[1] is None:
-            if not words:
+        kind = token.lastgroup
+        if kind == "word":
+            word = token["word"]
+            if not words and (word in _MORE_THAN_NAMES or "=" in word):
                 return None
-            entries.append(("call", tuple(words)))
-            words, separator = [], token[2]
-        elif not words and (token[1] in _MORE_THAN_NAMES or "=" in token[1]):
+            words.append(token.span("word"))
+        elif not words:
             return None
+        elif kind == "separator":
+            entries.append(("call", tuple(words)))
+            words, separator = [], token["separator"]
+        elif kind == "descriptor":
+            entries.append((">&", (token.span("descriptor"),)))
         else:
-            words.append(token.span(1))
+            entries.append((token["redirection"], (token.span("file"),)))
     if words:
         entries.append(("call", tuple(words)))
-    return entries if words or (entries and separator == ";") else None
+    return sorted(entries) if words or (entries and separator == ";") else None

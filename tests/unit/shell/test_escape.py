@@ -63,12 +63,13 @@ class Escapee:
         self._born = ""
 
     async def out(self) -> Escapee:
-        """Wait until it is out: a session of its own, nothing in its environment, its parent dead."""
+        """Wait until it is out: a session of its own, nothing in its environment, its parent dead, and what it will be."""
         for _ in range(1000):
             if self._file.exists():
                 self.pid = int(self._file.read_text())
                 _, parent, _, session, *_ = fields = stat_of(self.pid)
-                if Path(f"/proc/{parent}/cmdline").read_bytes()[:4] not in (b"bash", b"perl", b"pyth", b"sh\0-"):
+                alone = Path(f"/proc/{parent}/cmdline").read_bytes()[:4] not in (b"bash", b"perl", b"pyth", b"sh\0-")
+                if alone and Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n":
                     assert b"WIELDY" not in Path(f"/proc/{self.pid}/environ").read_bytes()
                     assert int(session) != os.getsid(0)
                     self._born = fields[19]
