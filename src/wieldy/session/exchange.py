@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from wieldy.core.abort import Abort
 from wieldy.core.event import ModelAnswered, ModelRequested, Retried
@@ -25,7 +25,14 @@ from wieldy.session.equipment import Equipment
 from wieldy.session.foresight import Foresight, first_steps, make_ready
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
-Durable: TypeAlias = Callable[[], Awaitable[None]]
+
+class Durable(Protocol):
+    """Waits until what was recorded is on disk, or the results at least."""
+
+    def __call__(self, *, results: bool = False) -> Awaitable[None]:
+        """All of it, or the `results` among it."""
+        ...
+
 
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
@@ -109,7 +116,7 @@ class Exchanger:
             for result in results:
                 attempt.keep_result(result)
             if turn.lasting and self.durable is not None:
-                await self.durable()  # what was done is on disk before the model hears of it
+                await self.durable(results=True)  # what was done is on disk before the model hears of it
         calls = turn.submitted
         stops = [
             self.breaker.note(call.name, call.input, failed=result.is_error)

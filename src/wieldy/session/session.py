@@ -299,9 +299,9 @@ class Session:
             self._transcript.append(record)
         self.conversation.take(record)
 
-    async def _flushed(self) -> None:
+    async def _flushed(self, *, results: bool = False) -> None:
         if self._transcript is not None:
-            await self._transcript.flushed()
+            await self._transcript.flushed(results=results)
 
     async def aclose(self) -> None:
         """Stop, tell the hooks, write the rest of the transcript, let go of everything."""

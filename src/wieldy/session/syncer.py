@@ -30,8 +30,8 @@ class Syncer:
         self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._thread: threading.Thread | None = None
 
-    def wanted(self) -> None:
-        """Something was written."""
+    def wanted(self) -> int:
+        """Something was written. Returns how often that was said by now."""
         self._written += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="wieldy-transcript", daemon=True)
@@ -39,15 +39,17 @@ class Syncer:
         elif self._written - self._on_disk == 1:
             with self._wake:
                 self._wake.notify()
+        return self._written
 
-    async def synced(self) -> None:
-        """Wait until everything written before now is on disk. Raises `OSError`."""
+    async def synced(self, upto: int | None = None) -> None:
+        """Wait until everything written before now is on disk, or so much of it. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         with self._wake:
-            if self._error is None and self._on_disk >= self._written:
+            wanted = self._written if upto is None else upto
+            if self._error is None and self._on_disk >= wanted:
                 return
             done: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((self._written, loop, done))
+            self._waiters.append((wanted, loop, done))
             self._wake.notify()
         await done
 

@@ -33,6 +33,7 @@ class Transcript:
         self._payloads = Payloads(folder)
         self._file = -1
         self._syncer: Syncer | None = None
+        self._last_result = 0
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a record. Raises `SessionError` when it cannot be written: a run nobody can resume must not go on."""
@@ -45,7 +46,9 @@ class Transcript:
         except OSError as error:
             raise self._unwritable(error) from None
         if self._syncer is not None:
-            self._syncer.wanted()
+            written = self._syncer.wanted()
+            if record.get("type") == "result":
+                self._last_result = written
 
     def claim(self) -> None:
         """Open the log before anything is appended, so that nobody else can. Raises `SessionError`."""
@@ -55,11 +58,11 @@ class Transcript:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    async def flushed(self) -> None:
-        """Wait until everything appended so far is on disk."""
+    async def flushed(self, *, results: bool = False) -> None:
+        """Wait until everything appended so far is on disk, or the `results` among it."""
         if self._syncer is not None:
             try:
-                await self._syncer.synced()
+                await self._syncer.synced(self._last_result if results else None)
             except OSError as error:
                 raise self._unwritable(error) from None
 

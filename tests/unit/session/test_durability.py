@@ -27,8 +27,9 @@ class Disk:
         syncer = self.session._transcript._syncer
         assert isinstance(syncer, Syncer)
         lines = self.session._transcript.path.read_text().splitlines()
-        needed = max((n for n, line in enumerate(lines, 1) if '"type":"tool_use"' in line), default=0)
-        self.seen.append((what, syncer._on_disk >= (syncer._written if what == "request" else needed)))
+        wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'
+        needed = max((n for n, line in enumerate(lines, 1) if wanted in line), default=0)
+        self.seen.append((what, syncer._on_disk >= needed))
 
     def tools(self) -> list[Any]:
         @tool(needs_permission=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
+import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -37,6 +39,21 @@ async def test_a_record_can_be_read_before_anybody_waited_for_the_disk(tmp_path)
     assert list(records(tmp_path)) == [{"type": "block"}]
     await log.flushed()
     await log.flushed()
+    await log.aclose()
+
+
+@pytest.mark.asyncio
+async def test_whoever_waits_for_results_waits_for_nothing_that_came_after_them(tmp_path):
+    log = Transcript(tmp_path)
+    log.append({"type": "result"})
+    await log.flushed(results=True)
+    may_go_on = threading.Event()
+    assert log._syncer is not None
+    log._syncer._first = may_go_on.wait  # type: ignore[assignment]
+    log.append({"type": "answered"})
+    async with asyncio.timeout(20):
+        await log.flushed(results=True)
+    may_go_on.set()
     await log.aclose()
 
 
