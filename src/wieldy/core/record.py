@@ -7,7 +7,7 @@ there are more than a few instances: most have one or two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
@@ -86,6 +86,15 @@ def is_record(value: Any) -> bool:
 def changed(record: T, **fields: Any) -> T:
     """The same record with some fields changed."""
     return type(record)(**{**vars(record), **fields})
+
+
+def finish(namespace: Mapping[str, Any]) -> None:
+    """Give all record classes of a module an `__init__` of their own, where there is time for it, not with their instances."""
+    for found in tuple(namespace.values()):
+        if isinstance(found, type) and "__record_fields__" in found.__dict__:
+            cls: Any = found
+            if cls.__init__ is _first_time:
+                cls.__init__ = _initialiser(cls)
 
 
 def _made(cls: Any, eq: bool) -> Any:

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TypeAlias
 
+from wieldy.core.record import finish
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 
@@ -77,6 +78,16 @@ def _module(name: str) -> Step:
     return lambda: import_module(name)
 
 
+def _records(name: str) -> Step:
+    return lambda: finish(vars(import_module(name)))
+
+
+def _text_cleaned() -> None:
+    from wieldy.engine.clean import clean
+
+    clean("two\nlines")
+
+
 def _command_checked() -> None:
     from wieldy.tools.bash import TOOL
 
@@ -97,16 +108,35 @@ def _reading_checked() -> None:
 
 
 ANY = ""
+CALLED_FOR = (
+    "wieldy.core.provider",
+    "wieldy.core.call",
+    "wieldy.core.effect",
+    "wieldy.core.decision",
+    "wieldy.permissions.finding",
+    "wieldy.permissions.files",
+    "wieldy.permissions.paths",
+    "wieldy.core.event",
+    "wieldy.core.tool",
+    "wieldy.core.content",
+    "wieldy.core.outcome",
+    "wieldy.core.result",
+    "wieldy.core.message",
+)
+"""The modules whose records are made with every call, in the order in which they are."""
 STEPS: Mapping[str, tuple[Step, ...]] = {
     ANY: (
         _module("wieldy.engine.handle"),
         _module("wieldy.schema.mend"),
+        _text_cleaned,
+        *map(_records, CALLED_FOR),
     ),
     "Read": (
         _reading_checked,
-        _module("wieldy.edit.readstate"),
+        _records("wieldy.edit.readstate"),
         _module("wieldy.reading.repeats"),
-        _module("wieldy.reading.show"),
+        _records("wieldy.reading.show"),
+        _records("wieldy.reading.page"),
     ),
     "Bash": (
         _command_checked,

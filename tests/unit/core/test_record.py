@@ -8,7 +8,17 @@ from typing import ClassVar
 
 import pytest
 
-from wieldy.core.record import FrozenError, changed, field, fields_of, is_record, keyword_record, mutable, record
+from wieldy.core.record import (
+    FrozenError,
+    changed,
+    field,
+    fields_of,
+    finish,
+    is_record,
+    keyword_record,
+    mutable,
+    record,
+)
 
 
 @record
@@ -170,3 +180,21 @@ def test_arguments_that_do_not_fit_are_refused_from_the_first_instance_on(args):
         with pytest.raises(TypeError, match=r"Fresh\.__init__\(\)"):
             Fresh(*positional, **named)
         assert Fresh(1) == Fresh(1)
+
+
+def test_all_of_a_module_can_be_finished_before_there_is_any():
+    @record
+    class Pair:
+        one: int
+        other: int = 2
+
+    class Loud(Pair):
+        pass
+
+    before = Pair.__init__
+    finish({"Pair": Pair, "Loud": Loud, "number": 3, "again": Pair})
+    assert Pair.__init__ is not before
+    assert Loud.__init__ is Pair.__init__
+    assert Loud(1) == Loud(1, other=2)
+    with pytest.raises(FrozenError):
+        Pair(1).one = 2  # type: ignore[misc]
