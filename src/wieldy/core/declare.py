@@ -95,9 +95,11 @@ class FunctionTool(Tool):
     @cached_property
     def description(self) -> str:  # type: ignore[override]
         """The declared description, or the docstring without its sections on arguments and results."""
+        if declared := self.declared.get("description"):
+            return declared
         from wieldy.schema.docstring import prose
 
-        return self.declared.get("description") or prose(self.function.__doc__ or "")
+        return prose(self.function.__doc__ or "")
 
     @cached_property
     def parameters(self) -> Parameters:
