@@ -141,11 +141,18 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
     "Bash": (
         _command_checked,
         _command_understood,
+        _records("wieldy.shell.redirects"),
+        _records("wieldy.shell.analysis"),
         _module("wieldy.shell.whereabouts"),
         _module("wieldy.shell.session"),
+        _records("wieldy.shell.launch"),
         _module("wieldy.journal.journal"),
         _module("wieldy.journal.witness"),
         _module("wieldy.shell.account"),
+        _records("wieldy.shell.run"),
+        _records("wieldy.shell.exitcode"),
+        _records("wieldy.shell.capture"),
+        _records("wieldy.tools.bash"),
         _module("resource"),
     ),
 }
