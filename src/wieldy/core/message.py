@@ -51,3 +51,12 @@ def encoded_all(history: History, wire: str, encode: Callable[[Message], bytes])
     except KeyError:
         looked_up = [message.encoded(wire, encode) for message in old]
     return [*looked_up, *(message.encoded(wire, encode) for message in new)]
+
+
+def listed(before: bytes, items: list[bytes], after: bytes) -> bytes:
+    """Items with commas between them and something around, copied once: a history may be megabytes. Changes the list."""
+    if not items:
+        return before + after
+    items[0] = before + items[0]
+    items[-1] += after
+    return b",".join(items)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.message import ContentBlock, Message, encoded_all
+from wieldy.core.message import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -117,8 +117,7 @@ def body(request: Request, model: str) -> bytes:
     for message in messages[len(plain) :]:
         cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
         encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))
-    pieces += [b',"messages":[', b",".join(encoded), b"]}"]
-    return b"".join(pieces)
+    return listed(b"".join([*pieces, b',"messages":[']), encoded, b"]}")
 
 
 def _thinking(budget: int | None, model: str) -> dict[str, Any]:

@@ -208,7 +208,7 @@ class Answers:
 
 def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     """The head of a request. Raises `ValueError` with the name of what cannot stand in one."""
-    if not target.isascii() or any(not character.isprintable() or character == " " for character in target):
+    if not target.isascii() or not target.isprintable() or " " in target:
         raise ValueError("the address")
     for name, value in headers.items():
         # A line end in a value would be a header of its own.

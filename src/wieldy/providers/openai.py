@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.message import ContentBlock, Message, encoded_all
+from wieldy.core.message import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import deltas
 from wieldy.providers.http import IDLE_SECONDS, Http
@@ -65,8 +65,7 @@ def body(request: Request, model: str) -> bytes:
         pieces += [b',"tools":[', b",".join(map(_tool, request.tools)), b"]"]
     messages = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
     messages += filter(None, encoded_all(request.messages, WIRE, _message))
-    pieces += [b',"messages":[', b",".join(messages), b"]}"]
-    return b"".join(pieces)
+    return listed(b"".join([*pieces, b',"messages":[']), messages, b"]}")
 
 
 def _tool(tool: ToolOffer) -> bytes:

@@ -17,7 +17,7 @@ from wieldy.core.threads import in_thread
 from wieldy.engine.clean import clean
 from wieldy.schema.dense import dense
 from wieldy.session.claim import claim
-from wieldy.session.payload import Payloads, has_long_strings
+from wieldy.session.payload import LONG, Payloads, has_long_strings
 from wieldy.session.syncer import Syncer
 
 VERSION = 1
@@ -40,9 +40,10 @@ class Transcript:
         try:
             if self._file < 0:
                 self._open()
-            if has_long_strings(record):
-                record = self._payloads.outside(record)
-            _write_all(self._file, _line(record))
+            line = _line(record)
+            if len(line) > LONG and has_long_strings(record):
+                line = _line(self._payloads.outside(record))
+            _write_all(self._file, line)
         except OSError as error:
             raise self._unwritable(error) from None
         if self._syncer is not None:
