@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -151,4 +150,5 @@ def _bytes(command: str) -> bytes:
 
 def _tell_directory(report: Path) -> str:
     """The EXIT trap: silent also under `set -x`, `set -C` and a DEBUG trap, and it leaves the exit code alone."""
-    return f"{{ builtin pwd -P >| {shlex.quote(os.fspath(report))}; }} >/dev/null 2>&1"
+    quoted = os.fspath(report).replace("'", "'\\''")
+    return f"{{ builtin pwd -P >| '{quoted}'; }} >/dev/null 2>&1"

@@ -42,7 +42,7 @@ def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
 
 
 def test_it_does_its_work_though_our_own_files_are_gone_by_then(tmp_path):
-    for package in ("core", "shell"):
+    for package in ("core", "schema", "shell"):
         shutil.copytree(Path(SOURCE, "wieldy", package), tmp_path / "wieldy" / package)
     shutil.copy(Path(SOURCE, "wieldy", "__init__.py"), tmp_path / "wieldy")
     told = sleeper()

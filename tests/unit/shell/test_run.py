@@ -180,6 +180,14 @@ async def test_a_command_that_tampers_with_its_report_is_not_believed(workspace,
 
 
 @pytest.mark.asyncio
+async def test_a_session_may_be_kept_in_a_folder_of_any_name(tmp_path):
+    workspace = Workspace(tmp_path, session_dir=tmp_path / "it's a 'b' \"c\" $d\n`e` \\f")
+    result = await once(workspace, "mkdir sub && cd sub")
+    assert (result.directory, result.text) == (f"{workspace.root}/sub", "")
+    await workspace.aclose()
+
+
+@pytest.mark.asyncio
 async def test_odd_directory_names_survive(workspace):
     odd = "a 'b' \"c\" $d\n`e` \\f"
     result = await once(workspace, f"mkdir {shlex.quote(odd)} && cd {shlex.quote(odd)}")
