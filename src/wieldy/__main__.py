@@ -56,4 +56,7 @@ def program() -> NoReturn:
 
 
 if __name__ == "__main__":
+    # `python -m` looks for every module in the current folder first: a project's own `queue.py` is not ours to run.
+    if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+        del sys.path[0]
     program()

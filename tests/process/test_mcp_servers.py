@@ -116,7 +116,9 @@ def test_a_server_that_is_not_there_is_named_once_and_the_answer_comes_all_the_s
     servers = json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}})
     done = wieldy("-p", "go", "--model", f"script:{script}", "--mcp-config", servers)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert done.stderr.splitlines() == ["wieldy: the MCP server gone is not there: there is no program `no-such-program`"]
+    assert done.stderr.splitlines() == [
+        "wieldy: the MCP server gone is not there: there is no program `no-such-program`"
+    ]
 
 
 def test_the_doctor_tries_every_server_and_says_a_line_of_each(wieldy, tmp_path, line):

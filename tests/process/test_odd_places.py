@@ -62,3 +62,13 @@ def test_output_that_cannot_be_written_is_told_in_plain_words(project, environme
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (1, "wieldy: No space left on device\n")
+
+
+def test_modules_of_the_project_are_not_taken_for_those_of_python(project, wieldy):
+    for name in ("queue", "json", "asyncio", "shlex", "msgspec"):
+        (project / f"{name}.py").write_text("raise SystemExit('a file of the project was run')")
+    (project / "s").write_text(
+        '{"turns": [[{"call": "Bash", "input": {"command": "cd . && echo here"}}], [{"text": "hello"}]]}'
+    )
+    done = wieldy("-p", "hi", "--model", "script:s")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
