@@ -147,7 +147,10 @@ class Queue:
         if place.inside is not None:
             _inside.reset(place.inside)
         if place.running:
-            self._give_slot()
+            if self._slots:
+                self._give_slot()
+            else:
+                self._running -= 1
         self.turnstile.leave(place.order)
         self._release(place)
 

@@ -31,8 +31,11 @@ class NotFinite(ValueError):
 
 def decode(text: str, *, raw_controls: bool = False) -> Decoded:
     """What a JSON text says. Raises `ValueError`: `json.JSONDecodeError`, `TooDeep` or `NotFinite`."""
+    decoder = _LENIENT if raw_controls else _STRICT
     try:
-        decoded = Decoded((_LENIENT if raw_controls else _STRICT).decode(text))
+        # Most texts have no blanks around them: those are read without a look for some.
+        value, end = decoder.raw_decode(text) if text.startswith("{") else (None, -1)
+        decoded = Decoded(value if end == len(text) else decoder.decode(text))
     except _Repeated:
         decoded = _with_repeated_keys(text, raw_controls)
     except RecursionError:

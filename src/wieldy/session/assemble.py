@@ -90,7 +90,8 @@ class Answer:
 
     def content(self) -> tuple[dict[str, Any], ...]:
         """The closed blocks that are worth keeping, in order."""
-        return tuple([block for _, block in sorted(self.blocks.items()) if not _is_blank(block)])
+        blocks = self.blocks.values() if len(self.blocks) < 2 else [block for _, block in sorted(self.blocks.items())]
+        return tuple([block for block in blocks if not _is_blank(block)])
 
     def cut_off(self) -> list[ToolCall]:
         """Close what the end of the message left open. Its tool uses are incomplete and will not run."""

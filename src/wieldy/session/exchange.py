@@ -100,7 +100,8 @@ class Exchanger:
             turn.durable = self.durable
             attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
             try:
-                await _until(abort, self._listen(attempt, request))
+                heard = attempt.listen(self.provider, request) if self._foresaw else self._foresee(attempt, request)
+                await _until(abort, heard)
                 attempt.finish()
             except Aborted:
                 interrupted = True
@@ -124,9 +125,8 @@ class Exchanger:
         ]
         return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
 
-    async def _listen(self, attempt: Attempt, request: Request) -> None:
-        if self._foresaw:
-            return await attempt.listen(self.provider, request)
+    async def _foresee(self, attempt: Attempt, request: Request) -> None:
+        """Hear the first answer, and get ready for its calls meanwhile."""
         self._foresaw = True
         tools = [offer.name for offer in request.tools]
         async with Foresight(first_steps(tools), lambda: make_ready(tools, self.box.workspace)):
