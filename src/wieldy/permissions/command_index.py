@@ -41,6 +41,11 @@ class CommandIndex:
         fixed = ([word] for word, filed in self._by_word.items() if _forbids(rule for _, rule in filed))
         return frozenset(word for words in (*exact, *fixed) for word in words)
 
+    @property
+    def names_any(self) -> bool:
+        """Whether any rule names a command with no pattern in it."""
+        return bool(self._exact)
+
     def exactly(self, text: str) -> Sequence[Rule]:
         """The rules that name this very command, with no pattern in them."""
         return self._exact.get(text.strip(), NO_RULES)

@@ -143,7 +143,7 @@ class Commands:
         return Finding(reason, _remedy(part)), False
 
     def _naming(self, part: Part) -> Rule | None:
-        for text in _texts(part):
+        for text in _texts(part) if self._rules.names_any else ():
             if (rule := _first(self._rules.exactly(text), "allow")) is not None:
                 return rule
         return None

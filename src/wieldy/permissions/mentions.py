@@ -77,22 +77,20 @@ def _command_texts(words: tuple[Word, ...], programs: Collection[str]) -> Iterat
 def _paths(part: Part) -> Iterator[str]:
     """Where its words may lead: each as it stands, and behind `=`, `@` and `file://`, as options spell files."""
     for word in part.argv[1:]:
-        for name in dict.fromkeys(_names(word)):
+        for name in _names(word):
             for folder in ("/",) if name.startswith("/") else part.cwds if name else ():
                 path = os.path.normpath(os.path.join(folder, name))
                 yield from _matching(path) if word.kind == "pattern" else (path,)
 
 
-def _names(word: Word) -> Iterator[str]:
+def _names(word: Word) -> Collection[str]:
     if word.dynamic:
         # A default, as in `${x:-file}`, and what stands beside the variable.
-        yield from (name.lstrip("-=+?") for name in _BESIDE_VARIABLES.split(word.source))
-        return
-    if not word.text.startswith("-"):  # the name of an option is no file's
-        yield _local(word.text)
+        return {name.lstrip("-=+?"): None for name in _BESIDE_VARIABLES.split(word.source)}
     _, equals, value = word.text.rpartition("=")
-    if equals:
-        yield _local(value)
+    names = (_local(value),) if equals else ()
+    # The name of an option is no file's.
+    return names if word.text.startswith("-") else (_local(word.text), *names)
 
 
 def _local(name: str) -> str:

@@ -178,6 +178,8 @@ def real_path(path: str) -> str:
 
 def plain(path: str) -> str:
     """An absolute path without `.`, `..` and doubled slashes."""
+    if path[:1] == "/" != path[-1:] and "/." not in path and "//" not in path:
+        return path
     norm = os.path.normpath(path)
     return norm[1:] if norm.startswith("//") else norm
 

@@ -84,12 +84,7 @@ def for_path(effect: Reads | Writes, seen: Seen, paths: Paths) -> str | None:
     """A rule for this very file. A link takes two rules, so none is offered for it."""
     if len(seen.views) > 1:
         return None
-    return _for_path("Edit" if isinstance(effect, Writes) else "Read", seen, paths.root, paths.home)
-
-
-@lru_cache(maxsize=256)
-def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
-    path = seen.real
+    subject, path, root = "Edit" if isinstance(effect, Writes) else "Read", seen.real, paths.root
     inside = below(path, root) and path != root
     named = path[len(root) :].lstrip("/") if inside else path
     if inside and _PLAIN_PATH.fullmatch(named):
@@ -98,7 +93,7 @@ def _for_path(subject: str, seen: Seen, root: str, home: str) -> str | None:
     rule = keepable(f"{subject}({anchored})", root)
     if rule is None or rule.kind != "path":
         return None
-    found = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=home, folder=root).literal
+    found = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=paths.home, folder=root).literal
     return rule.text if found is not None and key(found, seen.fold) == key(path, seen.fold) else None
 
 
