@@ -33,14 +33,14 @@ def claim(file: int, folder: Path) -> None:
     except OSError:
         return
     try:
-        (folder / NAME).write_text(f"{os.getpid()}\n", encoding="ascii")
+        (folder / NAME).write_text(f"{os.getpid()}\n", encoding="utf-8")
     except OSError:
         return
 
 
 def _owner(folder: Path) -> str:
     try:
-        pid = int((folder / NAME).read_text(encoding="ascii"))
+        pid = int((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "another process"
     return "this very process" if pid == os.getpid() else f"another process (pid {pid})"
