@@ -74,7 +74,7 @@ async def _growth(root: str) -> tuple[float, float]:
     async with Toolbox(root, tools=[add]) as old:
         await _calls(old, 9_500)
         early = late = float("inf")
-        for _ in range(10):
+        for _ in range(30):
             async with Toolbox(root, tools=[add]) as young:
                 await _calls(young, 100)
                 early = min(early, await _timed(lambda young=young: _calls(young, 50)) / 50)  # type: ignore[misc]
