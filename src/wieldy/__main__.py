@@ -55,8 +55,16 @@ def program() -> NoReturn:
     os._exit(code)
 
 
-if __name__ == "__main__":
-    # `python -m` looks for every module in the current folder first: a project's own `queue.py` is not ours to run.
-    if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+def _without_the_project() -> None:
+    """`python -m` looks for every module in the current folder first: a project's own `queue.py` is not ours to run."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return  # it is gone, and so it is not looked into
+    if not sys.flags.safe_path and sys.path[:1] == [here]:
         del sys.path[0]
+
+
+if __name__ == "__main__":
+    _without_the_project()
     program()

@@ -72,3 +72,21 @@ def test_modules_of_the_project_are_not_taken_for_those_of_python(project, wield
     )
     done = wieldy("-p", "hi", "--model", "script:s")
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize(("args", "code"), [(("--version",), 0), (("tools",), 1)])
+def test_a_folder_that_is_gone_is_told_in_one_line(tmp_path, environment, args, code):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = 'cd "$1" && rmdir "$1" && shift && exec "$0" -m wieldy "$@"'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, str(gone), *args],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == (1 if code else 0), done.stderr
+    assert "Traceback" not in done.stderr

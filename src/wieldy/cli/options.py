@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-Add: TypeAlias = Callable[
-    ..., None
-]  # takes what `ArgumentParser.add_argument` takes; an option without help is not shown
+# Takes what `ArgumentParser.add_argument` takes; an option without help is not shown.
+Add: TypeAlias = Callable[..., None]
 
 
 def tell(parser: ArgumentParser, declare: Callable[[Add], None]) -> None:

@@ -9,8 +9,8 @@ _HIDDEN = pattern(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164"
     "\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-_PADDING = pattern(r"(?<=\S)[ \t]{80,}(?=\S)")
 LEAST_PADDING = 80
+_PADDING = pattern(rf"(?<=\S)[ \t]{{{LEAST_PADDING},}}(?=\S)")
 
 
 def visible(text: str) -> str:
