@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream
 
-from wieldy.core.provider import ProviderFailure
+from wieldy.core.provider import BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped
 from wieldy.providers import anthropic, completion
 from wieldy.providers.extent import Extent
+from wieldy.providers.leisure import LONGEST, Leisure
 from wieldy.providers.sse import Events
 from wieldy.session.assemble import Answer
 
@@ -84,6 +86,58 @@ def test_an_end_at_any_byte_is_either_the_whole_answer_or_a_failure(steps, share
             assert failure.kind in ("connection", "protocol")
         else:
             assert heard == whole
+
+
+def deltas_of(wire: Any, pieces: list[bytes]) -> list[Delta]:
+    """What has been said once these pieces have come, and no more."""
+
+    async def so_far() -> AsyncIterator[Delta]:
+        with suppress(ProviderFailure):  # there is more to come
+            async for delta in wire.deltas(_given(pieces)):
+                yield delta
+
+    async def listen() -> list[Delta]:
+        return [delta async for delta in so_far()]
+
+    return asyncio.run(listen())
+
+
+@given(STEPS, st.lists(st.integers(0, 100_000), max_size=6), st.booleans(), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_what_may_wait_is_only_more_of_what_is_being_said(steps, places, chunked, size):
+    for make, wire in ((anthropic_stream, anthropic), (openai_stream, completion)):
+        data = make(steps, size)
+        ends = [at + 2 for at in range(len(data)) if data.startswith(b"\n\n", at)]
+        arrivals = cut(data, [*ends, *places])
+        leisure = Leisure(wire.NOTABLE, 1.0)
+        known = 0
+        for count, arrival in enumerate(arrivals, 1):
+            may_wait = leisure.allows(b"%x\r\n%s\r\n" % (len(arrival), arrival) if chunked else arrival, LONGEST / 2)
+            heard = deltas_of(wire, arrivals[:count])
+            fresh, known = heard[known:], len(heard)
+            if not may_wait:
+                continue
+            assert arrival.endswith(b"\n\n")
+            if wire is anthropic:
+                assert all(isinstance(delta, BlockGrew) for delta in fresh)
+            for delta in fresh:
+                assert not isinstance(delta, Stopped | Metered)
+                if isinstance(delta, BlockStarted):
+                    assert delta.block["type"] in ("text", "thinking")
+                if isinstance(delta, BlockGrew) and delta.field == "input":
+                    assert wire is anthropic
+
+
+@given(st.lists(st.floats(0, 0.2), min_size=1, max_size=30))
+def test_nothing_waits_longer_than_it_may(pauses):
+    now = given = 1000.0
+    leisure = Leisure(anthropic.NOTABLE, 1.0)
+    for pause in pauses:
+        now += pause
+        if leisure.allows(b"data: {}\n\n", now):
+            assert now - given < LONGEST
+        else:
+            given = now
 
 
 @given(OBJECT, st.lists(st.integers(0, 1000), max_size=8), st.booleans())

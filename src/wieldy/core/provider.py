@@ -77,7 +77,10 @@ class ToolOffer:
 
 @record
 class Request:
-    """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable."""
+    """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable.
+
+    Unless somebody follows the answer `closely`, pieces of it may come some at a time; what ends a block never waits for others.
+    """
 
     system: tuple[str, ...]
     messages: History
@@ -87,6 +90,7 @@ class Request:
     max_tokens: int | None = None
     thinking_budget: int | None = None
     stop_sequences: tuple[str, ...] = ()
+    closely: bool = False
 
 
 FailureKind: TypeAlias = Literal[

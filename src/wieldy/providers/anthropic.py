@@ -38,6 +38,9 @@ MAX_TOKENS = 16_000
 WINDOW = 200_000
 SEARCH = "web_search_20250305"
 
+NOTABLE = pattern(rb"content_block_st|message_|error")
+"""What stands in every event but those that a block grows by."""
+
 _ODD = pattern(r"[^A-Za-z0-9_-]")
 
 FIELDS: Mapping[str, tuple[str, Field]] = {
@@ -79,7 +82,8 @@ class Anthropic:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        return streamed(self._http, "/v1/messages", body(request, self.model), self.model, deltas)
+        notable = None if request.closely else NOTABLE
+        return streamed(self._http, "/v1/messages", body(request, self.model), self.model, deltas, notable)
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The search of Anthropic's servers."""

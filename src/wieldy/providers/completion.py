@@ -25,6 +25,7 @@ from wieldy.providers.extent import Extent
 from wieldy.providers.http import HttpFailure, Response
 from wieldy.providers.refusal import reported
 from wieldy.schema.dense import dense
+from wieldy.schema.pattern import pattern
 
 REASONS: Mapping[str, StopReason] = {
     "stop": "end_turn",
@@ -33,6 +34,9 @@ REASONS: Mapping[str, StopReason] = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
+
+NOTABLE = pattern(rb'tool_calls|function_call|"finish_reason": ?"|"usage": ?\{|\[DONE\]|error')
+"""What stands in the chunks that say more than some words of a text or a thought."""
 
 
 async def deltas(

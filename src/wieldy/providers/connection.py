@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from wieldy.providers.http1 import Answers
+from wieldy.providers.leisure import Leisure
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +32,7 @@ class Connection(asyncio.BufferedProtocol):
         self.time = self._loop.time
         self.answers = Answers()
         self.used = False
+        self.leisure: Leisure | None = None
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._waiter: asyncio.Future[None] | None = None
         self._broken: Exception | None = None
@@ -110,7 +112,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """From asyncio: so much has come."""
-        if self.answers.feed(self._buffer[:nbytes]) > MOST_HELD and not self._held_up:
+        data = bytes(self._buffer[:nbytes])
+        held = self.answers.feed(data)
+        if self.leisure is not None and self.leisure.allows(data, now := self.time()) and held < READ_BYTES:
+            if self._until:
+                self._until = now + self.leisure.silence
+            return
+        if held > MOST_HELD and not self._held_up:
             self._held_up = True
             self.transport.pause_reading()
         self._wake()

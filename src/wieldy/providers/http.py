@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from wieldy.core.failure import WieldyError
 from wieldy.providers.connection import Connection, Silence
 from wieldy.providers.http1 import END, End, Head, Malformed, request_head
+from wieldy.providers.leisure import Leisure
 from wieldy.providers.proxy import Proxy, ProxyProblem, proxy_for
 
 if TYPE_CHECKING:
@@ -65,6 +67,10 @@ class Response:
             except OSError as error:
                 raise _broken(error) from None
         return part if isinstance(part, bytes) else b""
+
+    def take_leisure(self, notable: re.Pattern[bytes]) -> None:
+        """From here on give whole events of the body some at a time, except when something `notable` stands in them."""
+        self._connection.leisure = Leisure(notable, self.seconds)
 
     async def text(self, most: int = 100_000) -> str:
         """The first part of the body, as text; for error pages."""
@@ -154,6 +160,7 @@ class Http:
 
     def _give_back(self, connection: Connection, *, whole: bool) -> None:
         answers = connection.answers
+        connection.leisure = None
         sent = not connection.transport.get_write_buffer_size()
         ended = sent and answers.keeps and answers.begun and (whole or answers.reusable)
         if ended and len(self._idle) < MOST_IDLE:

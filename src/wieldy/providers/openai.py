@@ -8,7 +8,7 @@ from typing import Any
 
 from wieldy.core.message import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import Delta, Request, ToolOffer
-from wieldy.providers.completion import deltas
+from wieldy.providers.completion import NOTABLE, deltas
 from wieldy.providers.http import IDLE_SECONDS, Http
 from wieldy.providers.models import known
 from wieldy.providers.stream import streamed
@@ -45,7 +45,8 @@ class OpenAI:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas)
+        notable = None if request.closely else NOTABLE
+        return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas, notable)
 
     async def aclose(self) -> None:
         """Close connections."""

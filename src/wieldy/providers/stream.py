@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeAlias
@@ -16,12 +17,14 @@ Deltas: TypeAlias = Callable[[AsyncIterator[bytes], str, Response], AsyncIterato
 
 @asynccontextmanager
 async def streamed(
-    http: Http, path: str, body: bytes, model: str, deltas: Deltas
+    http: Http, path: str, body: bytes, model: str, deltas: Deltas, notable: re.Pattern[bytes] | None
 ) -> AsyncIterator[AsyncIterator[Delta]]:
-    """Send a request and give its deltas. Raises `ProviderFailure`."""
+    """Send a request and give its deltas, some at a time if only the `notable` is waited for. Raises `ProviderFailure`."""
     try:
         async with http.post(path, body) as response:
             await accepted(response, model, http.place)
+            if notable is not None:
+                response.take_leisure(notable)
             async with aclosing(events_of(response)) as events:
                 yield deltas(events, model, response)
     except HttpFailure as broken:

@@ -162,6 +162,7 @@ class Loop:
             breaks=outset.breaks,
             server_tools=self.wishes.server_tools,
             thinking_budget=self.wishes.thinking_budget,
+            closely=self.box.events.closely,
         )
 
     def passed(self, turns: int = 0) -> tuple[str, str] | None:
