@@ -11,7 +11,7 @@ from typing import Any, Self
 from wieldy.core.call import ToolCall
 from wieldy.core.result import ToolResult
 from wieldy.engine.bench import Bench
-from wieldy.engine.eager import begun
+from wieldy.engine.eager import at_once
 
 
 @cache
@@ -37,14 +37,14 @@ class Turn:
         self.durable: Callable[[], Awaitable[None]] | None = None
         self.lasting = False
 
-    def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
-        """Start a call now, behind those that came before it; one that need not wait for anything has its result at once."""
+    def submit(self, call: ToolCall) -> asyncio.Task[ToolResult] | ToolResult:
+        """Start a call now, behind those that came before it: its result, if it need not wait for anything, else its task."""
         self.submitted.append(call)
         self._ids.append(call.id)
         kept = self._kept if self.durable is not None else None
-        task = begun(handler()(call, self._bench, self._message_id, self._ids, kept))
-        self._tasks.append(task)
-        return task
+        running = at_once(handler()(call, self._bench, self._message_id, self._ids, kept))
+        self._tasks.append(running)
+        return running
 
     def answer(self, call: ToolCall, result: ToolResult) -> None:
         """Give a call its result without running anything."""

@@ -24,7 +24,7 @@ from wieldy.providers.decoded import decoded, number, part, parts, text
 from wieldy.providers.extent import Extent
 from wieldy.providers.http import HttpFailure, Response
 from wieldy.providers.refusal import reported
-from wieldy.schema.dense import dense
+from wieldy.schema.dense import dense_text
 from wieldy.schema.pattern import pattern
 
 REASONS: Mapping[str, StopReason] = {
@@ -121,7 +121,7 @@ class Blocks:
         call.id = call.id or id
         call.name += function.get("name") or "" if call.number is None else ""
         said = function.get("arguments")
-        grown = said if isinstance(said, str) else "" if said is None else dense(said).decode()
+        grown = said if isinstance(said, str) else "" if said is None else dense_text(said)
         if call.number is None:
             if not call.name:
                 return

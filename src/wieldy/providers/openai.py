@@ -12,7 +12,7 @@ from wieldy.providers.completion import NOTABLE, deltas
 from wieldy.providers.http import IDLE_SECONDS, Http
 from wieldy.providers.models import known
 from wieldy.providers.stream import streamed
-from wieldy.schema.dense import dense
+from wieldy.schema.dense import dense, dense_text
 from wieldy.schema.dialect import OPENAI, adapted
 
 URL = "https://api.openai.com/v1"
@@ -96,7 +96,7 @@ def _assistant(message: Message) -> Iterator[dict[str, Any]]:
         {
             "id": block["id"],
             "type": "function",
-            "function": {"name": block["name"], "arguments": dense(block["input"]).decode()},
+            "function": {"name": block["name"], "arguments": dense_text(block["input"])},
         }
         for block in message.calls()
     ]

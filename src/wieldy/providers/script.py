@@ -38,9 +38,9 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.core.record import changed
+from wieldy.schema.dense import dense_text
 
 Step = Mapping[str, Any]
-_json = json.JSONEncoder(ensure_ascii=False).encode
 Part: TypeAlias = "tuple[str | None, str, Script]"
 KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pause"})
 
@@ -204,7 +204,7 @@ class Script:
             self._calls += 1
             id = step.get("id") or f"toolu_{self._calls:04}"
             start = {"type": "tool_use", "id": id, "name": step["call"], "input": {}}
-            text = step["raw"] if "raw" in step else _json(step.get("input", {}))
+            text = step["raw"] if "raw" in step else dense_text(step.get("input", {}))
             field = "input"
         elif "think" in step:
             start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"

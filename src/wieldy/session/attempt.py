@@ -55,11 +55,11 @@ class Attempt:
         """Start a call, unless it has failed too often already."""
         refusal = self._breaker.refusal(call.name, call.input)
         if refusal is None:
-            task = self.turn.submit(call)
-            if task.done():
-                self._ended(task)
+            running = self.turn.submit(call)
+            if isinstance(running, ToolResult):
+                self.keep_result(running)
             else:
-                task.add_done_callback(self._ended)
+                running.add_done_callback(self._ended)
             return
         result = ToolResult(call.id, call.name, (Text(refusal),), None, True, Refused("check", refusal))
         self.turn.answer(call, result)
