@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wieldy.core.leads import real_path
 from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.command_index import CommandIndex
 from wieldy.permissions.needles import FEW, LONGEST, Needles
 from wieldy.permissions.path_index import PathIndex
-from wieldy.permissions.paths import below, real_path
+from wieldy.permissions.paths import below
 from wieldy.permissions.pattern import PathPattern
 from wieldy.permissions.rule import Rule, parse
 

@@ -127,8 +127,8 @@ class FunctionTool(Tool):
             return declared(input, workspace)
         if not self.reads and not self.writes:
             return NOTHING if self.read_only else UNKNOWN
-        read = tuple(Reads(path) for name in self.reads for path in _paths(input.get(name)))
-        return (*read, *(Writes(path) for name in self.writes for path in _paths(input.get(name))))
+        read = [Reads(path) for name in self.reads for path in _paths(input.get(name))]
+        return (*read, *[Writes(path) for name in self.writes for path in _paths(input.get(name))])
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         """The declared canonical form."""
@@ -216,6 +216,8 @@ def _names(names: Names) -> tuple[str, ...]:
 
 
 def _paths(value: Any) -> tuple[str, ...]:
+    if type(value) is str:
+        return (value,)
     if value is None:
         return ()
     return tuple(map(str, value)) if isinstance(value, list) else (str(value),)

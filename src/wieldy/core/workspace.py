@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from wieldy.core.event import Event
 from wieldy.core.failure import Refusal
+from wieldy.core.leads import is_plain
 
 T = TypeVar("T")
 
@@ -85,9 +86,11 @@ class Workspace:
             if head != "~":
                 raise Refusal("normalise", f"`{head}` names another user's home. Send an absolute path instead.")
             path = os.path.join(os.path.expanduser("~"), tail)
-        absolute = os.path.join(self.cwd, path)
+        absolute = path if path.startswith("/") else os.path.join(self.cwd, path)
         if _is_too_long(absolute):
             raise Refusal("normalise", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
+        if is_plain(absolute):
+            return absolute
         plain = os.path.normpath(absolute)
         if ".." in absolute.split("/"):
             # After a symlink, `..` is the target's parent: only where both readings agree may it be cancelled as text.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from wieldy.core.call import BoundCall, PlannedCall
 from wieldy.core.effect import Effects, Reads, Writes
 from wieldy.core.failure import Refusal
+from wieldy.core.leads import real_path
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.problem import Misfit
 
 LOOKS = 10
+
+_FILE_EFFECTS = (Reads, Writes)
 
 
 def normalise(bound: BoundCall, workspace: Workspace) -> PlannedCall:
@@ -30,14 +32,17 @@ def _real(effects: Effects) -> dict[str, str]:
     """Where the declared paths lead now. Judging and opening both use this, so that nothing can be swapped in between."""
     if not effects:
         return {}
-    paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
-    return {path: _led_to(path) for path in paths}
+    real: dict[str, str] = {}
+    for effect in effects:
+        if isinstance(effect, _FILE_EFFECTS) and effect.path not in real:
+            real[effect.path] = _led_to(effect.path)
+    return real
 
 
 def _led_to(path: str) -> str:
     for _ in range(LOOKS):
         try:
-            return os.path.realpath(path)
+            return real_path(path)
         except OSError:
             continue  # a link on the way vanished between two looks at it
     raise Refusal("normalise", f"{path} is being moved about by somebody else. Try again when that is over.")

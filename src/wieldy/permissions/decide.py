@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -223,10 +223,9 @@ class Policy:
     def _case(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Case:
         level = self._levels.of(plan.tool, plan.input, plan.effects)
         configured = self._levels.care(plan.tool.name)
-        clean = any(o.who == CLEAN_TREE and o.behavior == "allow" for o in opinions)
-        voices = sorted(
-            (o for o in opinions if o.behavior == "allow" and o.who != CLEAN_TREE), key=lambda o: (o.who, o.why)
-        )
+        allowing = [o for o in opinions if o.behavior == "allow"] if opinions else ()
+        voices = [o for o in allowing if o.who != CLEAN_TREE] if allowing else []
+        voices.sort(key=lambda o: (o.who, o.why))
         return Case(
             plan,
             self._mode,
@@ -234,7 +233,7 @@ class Policy:
             self._cover(plan, level, voices),
             vouched=bool(voices),
             careful=configured.level in ("confirm", "dangerous"),
-            clean_tree=clean,
+            clean_tree=len(voices) < len(allowing),
         )
 
     def _cover(self, plan: PlannedCall, level: Level, voices: Sequence[Opinion]) -> Reason | None:
@@ -287,9 +286,11 @@ class Policy:
 
     def _commands_of(self, plan: PlannedCall) -> list[str]:
         """The commands a call runs: first the one it was given, whole, then what else it declares."""
-        declared = dict.fromkeys(effect.command for effect in plan.effects if isinstance(effect, Runs))
+        declared = dict.fromkeys([effect.command for effect in plan.effects if isinstance(effect, Runs)])
+        if not declared:
+            return []
         given = plan.input.get("command")
-        return list(dict.fromkeys([given, *declared])) if declared and isinstance(given, str) else list(declared)
+        return list(dict.fromkeys([given, *declared])) if isinstance(given, str) else list(declared)
 
     def _unknown(self, case: Case, why: str, *, harmless: bool = False) -> Finding:
         name = case.plan.tool.name
@@ -309,16 +310,26 @@ class Policy:
         if behavior == "allow" and self._rules.broken:
             behavior, text = "ask", f"{self._rules.broken}; until that is mended nothing is allowed unasked"
             trail.insert(0, Reason("guard", "ask", text))
-        remedies = dict.fromkeys(finding.remedy for finding in findings if finding.behavior == "ask")
-        useful = behavior == "ask" and None not in remedies and len(remedies) <= suggest.MOST_RULES
-        suggestions = tuple(r for r in remedies if r is not None) if useful else ()
-        if behavior == "ask" and not case.mode.asks:
-            behavior = "deny"
+        if behavior != "ask":
+            return Decision(behavior, tuple(trail), ())
+        if not case.mode.asks:
             trail.insert(0, Reason("mode", "deny", f"{case.mode.name} mode refuses what would be asked"))
-        return Decision(behavior, tuple(trail), suggestions)
+            behavior = "deny"
+        return Decision(behavior, tuple(trail), _suggestions(findings))
 
 
-def _distinct(findings: Iterable[Finding]) -> Collection[Reason]:
+def _suggestions(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The rules that would do away with every question, if each has one and they are not too many."""
+    remedies = dict.fromkeys([finding.remedy for finding in findings if finding.behavior == "ask"])
+    if len(remedies) > suggest.MOST_RULES:
+        return ()
+    useful = tuple([remedy for remedy in remedies if remedy is not None])
+    return useful if len(useful) == len(remedies) else ()
+
+
+def _distinct(findings: Sequence[Finding]) -> Collection[Reason]:
+    if len(findings) == 1:
+        return (findings[0].reason,)
     found: dict[tuple[object, ...], Reason] = {}
     for finding in findings:
         reason = finding.reason

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from wieldy.core.leads import plain
 from wieldy.permissions import domain
 from wieldy.permissions.command import CommandPattern, wildcard
 from wieldy.permissions.domain import host_of
 from wieldy.permissions.path_index import PathIndex
 from wieldy.permissions.path_rules import pattern_of
-from wieldy.permissions.paths import Paths, plain
+from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import Rule
 
 

@@ -39,6 +39,8 @@ class PathIndex:
 
     def _matching(self, path: str) -> Sequence[Rule]:
         """Every rule that covers a path, in no particular order."""
+        if not self._entries:
+            return ()
         path = key(path, self._fold)
         found: list[Rule] = []
         for folder in _lineage(path):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Sequence
 
+from wieldy.core.leads import plain, real_path
 from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 
@@ -157,31 +157,6 @@ class Paths:
                 folder, name = os.path.split(folder)
                 tail = os.path.join(name, tail) if tail else name
         return given
-
-
-def real_path(path: str) -> str:
-    """`os.path.realpath`, quicker for the common path that no link lies on."""
-    if not path.startswith("/") or path != plain(path):
-        return os.path.realpath(path)
-    end = 0
-    while end >= 0:
-        end = path.find("/", end + 1)
-        try:
-            if stat.S_ISLNK(os.lstat(path[:end] if end >= 0 else path).st_mode):
-                return os.path.realpath(path)
-        except FileNotFoundError:
-            return path  # and nothing below it exists either
-        except OSError:
-            return os.path.realpath(path)
-    return path
-
-
-def plain(path: str) -> str:
-    """An absolute path without `.`, `..` and doubled slashes."""
-    if path[:1] == "/" != path[-1:] and "/." not in path and "//" not in path:
-        return path
-    norm = os.path.normpath(path)
-    return norm[1:] if norm.startswith("//") else norm
 
 
 def below(path: str, folder: str, fold: bool = False) -> bool:
