@@ -116,7 +116,7 @@ class ProviderFailure(WieldyError):
 
 
 class Provider(Protocol):
-    """One model behind one API."""
+    """One model behind one API. It may say that it is `remote`: then its answers are waited for, and others go on meanwhile."""
 
     name: str
     model: str

@@ -57,6 +57,7 @@ class Anthropic:
     """One model behind the Messages API, or behind anything that speaks it."""
 
     name = "anthropic"
+    remote = True
 
     def __init__(
         self,

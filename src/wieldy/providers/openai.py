@@ -24,6 +24,7 @@ class OpenAI:
     """One model behind a Chat Completions API."""
 
     name = "openai"
+    remote = True
 
     def __init__(
         self,

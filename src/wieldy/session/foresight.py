@@ -10,6 +10,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TypeAlias
 
+from wieldy.core.message import Message
 from wieldy.core.record import finish
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -88,6 +89,16 @@ def _text_cleaned() -> None:
     clean("two\nlines")
 
 
+def _call_told() -> None:
+    from wieldy.providers.extent import Extent
+    from wieldy.session.repair import repair
+
+    Extent().feed('{"a": "b"}')
+    call = {"type": "tool_use", "id": "a", "name": "b", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "c"}
+    repair([Message("assistant", (call,)), Message("user", (result,))], set(), whole=False)
+
+
 def _command_checked() -> None:
     from wieldy.tools.bash import TOOL
 
@@ -129,6 +140,7 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
         _module("wieldy.engine.handle"),
         _module("wieldy.schema.mend"),
         _text_cleaned,
+        _call_told,
         *map(_records, CALLED_FOR),
     ),
     "Read": (

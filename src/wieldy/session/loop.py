@@ -99,6 +99,7 @@ class Loop:
         self.wishes = wishes
         self._spent_before = conversation.cost
         self._exchanger = Exchanger(box, provider, Breaker(), record, durable)
+        self._remote = getattr(provider, "remote", False)
         self._relief: Relief | None = None
         self.news: News | None = None
 
@@ -120,7 +121,7 @@ class Loop:
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
-            if self.box.events.heard or turns % IN_A_ROW == 0:
+            if not self._remote and (self.box.events.heard or turns % IN_A_ROW == 0):
                 await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
