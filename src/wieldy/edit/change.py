@@ -10,6 +10,7 @@ from wieldy.core.failure import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
 from wieldy.edit.commit import Written
+from wieldy.edit.document import Document
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.landing import READ_FLAGS
 from wieldy.edit.readstate import ReadState
@@ -58,18 +59,22 @@ async def prepared(prepare: Prepare) -> Revision:
     raise ToolFailure(str(why))
 
 
-def settle(path: str, content: bytes, written: Written, state: ReadState, whole: bool) -> tuple[str, ...]:
-    """Look at what was written and remember it; `whole` says that all of it is known. Notes for the result."""
+def settle(
+    path: str, content: bytes, written: Written, state: ReadState, whole: bool, document: Document | None = None
+) -> tuple[str, ...]:
+    """Look at what was written and remember it; `whole` says that all of it is known, `document` what else is known of
+    the content. Notes for the result."""
     if written.stat is None or not _holds(written.real_path, content):
         state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.wrote(written.real_path, data=content, stat=written.stat, whole=whole)
+    state.wrote(written.real_path, data=content, stat=written.stat, whole=whole, document=document)
     return written.notes
 
 
 def _concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
-    notes = settle(revision.path, revision.after, written, state, revision.known_whole)
-    return draft.finished(revision).with_notes(notes)
+    report = draft.finished(revision)
+    notes = settle(revision.path, revision.after, written, state, revision.known_whole, report.after)
+    return report.with_notes(notes)
 
 
 def _holds(path: str, content: bytes) -> bool:

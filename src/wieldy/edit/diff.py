@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from wieldy.core.record import record
-from wieldy.edit.document import Document
+from wieldy.edit.document import Document, Mark
 from wieldy.edit.splice import Splice
 from wieldy.schema.pattern import pattern
 
@@ -48,10 +48,12 @@ class Hunk:
 
 @record
 class Patch:
-    """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use."""
+    """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use. `mark` is
+    a line before them all."""
 
     hunks: tuple[Hunk, ...]
     cut: bool = False
+    mark: Mark | None = None
 
     @property
     def added(self) -> int:
@@ -86,16 +88,17 @@ class Patch:
 def patch(before: Document, splices: Sequence[Splice]) -> Patch:
     """The hunks that ascending splices come to, found without comparing the whole file."""
     hunks: list[Hunk] = []
-    shift, line, counted = 0, 1, before.body
+    shift, first, mark = 0, None, None
     for group in _groups(before, splices[:MOST_SPLICES]):
         if len(hunks) >= MOST_HUNKS:
-            return Patch(tuple(hunks), cut=True)
+            return Patch(tuple(hunks), True, first)
         window = _Window(before, group)
         # Counted from the last window on, so that many changes cost no more than one.
-        line, counted = line + before.lines_between(counted, window.begin), window.begin
-        hunks += window.hunks(line, shift)
+        mark = Mark(window.begin, before.line_number(window.begin, mark))
+        first = first or mark
+        hunks += window.hunks(mark.line, shift)
         shift += window.growth
-    return Patch(tuple(hunks), cut=len(splices) > MOST_SPLICES)
+    return Patch(tuple(hunks), len(splices) > MOST_SPLICES, first)
 
 
 def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:

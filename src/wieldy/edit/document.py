@@ -20,6 +20,13 @@ class Span(NamedTuple):
     end: int
 
 
+class Mark(NamedTuple):
+    """Where a line begins, and its number."""
+
+    start: int
+    line: int
+
+
 def unix(text: str) -> str:
     """A text with every line end as `\\n`."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
@@ -27,10 +34,12 @@ def unix(text: str) -> str:
 
 @record
 class Document:
-    """The content of one file. Searching happens in its text, changing in its bytes."""
+    """The content of one file. Searching happens in its text, changing in its bytes. `known` is a line whose number was
+    found out before: others are counted from there."""
 
     data: bytes
     encoding: Encoding
+    known: Mark | None = None
 
     @staticmethod
     def of(data: bytes) -> Document:
@@ -84,9 +93,16 @@ class Document:
         """A stretch of this document as one of its own, without byte order mark."""
         return Document(self.data[span.start : span.end], Encoding(self.encoding.name, sure=self.encoding.sure))
 
-    def line_number(self, offset: int) -> int:
-        """The number of the line a byte is in, from 1."""
-        return self.lines_between(self.body, offset) + 1
+    def line_number(self, offset: int, near: Mark | None = None) -> int:
+        """The number of the line a byte is in, from 1; it is counted from a mark `near` it, where one is given."""
+        start, line = near or self.known or (self.body, 1)
+        if offset < start:
+            return line - self.lines_between(offset, start)
+        return line + self.lines_between(start, offset)
+
+    def afresh(self) -> Document:
+        """The same document, without what was made of it meanwhile."""
+        return Document(self.data, self.encoding, self.known)
 
     def lines_between(self, start: int, end: int) -> int:
         """How many lines end between two bytes."""

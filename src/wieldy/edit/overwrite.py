@@ -10,9 +10,9 @@ from wieldy.edit.landing import Landing
 from wieldy.edit.placeholder import refuse_placeholders
 from wieldy.edit.policy import Policy
 from wieldy.edit.readstate import ReadState
-from wieldy.edit.revision import SMALL, Prepare, Revision, TakesLonger, look_at
+from wieldy.edit.revision import SMALL, Prepare, Revision, TakesLonger, document_of, look_at
 from wieldy.edit.splice import Splice, apply, whole
-from wieldy.text.encoding import UTF8, decodes
+from wieldy.text.encoding import UTF8
 from wieldy.text.kind import is_binary
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ def rewrite(
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
-    if at_once and not data.isascii() and not decodes(data, "utf-8"):
-        raise TakesLonger
     if not data:
         return _new(landing, content)
     kind = is_binary(data)
@@ -39,12 +37,12 @@ def rewrite(
         raise ToolFailure(
             f"{path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
         )
-    document = Document.of(data)
+    document = document_of(data, at_once=at_once)
     _require_known(landing, document, state)
     refuse_placeholders(content, document.text, "content")
     document.codec.require(content, "content")
     change = whole(document, content)
-    return Revision(landing, apply(data, (change,)), (change,))
+    return Revision(landing, apply(data, (change,)), (change,), text=document.afresh())
 
 
 def rewriting(path: str, content: str, workspace: Workspace, led_to: str) -> Prepare:

@@ -15,6 +15,7 @@ from wieldy.core.record import changed, record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
+    from wieldy.edit.document import Document
 
 Lines: TypeAlias = tuple[int, int]
 
@@ -64,6 +65,7 @@ class ReadState:
         self._readings: dict[str, Reading] = {}
         self._spellings: dict[str, list[str]] = {}
         self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._documents: dict[str, Document] = {}
         self._memory = memory
         self._held = 0
         self._lock = threading.Lock()
@@ -90,11 +92,22 @@ class ReadState:
             shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
             self._keep(key, changed(new, shown=shown, whole=new.whole or complete), data)
 
-    def wrote(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
+    def wrote(
+        self,
+        path: str,
+        *,
+        data: bytes,
+        stat: os.stat_result,
+        whole: bool = True,
+        document: Document | None = None,
+    ) -> None:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
-        where parts of it were never seen."""
+        where parts of it were never seen; `document` is what is known of the content."""
         with self._lock:
-            self._keep(self._key(path, stat), _reading(path, data, stat, ours=True, whole=whole), data)
+            key = self._key(path, stat)
+            self._keep(key, _reading(path, data, stat, ours=True, whole=whole), data)
+            if document is not None and key in self._contents:
+                self._documents[key] = document
 
     def forget(self, path: str) -> None:
         """The file is gone, or what is known of it no longer holds."""
@@ -117,6 +130,12 @@ class ReadState:
             if data is not None:
                 self._contents.move_to_end(key)
             return data
+
+    def document(self, path: str, data: bytes) -> Document | None:
+        """What is known of `data`, just read, if it is the content that was seen and anything is known of it."""
+        with self._lock:
+            known = self._documents.get(self._key(path))
+            return None if known is None or known.data != data else known.afresh()
 
     def is_current(self, path: str, data: bytes, stat: os.stat_result) -> bool:
         """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known."""
@@ -173,6 +192,7 @@ class ReadState:
         self._drop(key)
 
     def _drop(self, key: str) -> None:
+        self._documents.pop(key, None)
         self._held -= len(self._contents.pop(key, b""))
 
     def _key(self, path: str, stat: os.stat_result | None = None, *, is_real: bool = False) -> str:

@@ -10,6 +10,7 @@ from wieldy.core.tool import Output
 from wieldy.edit.diff import Patch, patch
 from wieldy.edit.document import Document
 from wieldy.edit.revision import SMALL, Revision
+from wieldy.edit.splice import known_after
 from wieldy.text.encoding import UTF8
 
 QUICKLY_COMPARED = 8 * 1024
@@ -17,11 +18,13 @@ QUICKLY_COMPARED = 8 * 1024
 
 @record
 class Report:
-    """What is said of a change: first what was done, then, behind what came up while writing, how it looks."""
+    """What is said of a change: first what was done, then, behind what came up while writing, how it looks. `after` is
+    what is there now, where that came to be known along the way."""
 
     first: tuple[str, ...]
     then: tuple[str, ...]
     data: dict[str, Any]
+    after: Document | None = None
 
     def with_notes(self, notes: tuple[str, ...]) -> Output:
         """The result of a tool, with what came up while the file was written."""
@@ -59,9 +62,10 @@ def report(revision: Revision) -> Report:
     """What is said of a revision once it is written."""
     name, old = sayable(revision.path), revision.before
     created = old is None
-    before = Document.of(old) if old else Document(b"", UTF8)
-    after = Document(revision.after, before.encoding) if old else Document.of(revision.after)
+    before = (revision.text or Document.of(old)) if old else Document(b"", UTF8)
     change = patch(before, revision.splices)
+    known = known_after(before, revision.splices, revision.after, change.mark)
+    after = known or (Document(revision.after, before.encoding) if old else Document.of(revision.after))
     then: list[str] = []
     if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
         then.append(f"The encoding of the file was guessed: {before.encoding.name}.")
@@ -76,7 +80,7 @@ def report(revision: Revision) -> Report:
         "replacements": revision.count,
         "merged": revision.merged,
     }
-    return Report((_headline(name, revision, after, change), *revision.notes), tuple(then), data)
+    return Report((_headline(name, revision, after, change), *revision.notes), tuple(then), data, known)
 
 
 def sayable(path: str) -> str:

@@ -18,7 +18,7 @@ from wieldy.edit.policy import Policy
 from wieldy.edit.readstate import ReadState
 from wieldy.edit.splice import Splice, apply, changed_bytes
 from wieldy.edit.tolerance import Tier
-from wieldy.text.encoding import decodes
+from wieldy.text.encoding import detect, told_by_itself
 from wieldy.text.kind import is_binary
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Planned:
 
 @record
 class Revision:
-    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, and
-    `known_whole` false for one of which parts were never seen."""
+    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, `text` what
+    that is as a document, where it was looked at as one, and `known_whole` false where parts of it were never seen."""
 
     landing: Landing
     after: bytes
@@ -53,6 +53,7 @@ class Revision:
     notes: tuple[str, ...] = ()
     merged: bool = False
     known_whole: bool = True
+    text: Document | None = None
 
     @property
     def path(self) -> str:
@@ -91,10 +92,10 @@ def revise(
         raise ToolFailure(
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
-    if state.is_current(known_as, data, stat):
-        if at_once and not data.isascii() and not decodes(data, "utf-8"):
-            raise TakesLonger
-        document = Document.of(data)
+    document = state.document(known_as, data)
+    if document is None and state.is_current(known_as, data, stat):
+        document = document_of(data, at_once=at_once)
+    if document is not None:
         try:
             planned = plan(document, ("exact",) if at_once else policy.tiers)
         except NotFound:
@@ -103,7 +104,7 @@ def revise(
             raise
         after = apply(data, planned.splices)
         known = reading.knows_all(document.lines)
-        return Revision(landing, after, planned.splices, planned.count, planned.notes, known_whole=known)
+        return Revision(landing, after, planned.splices, planned.count, planned.notes, False, known, document.afresh())
     if at_once:
         raise TakesLonger
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
@@ -134,6 +135,14 @@ def existing(path: str, policy: Policy, *, at_once: bool = False, led_to: str | 
             f"{path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
         )
     return landing
+
+
+def document_of(data: bytes, *, at_once: bool = False) -> Document:
+    """What is on disk as a document; raises `TakesLonger` with `at_once` where its encoding would have to be guessed."""
+    encoding = told_by_itself(data) if at_once else detect(data)
+    if encoding is None or (at_once and encoding.unit > 1):
+        raise TakesLonger
+    return Document(data, encoding)
 
 
 def look_at(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 
 from wieldy.core.record import record
 from wieldy.edit.alike import same_end, same_start
 from wieldy.edit.codec import SplitsCharacter
-from wieldy.edit.document import Document, Span
+from wieldy.edit.document import Document, Mark, Span
 from wieldy.edit.endings import with_endings
+from wieldy.text.encoding import UTF8, decodes
 
 
 @record
@@ -35,6 +37,24 @@ def apply(data: bytes, splices: Sequence[Splice]) -> bytes:
         at = splice.end
     pieces.append(view[at:])
     return b"".join(pieces)
+
+
+def known_after(before: Document, splices: Sequence[Splice], after: bytes, mark: Mark | None) -> Document | None:
+    """The document that splices lead to, where its encoding needs no looking for: valid UTF-8 cut between characters,
+    with valid UTF-8 put in, stays that, unless it looks like something else by a NUL or at its start. `mark` is a line
+    before the first splice."""
+    if before.encoding != UTF8 or after.startswith(BOM_UTF8) or b"\0" in after:
+        return None
+    for splice in splices:
+        if _splits_utf8(before.data, splice.start) or _splits_utf8(before.data, splice.end):
+            return None
+        if not splice.new.isascii() and not decodes(splice.new, "utf-8"):
+            return None
+    return Document(after, UTF8, mark)
+
+
+def _splits_utf8(data: bytes, offset: int) -> bool:
+    return offset < len(data) and 0x80 <= data[offset] < 0xC0
 
 
 def splice(document: Document, span: Span, new: str) -> Splice:

@@ -60,6 +60,16 @@ def detect(data: bytes, *, whole: bool = True) -> Encoding:
     The codec decodes the bytes after the mark strictly, with two exceptions, both with `sure=False`: a text marked by
     its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1`, the last resort, decodes anything.
     """
+    told = told_by_itself(data, whole=whole)
+    if told is not None:
+        return told
+    if _mostly_utf8(data):
+        return Encoding("utf-8", sure=False)
+    return _by_statistics(data, whole)
+
+
+def told_by_itself(data: bytes, *, whole: bool = True) -> Encoding | None:
+    """The encoding of `data` where nothing has to be guessed, which takes long."""
     if data.isascii() and b"\0" not in data:
         return UTF8
     marked = _by_bom(data, whole)
@@ -67,11 +77,7 @@ def detect(data: bytes, *, whole: bool = True) -> Encoding:
         return marked
     if b"\0" in data and (wide := wide_codec(data, whole=whole)):
         return Encoding(wide)
-    if decodes(data, "utf-8", whole=whole):
-        return UTF8
-    if _mostly_utf8(data):
-        return Encoding("utf-8", sure=False)
-    return _by_statistics(data, whole)
+    return UTF8 if decodes(data, "utf-8", whole=whole) else None
 
 
 def decodes(data: bytes, codec: str, *, whole: bool = True) -> bool:

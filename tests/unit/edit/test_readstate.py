@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.edit.document import Document, Mark
 from wieldy.edit.readstate import ReadState
+from wieldy.text.encoding import UTF8
 
 
 def see(state: ReadState, path: Path, first: int = 1, last: int = 3, complete: bool = True) -> None:
@@ -180,3 +182,35 @@ def test_a_vanished_file_is_not_unchanged(file: Path) -> None:
     see(state, file)
     file.unlink()
     assert not state.unchanged(str(file), 1, 3)
+
+
+def test_what_is_known_of_a_content_goes_with_it(file: Path) -> None:
+    state, name, data = ReadState(), str(file), file.read_bytes()
+    known = Document(data, UTF8, Mark(0, 1))
+    state.wrote(name, data=data, stat=file.stat(), document=known)
+    assert state.document(name, data) == known
+    assert state.document(name, data + b"more") is None
+    for forgetting in (
+        lambda: state.wrote(name, data=b"other", stat=file.stat()),
+        lambda: state.forget(name),
+        lambda: see(state, file),
+    ):
+        state.wrote(name, data=data, stat=file.stat(), document=known)
+        forgetting()
+        assert state.document(name, data) is None
+
+
+def test_nothing_is_known_of_a_content_that_is_not_held(file: Path) -> None:
+    state, data = ReadState(memory=1), file.read_bytes()
+    state.wrote(str(file), data=data, stat=file.stat(), document=Document(data, UTF8))
+    assert state.is_current(str(file), data, file.stat())
+    assert state.document(str(file), data) is None
+
+
+def test_a_known_document_keeps_nothing_that_was_made_of_it(file: Path) -> None:
+    state, data = ReadState(), file.read_bytes()
+    state.wrote(str(file), data=data, stat=file.stat(), document=Document(data, UTF8))
+    first = state.document(str(file), data)
+    assert first is not None and first.text and "text" in vars(first)
+    again = state.document(str(file), data)
+    assert again is not None and "text" not in vars(again)

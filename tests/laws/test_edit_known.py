@@ -1,0 +1,57 @@
+"""What is known of a content before it is looked at: the same as a look would tell."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wieldy.edit.diff import patch
+from wieldy.edit.document import Document, Mark
+from wieldy.edit.splice import Splice, apply, known_after
+from wieldy.text.encoding import UTF8, detect
+
+PIECES = st.sampled_from(
+    ["a", "line\n", "\r\n", "\r", "\0", "é", "ß\n", "😀", "\ufeff", "日本\n"],
+).map(str.encode) | st.sampled_from([b"\xe9", b"\xc3", b"\xa9", b"\xff\xfe", b"a\0b\0"])
+FILES = st.lists(PIECES, max_size=30).map(b"".join)
+NEWS = st.lists(PIECES, max_size=3).map(b"".join)
+
+
+@st.composite
+def spliced(draw: st.DrawFn) -> tuple[bytes, list[Splice]]:
+    data = draw(FILES)
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
+    return data, [Splice(a, b, draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
+
+
+@settings(max_examples=600, deadline=None)
+@given(spliced())
+def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tuple[bytes, list[Splice]]) -> None:
+    data, splices = case
+    before, after = Document.of(data), apply(data, splices)
+    known = known_after(before, splices, after, patch(before, splices).mark)
+    if known is None:
+        return
+    assert known.data == after and known.encoding == detect(after)
+    if known.known is not None:
+        assert known.known.line == Document.of(after).line_number(known.known.start)
+
+
+@settings(max_examples=200, deadline=None)
+@given(spliced())
+def test_plain_text_with_plain_text_put_in_is_always_known(case: tuple[bytes, list[Splice]]) -> None:
+    data, splices = case
+    before, after = Document.of(data), apply(data, splices)
+    if data.isascii() and after.isascii() and b"\0" not in data + after:
+        assert known_after(before, splices, after, None) == Document(after, UTF8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(FILES, st.data())
+def test_lines_have_the_same_numbers_whichever_line_they_are_counted_from(data: bytes, draw: st.DataObject) -> None:
+    document = Document.of(data)
+    here, there = (document.line_start(draw.draw(st.integers(document.body, len(data)))) for _ in range(2))
+    number = document.line_number(there)
+    mark = Mark(here, document.line_number(here))
+    assert document.line_number(there, mark) == number
+    assert Document(data, document.encoding, mark).line_number(there) == number
