@@ -18,6 +18,8 @@ async def consult(plan: PlannedCall, bench: Bench) -> Advice:
     asked = [adviser for adviser in bench.advisers if adviser.wants(plan)] if bench.advisers else None
     if not asked:
         return NO_ADVICE
+    if len(asked) == 1:
+        return await bench.leash.hold(asked[0].advise(plan), bench.abort)
     heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in asked))
     rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
     return Advice(

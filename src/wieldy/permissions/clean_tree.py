@@ -30,22 +30,21 @@ class CleanTree:
         self._status = status or git_status
 
     def wants(self, plan: PlannedCall) -> bool:
-        """Whether the call runs a command."""
-        return bool(plan.effects) and any(isinstance(effect, Runs) for effect in plan.effects)
+        """Whether the call runs one command, of the kind that is catastrophic only over uncommitted work."""
+        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)] if plan.effects else ()
+        return len(commands) == 1 and self._only_if_dirty(commands[0])
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Vouch for a call that would throw nothing away."""
-        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
-        if len(commands) != 1 or not self._only_if_dirty(commands[0]):
-            return NOTHING_TO_SAY
-        if await self._status(self._cwd()) != "":
+        if not self.wants(plan) or await self._status(self._cwd()) != "":
             return NOTHING_TO_SAY
         return Advice(opinions=(Opinion(CLEAN_TREE, "allow", "git has nothing uncommitted to lose"),))
 
     def _only_if_dirty(self, command: str) -> bool:
         analysis = self._policy.analyse(command)
-        lone = len(analysis.parts) == 1 and not any(mark in command for mark in ELSEWHERE)
-        return lone and bool(analysis.catastrophic) and all(danger.only_if_dirty for danger in analysis.catastrophic)
+        if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in ELSEWHERE):
+            return False
+        return all(danger.only_if_dirty for danger in analysis.catastrophic)
 
 
 async def git_status(folder: str) -> str | None:
