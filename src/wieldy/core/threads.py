@@ -8,6 +8,8 @@ import os
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from types import GeneratorType
 from typing import Any, TypeVar
 
@@ -54,6 +56,7 @@ class Threads:
 
 
 _threads = Threads()
+_at_work = threading.local()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.forget)
 
@@ -75,6 +78,17 @@ def begin_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> as
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     _threads.start(_Call(future, function, args, kwargs))
     return future
+
+
+def afterwards(function: Callable[..., object], *args: Any) -> None:
+    """Call a function that nobody needs to wait for: when the result of the call this thread is at is on its way, or at
+    once where it is at none. What it raises is not heard of."""
+    rest: list[Callable[[], object]] | None = getattr(_at_work, "rest", None)
+    if rest is not None:
+        rest.append(partial(function, *args))
+        return
+    with suppress(Exception):
+        function(*args)
 
 
 class _Unstoppable(asyncio.Future[T]):
@@ -102,18 +116,22 @@ class _Call:
         self._failure: BaseException | None = None
 
     def __call__(self) -> None:
-        """Run, and let the loop know."""
+        """Run, let the loop know, and do what was left for afterwards."""
         assert self._work is not None
+        rest: list[Callable[[], object]] = []
+        _at_work.rest = rest
         function, args, kwargs = self._work
         try:
             self._value = self._context.run(function, *args, **kwargs)
         except BaseException as failure:
             self._failure = failure
         self._work = function = args = kwargs = None
-        try:
+        _at_work.rest = None
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._settle)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+        for left in rest:
+            with suppress(Exception):
+                left()
 
     def _settle(self) -> None:
         future, value, failure = self._future, self._value, self._failure

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from wieldy.core.record import record
+from wieldy.core.threads import afterwards
 from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
@@ -30,6 +32,9 @@ from wieldy.edit.leftovers import (
 from wieldy.edit.metadata import PRIVATE, carry_over
 
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
+
+# A descriptor that leads to a file without having it opened.
+STAY: int | None = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 
 
 @record
@@ -86,6 +91,7 @@ class _Work:
         self._meanwhile = meanwhile
         self._folders: dict[str, int] = {}
         self._grown: list[int] = []
+        self._replaced: list[int] = []
         self._made: list[str] = []
         self._switched: list[Step] = []
         self._fresh: dict[str, tuple[int, int]] = {}
@@ -137,6 +143,8 @@ class _Work:
     def close(self) -> None:
         for fd in (*self._folders.values(), *self._grown):
             os.close(fd)
+        for fd in self._replaced:
+            afterwards(os.close, fd)
 
     def _enter(self, step: Step) -> None:
         """Open the step's folder, making what is missing of it."""
@@ -202,6 +210,7 @@ class _Work:
         if step.manner == "create":
             self._create(step, folder)
         elif step.manner == "replace":
+            self._keep_open(step, folder)
             self._disk.rename(step.temp, name, dir_fd=folder)
         elif step.manner == "delete":
             self._disk.rename(name, step.aside, dir_fd=folder)
@@ -214,6 +223,15 @@ class _Work:
                 overwrite(self._disk, fd, len(step.before or b""), step.after or b"")
             finally:
                 os.close(fd)
+
+    def _keep_open(self, step: Step, folder: int) -> None:
+        """A file that loses its last name is taken apart before the call returns, unless a descriptor leads to it: then
+        when that is closed, which nobody has to wait for. Only on a disk of our own: elsewhere a file in use may be
+        renamed first, and its name would be gone for a moment."""
+        if STAY is None or step.aside or step.seen is None or not os.major(step.seen[0]):
+            return
+        with suppress(OSError):
+            self._replaced.append(os.open(step.name, STAY, dir_fd=folder))
 
     def _create(self, step: Step, folder: int) -> None:
         """A new file must not take the place of one that appeared meanwhile: linking refuses, renaming would not."""

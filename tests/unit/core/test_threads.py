@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from wieldy.core.threads import _Call, _threads, begin_in_thread, in_thread, in_thread_to_the_end
+from wieldy.core.threads import _Call, _threads, afterwards, begin_in_thread, in_thread, in_thread_to_the_end
 
 pytestmark = pytest.mark.asyncio
 
@@ -74,6 +74,44 @@ async def test_a_thread_that_is_slow_to_leave_holds_on_to_nothing():
     del given, made, future
     await asyncio.sleep(0)  # the loop lets go of what it is just at
     assert [one() for one in held] == [None, None] and call is not None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_is_left_for_afterwards_is_not_waited_for(fails: bool):
+    go, ended = threading.Event(), threading.Event()
+
+    def work() -> str:
+        afterwards(divmod, 1, 0)  # not heard of
+        afterwards(go.wait, 10)
+        afterwards(ended.set)
+        if fails:
+            raise ValueError
+        return "the result"
+
+    waiting = in_thread_to_the_end(work)
+    if fails:
+        with pytest.raises(ValueError):
+            await waiting
+    else:
+        assert await waiting == "the result"
+    assert not ended.is_set()
+    go.set()
+    assert await in_thread(ended.wait, 10)
+
+
+async def test_what_is_left_for_afterwards_is_done_though_nobody_hears_the_result():
+    loop, done = asyncio.new_event_loop(), threading.Event()
+    call = _Call(loop.create_future(), afterwards, (done.set,), {})
+    loop.close()
+    call()
+    assert done.is_set()
+
+
+async def test_where_nobody_waits_afterwards_is_now():
+    done = threading.Event()
+    afterwards(done.set)
+    assert done.is_set()
+    afterwards(divmod, 1, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")

@@ -28,6 +28,20 @@ def test_an_existing_file_is_replaced_and_nothing_else_remains(tmp_path: Path):
     assert written.notes == ()
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of open files on this system")
+@pytest.mark.parametrize("fault", [None, "rename"])
+def test_no_descriptor_is_left_open(tmp_path: Path, fault: str | None):
+    target = tmp_path / "a.txt"
+    target.write_bytes(b"old")
+    before = os.listdir("/proc/self/fd")
+    if fault is None:
+        write_atomically(str(target), b"new")
+    else:
+        with pytest.raises(CannotWrite):
+            write_atomically(str(target), b"new", disk=WatchedDisk(Fault(1, errno.EIO, calls=frozenset({fault}))))
+    assert os.listdir("/proc/self/fd") == before
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o600, 0o640, 0o444, 0o4755, 0o2750])
 def test_the_mode_is_kept(tmp_path: Path, mode: int):
     target = tmp_path / "a"
