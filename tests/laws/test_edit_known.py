@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from wieldy.edit.diff import patch
 from wieldy.edit.document import Document, Mark
+from wieldy.edit.landing import Landing
+from wieldy.edit.revision import Revision
 from wieldy.edit.splice import Splice, apply, known_after
 from wieldy.text.encoding import UTF8, detect
 
@@ -35,6 +37,16 @@ def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tu
     assert known.data == after and known.encoding == detect(after)
     if known.known is not None:
         assert known.known.line == Document.of(after).line_number(known.known.start)
+
+
+@settings(max_examples=200, deadline=None)
+@given(spliced())
+def test_all_splices_as_one_lead_to_the_same_content(case: tuple[bytes, list[Splice]]) -> None:
+    data, splices = case
+    after = apply(data, splices)
+    change = Revision(Landing("/f", "/f", None, content=data), after, tuple(splices)).change
+    assert (change is None) == (not splices)
+    assert change is None or apply(data, (change,)) == after
 
 
 @settings(max_examples=200, deadline=None)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat as bits
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.core.record import changed, record
 from wieldy.edit.disk import open_folder, read_all
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.metadata import keeps_owner
+
+if TYPE_CHECKING:
+    from wieldy.edit.splice import Splice
 
 Manner: TypeAlias = Literal["create", "replace", "in_place", "delete"]
 Identity: TypeAlias = tuple[int, int, int, int]
@@ -23,9 +26,8 @@ class Step:
     """One file of a commit. Every name that will exist even for a moment is fixed here: a crash hides nothing.
 
     `temp` and `aside` are names beside the file: its new content before, its old content after the switch (where one
-    is needed). `folders`
-    are parents, outermost first, that have to be made or, with a deletion, that go if they are left empty. `mode` is
-    the file's own, None for a new one.
+    is needed). `folders` are parents, outermost first, that have to be made or, with a deletion, that go if they are left
+    empty. `mode` is the file's own, None for a new one. `splice` says how `before` becomes `after`, where that is known.
     """
 
     path: str
@@ -39,6 +41,7 @@ class Step:
     seen: Identity | None = None
     mode: int | None = None
     notes: tuple[str, ...] = ()
+    splice: Splice | None = None
 
     @property
     def folder(self) -> str:
@@ -123,8 +126,9 @@ def looked_into(landing: Landing) -> Landing:
         os.close(fd)
 
 
-def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> Step:
-    """The step that turns what is there into `after`; `mode` is for a file that is made anew."""
+def plan(landing: Landing, after: bytes | None, *, mode: int | None = None, splice: Splice | None = None) -> Step:
+    """The step that turns what is there into `after`, by this `splice` where it is known; `mode` is for a file that is
+    made anew."""
     notes = [] if landing.path == landing.real_path else _link_note(landing)
     stat = landing.stat
     manner: Manner
@@ -150,6 +154,7 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None) -> S
         seen=None if stat is None else identity(stat),
         mode=mode if stat is None else bits.S_IMODE(stat.st_mode),
         notes=tuple(notes),
+        splice=splice,
     )
 
 

@@ -66,6 +66,14 @@ class Revision:
         return self.landing.content
 
     @property
+    def change(self) -> Splice | None:
+        """All that changes as one splice of what is on disk; None where nothing is, or nothing does."""
+        if self.before is None or len(self.splices) < 2:
+            return self.splices[0] if self.before is not None and self.splices else None
+        start, end = self.splices[0].start, self.splices[-1].end
+        return Splice(start, end, self.after[start : len(self.after) - (len(self.before) - end)])
+
+    @property
     def touched(self) -> int:
         """How many bytes go and come."""
         return sum([splice.end - splice.start + len(splice.new) for splice in self.splices])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from wieldy.core.record import record
 from wieldy.edit.landing import Step
-from wieldy.edit.splice import changed_bytes
+from wieldy.edit.splice import Splice, apply, changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.delta import Delta, delta_of
 from wieldy.journal.names import Names
@@ -34,7 +34,7 @@ def planned(steps: Iterable[Step], names: Names) -> Account:
     ledger = _Ledger(names)
     paths: list[PathRecord] = []
     for step in steps:
-        before, after = ledger.entered(step.real_path, step.before, step.after)
+        before, after = ledger.entered(step.real_path, step.before, step.after, step.splice)
         paths.append(
             PathRecord(
                 path=step.path,
@@ -59,7 +59,7 @@ def happened(changes: Iterable[Change], names: Names) -> Account:
         for change in changes
         if change.before != change.after
         for real in (change.real_path or os.path.realpath(change.path),)
-        for before, after in (ledger.entered(real, change.before, change.after),)
+        for before, after in (ledger.entered(real, change.before, change.after, change.splice),)
     )
     return Account(paths, ledger.contents, ledger.deltas)
 
@@ -72,11 +72,15 @@ class _Ledger:
         self.deltas: dict[bytes, Delta] = {}
         self._names = names
 
-    def entered(self, path: str, before: bytes | None, after: bytes | None) -> tuple[str | None, str | None]:
-        """The names of a file's content before and after."""
+    def entered(
+        self, path: str, before: bytes | None, after: bytes | None, change: Splice | None
+    ) -> tuple[str | None, str | None]:
+        """The names of a file's content before and after; `change` leads from one to the other, if it keeps its word."""
         if before is None or after is None:
             return self._named(path, before), self._named(path, after)
-        old, change = self._names.of(path, before), changed_bytes(before, after)
+        if change is None or apply(before, (change,)) != after:
+            change = changed_bytes(before, after)
+        old = self._names.of(path, before)
         new = self._names.of_next(path, after, old, change.start)
         self.contents[old.name], self.contents[new.name] = before, after
         delta = delta_of(old.name, change, len(after))

@@ -37,7 +37,7 @@ async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
     journal = ctx.workspace.resident(Journal)
 
     async def write(revision: Revision) -> Written:
-        change = Change(wish.path, revision.before, revision.after, ctx.led_to(wish.path))
+        change = Change(wish.path, revision.before, revision.after, ctx.led_to(wish.path), splice=revision.change)
         receipt = await journal.apply(
             [change], call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=partial(draft.begin, revision)
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import record
 from wieldy.edit.landing import Manner
+from wieldy.schema.dense import dense_text
 
 EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
 Settlement: TypeAlias = Literal["done", "taken_back", "given_up"]
@@ -59,7 +59,10 @@ class Settled:
 
 def encode(told: Entry | Settled) -> bytes:
     """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    return _json(told).encode()
+    fields = vars(told)
+    if isinstance(told, Entry):
+        fields = {**fields, "paths": [vars(path) for path in told.paths]}
+    return dense_text(fields).encode("utf-8", "backslashreplace")
 
 
 def decode_entry(payload: bytes) -> Entry:
@@ -78,22 +81,6 @@ def decode_settled(payload: bytes) -> Settled:
         return Settled(**_fields(payload))
     except TypeError as error:
         raise BadRecord(f"a journal record cannot be understood: {error}") from error
-
-
-def _json(value: Any) -> str:
-    """What the few kinds of values in records are in JSON; a general encoder is large, and rarely at hand."""
-    if isinstance(value, str):
-        return quoted(value)
-    if value is None:
-        return "null"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, tuple):
-        return f"[{','.join(map(_json, value))}]"
-    fields = [
-        f'"{name}":{quoted(field) if isinstance(field, str) else _json(field)}' for name, field in vars(value).items()
-    ]
-    return f"{{{','.join(fields)}}}"
 
 
 def _fields(payload: bytes) -> dict[str, Any]:

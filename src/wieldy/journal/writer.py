@@ -215,7 +215,7 @@ class Writer:
 
     def _plan(self, change: Change, landing: Landing, emptied: Emptied) -> Step:
         try:
-            step = plan(landing, change.after, mode=change.mode)
+            step = plan(landing, change.after, mode=change.mode, splice=change.splice)
         except OSError as error:
             raise explain(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
         if step.manner != "delete":

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.edit.splice import changed_bytes
+from wieldy.edit.splice import Splice, changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.delta import delta_of, read_delta
 from wieldy.journal.frame import HEAD_SIZE, digest_of
@@ -144,3 +144,20 @@ def test_a_delta_gives_the_content_it_tells_of(start: bytes, old: bytes, new: by
 def test_a_content_that_is_mostly_new_is_no_delta():
     for old, new in ((BULK, os.urandom(60_000)), (b"", b"all new")):
         assert delta_of(digest_of(old), changed_bytes(old, new), len(new)) is None
+
+
+@pytest.mark.parametrize("splice", [Splice(30_008, 30_009, b"1"), Splice(0, 0, b""), Splice(7, 2, b"x"), None])
+def test_a_splice_that_does_not_lead_to_the_new_content_is_not_believed(tmp_path: Path, splice: Splice | None):
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a").write_bytes(version(0))
+    workspace = Workspace(root, session_dir=tmp_path / "session", env={"WIELDY_HOME": str(tmp_path / "home")})
+    journal = Journal(workspace)
+    change = Change(str(root / "a"), version(0), version(1), splice=splice)
+    journal.writer.apply([change], Origin("s", "c", "Edit"))
+    (event,) = journal.chronicle().events
+    (path,) = event.entry.paths
+    assert path.before is not None and path.after is not None
+    again = Store(journal.store.folder)
+    assert list(again.records()) == list(journal.store.records())
+    assert (again.content(path.before), again.content(path.after)) == (version(0), version(1))
