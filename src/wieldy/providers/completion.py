@@ -74,20 +74,22 @@ class Blocks:
         self._calls: list[Writing] = []
         self._at: dict[int, Writing] = {}
 
-    def take(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+    def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
         """The deltas of one chunk."""
+        told: list[Delta] = []
         if usage := part(chunk, "usage"):
-            yield Metered(_usage(usage))
+            told.append(Metered(_usage(usage)))
         for choice in parts(chunk, "choices")[:1]:
             grown = part(choice, "delta")
             if thought := text(grown, "reasoning_content") or text(grown, "reasoning"):
-                yield from self._say("thinking", thought)
+                told += self._say("thinking", thought)
             if said := text(grown, "content") or text(grown, "refusal"):
-                yield from self._say("text", said)
+                told += self._say("text", said)
             for piece in parts(grown, "tool_calls"):
-                yield from self._call(piece)
+                told += self._call(piece)
             if reason := text(choice, "finish_reason"):
                 self.reason = REASONS.get(reason, "end_turn")
+        return told
 
     def end(self) -> Iterator[Delta]:
         """Close what is open; a call that the length limit left incomplete stays open, and so is never run."""
@@ -98,18 +100,19 @@ class Blocks:
                 yield BlockEnded(call.number)
         yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
 
-    def _say(self, kind: Literal["text", "thinking"], said: str) -> Iterator[Delta]:
-        if self._speaking is None or self._speaking[0] != kind:
-            yield from self._hush()
-            self._speaking = (kind, self._begun)
-            yield BlockStarted(self._begun, {"type": kind, kind: ""})
-            self._begun += 1
-        yield BlockGrew(self._speaking[1], kind, said)
+    def _say(self, kind: Literal["text", "thinking"], said: str) -> list[Delta]:
+        if self._speaking is not None and self._speaking[0] == kind:
+            return [BlockGrew(self._speaking[1], kind, said)]
+        ended, number = self._hush(), self._begun
+        self._speaking = (kind, number)
+        self._begun += 1
+        return [*ended, BlockStarted(number, {"type": kind, kind: ""}), BlockGrew(number, kind, said)]
 
-    def _hush(self) -> Iterator[Delta]:
-        if self._speaking is not None:
-            yield BlockEnded(self._speaking[1])
-            self._speaking = None
+    def _hush(self) -> list[Delta]:
+        if self._speaking is None:
+            return []
+        ended, self._speaking = BlockEnded(self._speaking[1]), None
+        return [ended]
 
     def _call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
         function, index, id = part(piece, "function"), number(piece, "index"), text(piece, "id") or ""

@@ -87,10 +87,10 @@ class Answers:
         """The next part of the answer, or None when more bytes are needed. Raises `Malformed`."""
         while True:
             where = self.where
-            if where in ("chunk size", "chunk end"):
-                if not self._between_chunks():
-                    return None
-            elif where in ("chunk", "length", "until closed"):
+            if where in ("chunk", "chunk end", "chunk size"):
+                if (data := self._chunks()) or self.where != "trailers":
+                    return data or None
+            elif where in ("length", "until closed"):
                 return self._body()
             elif where == "done":
                 return END
@@ -135,6 +135,23 @@ class Answers:
         self._left = int(length)
         return "length" if self._left else "done"
 
+    def _chunks(self) -> bytes:
+        """The data of all chunks that have come, as one piece; nothing where more bytes are needed, or none will come."""
+        found: list[bytes] = []
+        try:
+            while self.where != "trailers":
+                if self.where != "chunk":
+                    if not self._between_chunks():
+                        break
+                elif isinstance(data := self._body(), bytes):
+                    found.append(data)
+                else:
+                    break
+        except Malformed:
+            if not found:
+                raise  # else it is found again by whoever wants more than this
+        return b"".join(found) if len(found) != 1 else found[0]
+
     def _body(self) -> bytes | End | None:
         if not self._waiting:
             if self._closed and self.where == "until closed":
@@ -165,10 +182,10 @@ class Answers:
             self._need_more()
             return False
         line = bytes(waiting[start:end]).removesuffix(b"\r")
-        del waiting[: end + 1]
         size = line.partition(b";")[0].strip(b" \t")
         if not size or len(size) > 16 or not _HEX.issuperset(size):
             raise Malformed(f"a chunk's size is {line[:40]!r}")
+        del waiting[: end + 1]
         self._left = int(size, 16)
         self.where = "chunk" if self._left else "trailers"
         return True
