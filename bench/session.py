@@ -21,7 +21,7 @@ from wieldy.session.transcript import Transcript, records
 
 TURNS = 3_100
 AROUND = 100
-ROUNDS = 6
+ROUNDS = 15
 
 
 def bare_turns(count: int) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from typing import Any
 
@@ -81,6 +81,12 @@ class Attempt:
             record["refused"] = result.outcome.stage
         self._record(record)
         self._results_kept.add(result.call_id)
+
+    def keep_results(self, results: Sequence[ToolResult]) -> None:
+        """Record those that are not recorded yet."""
+        if len(self._results_kept) < len(results):
+            for result in results:
+                self.keep_result(result)
 
     def keep_spoken(self) -> None:
         """What the person has already read of an interrupted answer stays; half a thought or half a call does not."""

@@ -132,7 +132,7 @@ class Conversation:
         self.restart(without_thoughts(self.settled()))
 
     def _spend(self, cost: Any) -> None:
-        if isinstance(cost, int | float):
+        if isinstance(cost, (int, float)):
             self.cost += cost
 
     def _aside(self, record: Mapping[str, Any]) -> None:

@@ -114,8 +114,7 @@ class Exchanger:
             reason = "interrupted" if interrupted else "broken" if broken else attempt.answer.stop_reason or "end_turn"
             content = self._answered(attempt.answer, reason, time.monotonic() - started)
             results = await turn.results() if turn.submitted else []
-            for result in results:
-                attempt.keep_result(result)
+            attempt.keep_results(results)
             if turn.lasting and self.durable is not None:
                 await self.durable(results=True)  # what was done is on disk before the model hears of it
         calls = turn.submitted

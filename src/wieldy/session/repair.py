@@ -131,7 +131,7 @@ def _clean_result(block: ContentBlock) -> ContentBlock | None:
     if isinstance(content, str):
         text = clean(content)
         return block if text == content and text.strip() else {**block, "content": text if text.strip() else EMPTY}
-    if not isinstance(content, list | tuple) or not content:
+    if not isinstance(content, (list, tuple)) or not content:
         return {**block, "content": EMPTY}
     parts: list[ContentBlock] = []
     same = True
