@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from wieldy.core.blake import blake2b
 from wieldy.core.record import changed, record
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Lines: TypeAlias = tuple[int, int]
 
 MEMORY = 64 << 20
 LARGEST_KEPT = 16 << 20
+HASHED_AT_ONCE = 1 << 18
 # Two writes this close together may carry the same time stamp, so a stamp this young proves nothing.
 STAMP_GRAIN_NS = 50_000_000
 
@@ -161,7 +162,7 @@ class ReadState:
             with open(path, "rb") as file:
                 if held is not None:
                     return file.read() == held
-                return hashlib.file_digest(file, _hasher).digest() == known.digest
+                return _digest_of_file(file) == known.digest
         except OSError:
             return False
 
@@ -224,11 +225,14 @@ def _real(path: str, stat: os.stat_result | None) -> str:
 
 def digest_of(data: bytes) -> bytes:
     """A content's fingerprint."""
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return blake2b(data, digest_size=16).digest()
 
 
-def _hasher() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=16)
+def _digest_of_file(file: BinaryIO) -> bytes:
+    going = blake2b(digest_size=16)
+    while block := file.read(HASHED_AT_ONCE):
+        going.update(block)
+    return going.digest()
 
 
 def _reading(

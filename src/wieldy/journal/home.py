@@ -6,11 +6,7 @@ import os
 import re
 from pathlib import Path
 
-try:
-    from _blake2 import blake2b  # a start asks for this folder; hashlib would load all of OpenSSL for it
-except ImportError:
-    from hashlib import blake2b
-
+from wieldy.core.blake import blake2b
 from wieldy.core.places import state_home
 from wieldy.core.workspace import Workspace
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+
+from wieldy.core.blake import blake2b
 
 # Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
 LOCK_FILES = 256
@@ -69,4 +70,4 @@ def _opened(path: str) -> int:
 @lru_cache(maxsize=256)
 def _number(name: str) -> int:
     plain = unicodedata.normalize("NFC", name).casefold()
-    return hashlib.blake2b(os.fsencode(plain), digest_size=1).digest()[0] % LOCK_FILES
+    return blake2b(os.fsencode(plain), digest_size=1).digest()[0] % LOCK_FILES

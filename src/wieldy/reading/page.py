@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable
 from itertools import accumulate
 
 from wieldy.core.failure import ToolFailure
 from wieldy.core.record import record
 from wieldy.reading.extent import CHARS, LIMIT
 from wieldy.reading.opened import Opened, shown
-from wieldy.reading.window import SHORTEST_LINE, Breaks, Window, counted
 from wieldy.text.encoding import UTF8, Encoding, detect
 
 WIDEST = 2000
 LOADED = 16 << 20
 BLOCK = 256 * 1024
-COUNTED_ON = 64 << 20
 
 
 @record
@@ -68,8 +64,10 @@ def read_page(
         return page
     if data is None and not file.sized:
         raise ToolFailure(f"{shown(file.path)} gives data without end. Use Bash with `head -c` to see its beginning.")
-    source = _Source(file, data, block, stopped)
-    window = source.fill(max(first, 1), max(min(limit, chars // SHORTEST_LINE), 1), chars)
+    from wieldy.reading.source import Source
+
+    source = Source(file, data, block, stopped)
+    window = source.window(max(first, 1), limit, chars, WIDEST)
     lines, numbered = _within(window.lines, window.first, chars)
     return Page(
         lines=lines,
@@ -109,68 +107,3 @@ def _within(lines: list[str], first: int, chars: int) -> tuple[list[str], str]:
     ends = accumulate(len(line) + 1 for line in numbered)
     fitting = max(sum(end <= chars + 1 for end in ends), 1)
     return lines[:fitting], "\n".join(numbered[:fitting])
-
-
-class _Source:
-    """The text of a file in pieces: bytes where a line feed is one byte, decoded already where it is more."""
-
-    def __init__(self, file: Opened, data: bytes | None, block: int, stopped: Callable[[], bool]) -> None:
-        self.breaks = Breaks()
-        self._size = file.stat.st_size
-        self._passed = 0
-        self._stopped = stopped
-        if data is None:
-            self.encoding = detect(file.head, whole=False)
-            # A head of plain ASCII leaves the encoding open until the lines shown say more.
-            self._settled = not file.head.isascii()
-            self._pieces = self._watched(file.blocks(block))
-        else:
-            self.encoding = detect(data)
-            self._settled = True
-            self._pieces = iter((data,))
-
-    def fill(self, first: int, limit: int, chars: int) -> Window[bytes] | Window[str]:
-        """The window, filled."""
-        if self.encoding.unit > 1:
-            wide = Window(first, limit, "\n", "\r", lambda text, final: text, chars, WIDEST)
-            wide.fill(counted(self._decoded(), "\n", "\r", self.breaks), self._worth_counting)
-            return wide
-        narrow = Window(first, limit, b"\n", b"\r", self._decode, chars, WIDEST)
-        narrow.fill(counted(self._unmarked(), b"\n", b"\r", self.breaks), self._worth_counting)
-        return narrow
-
-    def _worth_counting(self) -> bool:
-        # A file that grows as it is read is not followed beyond the size it had.
-        return self._passed <= self._size <= self._passed + COUNTED_ON
-
-    def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        for block in blocks:
-            if self._stopped():
-                raise ToolFailure("The read was stopped.")
-            self._passed += len(block)
-            yield block
-
-    def _unmarked(self) -> Iterator[bytes]:
-        bom = self.encoding.bom
-        for piece in self._pieces:
-            yield piece[len(bom) :] if bom else piece
-            bom = b""
-
-    def _decoded(self) -> Iterator[str]:
-        decoder = codecs.getincrementaldecoder(self.encoding.name)("replace")
-        for piece in self._unmarked():
-            yield decoder.decode(piece)
-        yield decoder.decode(b"", True)
-
-    def _decode(self, piece: bytes, final: bool) -> str:
-        if not self._settled:
-            if piece.isascii():
-                return piece.decode("ascii")
-            self._settled = True
-            found = detect(piece, whole=False)
-            self.encoding = found if found.unit == 1 and not found.bom else UTF8
-        return self._decoder.decode(piece, final)
-
-    @cached_property
-    def _decoder(self) -> codecs.IncrementalDecoder:
-        return codecs.getincrementaldecoder(self.encoding.name)("replace")

@@ -11,11 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-try:
-    from _blake2 import blake2b  # a first command waits for this; hashlib would load all of OpenSSL for it
-except ImportError:
-    from hashlib import blake2b
-
+from wieldy.core.blake import blake2b
 from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 

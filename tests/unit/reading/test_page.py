@@ -11,7 +11,8 @@ import pytest
 from wieldy.core.failure import ToolFailure
 from wieldy.reading.extent import CHARS
 from wieldy.reading.opened import Opened
-from wieldy.reading.page import COUNTED_ON, Page, read_page
+from wieldy.reading.page import Page, read_page
+from wieldy.reading.source import COUNTED_ON
 from wieldy.text.encoding import Encoding
 
 
