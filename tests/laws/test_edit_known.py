@@ -67,3 +67,28 @@ def test_lines_have_the_same_numbers_whichever_line_they_are_counted_from(data: 
     mark = Mark(here, document.line_number(here))
     assert document.line_number(there, mark) == number
     assert Document(data, document.encoding, mark).line_number(there) == number
+
+
+@settings(max_examples=300, deadline=None)
+@given(FILES, st.data())
+def test_lines_before_and_beyond_are_those_that_single_steps_lead_to(data: bytes, draw: st.DataObject) -> None:
+    document = Document.of(data)
+    offset = draw.draw(st.integers(document.body, len(data)))
+    starts, ends = [document.line_start(offset)], [document.line_end(offset)]
+    for _ in range(4):
+        starts.append(
+            document.line_start(starts[-1] - document.codec.unit) if starts[-1] > document.body else starts[-1]
+        )
+        ends.append(document.line_end(ends[-1]) if ends[-1] < len(data) else ends[-1])
+    assert [document.line_start(offset, before) for before in range(5)] == starts
+    assert [document.line_end(offset, beyond) for beyond in range(5)] == ends
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([b"a", b"\n", b"bc\n", "é\n".encode()]), max_size=20).map(b"".join), st.data())
+def test_lines_that_end_plainly_are_where_the_long_way_finds_them(data: bytes, draw: st.DataObject) -> None:
+    document = Document.of(data)
+    offset = draw.draw(st.integers(0, len(data)))
+    assert document.line_start(offset) == document._line_start(offset)
+    if offset < len(data):
+        assert document.line_end(offset) == document._line_end(offset)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from io import StringIO
 from typing import Any
 
 from wieldy.core.record import record
 from wieldy.edit.document import Document, Mark
 from wieldy.edit.splice import Splice
-from wieldy.schema.pattern import pattern
 
 CONTEXT = 5
-_LINE = pattern("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
 COMPARED_AT_MOST = 4_000_000
 SHOWN_LINES = 150
@@ -104,15 +103,11 @@ def patch(before: Document, splices: Sequence[Splice]) -> Patch:
 def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:
     """Splices whose context would touch, together."""
     group: list[Splice] = []
-    reach = -1
     for splice in splices:
-        if group and splice.start > reach:
+        if group and splice.start > document.line_end(group[-1].end, 2 * CONTEXT + 1):
             yield group
             group = []
         group.append(splice)
-        reach = splice.end
-        for _ in range(2 * CONTEXT + 2):
-            reach = document.line_end(reach) if reach < len(document.data) else reach
     if group:
         yield group
 
@@ -121,10 +116,8 @@ class _Window:
     """The lines around a group of splices, before and after."""
 
     def __init__(self, document: Document, splices: list[Splice]) -> None:
-        self.begin = begin = _line_offset(document, splices[0].start, CONTEXT)
-        end = splices[-1].end
-        for _ in range(CONTEXT + 1):
-            end = document.line_end(end) if end < len(document.data) else end
+        self.begin = begin = document.line_start(splices[0].start, CONTEXT)
+        end = document.line_end(splices[-1].end, CONTEXT)
         pieces, at = [], begin
         for splice in splices:
             pieces += [document.data[at : splice.start], splice.new]
@@ -198,7 +191,7 @@ def _grouped(codes: list[tuple[str, int, int, int, int]]) -> Iterable[list[tuple
 
 def _lines(text: str) -> list[str]:
     """Lines with their line ends, which count when lines are compared."""
-    return _LINE.findall(text)
+    return list(StringIO(text, newline=""))
 
 
 def _marked(mark: str, lines: list[str]) -> list[str]:
@@ -209,16 +202,6 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
         if bare == line:
             marked.append("\\ No newline at end of file")
     return marked
-
-
-def _line_offset(document: Document, offset: int, lines_before: int) -> int:
-    """Where the line begins that is so many lines before the one of a byte."""
-    start, body = document.line_start(offset), document.body
-    for _ in range(lines_before):
-        if start <= body:
-            break
-        start = document.line_start(start - document.codec.unit)
-    return start
 
 
 def _range(start: int, lines: int) -> str:

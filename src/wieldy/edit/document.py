@@ -46,7 +46,7 @@ class Document:
         """The document some bytes are, by their own look."""
         return Document(data, detect(data))
 
-    @cached_property
+    @property
     def codec(self) -> Codec:
         """The encoding at work."""
         return codec_of(self.encoding.name)
@@ -118,11 +118,19 @@ class Document:
         ends = self.lines_between(self.body, len(self.data))
         return ends if self.line_start(len(self.data)) >= len(self.data) else ends + 1
 
-    def line_start(self, offset: int) -> int:
-        """Where the line of a byte begins."""
+    def line_start(self, offset: int, before: int = 0) -> int:
+        """Where the line of a byte begins, or one so many lines `before` it."""
+        body, unit = self.body, self.codec.unit
+        plain, start = unit == 1 and not self.returns, offset + unit
+        for _ in range(1 + before):
+            if start <= body:
+                break
+            at = start - unit
+            start = (self.data.rfind(b"\n", body, at) + 1 or body) if plain else self._line_start(at)
+        return start
+
+    def _line_start(self, offset: int) -> int:
         unit, newline, body = self.codec.unit, self.codec.newline, self.body
-        if unit == 1 and not self.returns:
-            return max(self.data.rfind(b"\n", body, offset) + 1, body)
         at = self._last(newline, body, offset)
         start = body if at < 0 else at + unit
         if self.returns:
@@ -131,11 +139,17 @@ class Document:
             start = start if at < 0 else at + unit
         return start
 
-    def line_end(self, offset: int) -> int:
-        """Where the line of a byte ends, behind its line end."""
+    def line_end(self, offset: int, beyond: int = 0) -> int:
+        """Where the line of a byte ends, behind its line end, or one so many lines `beyond` it."""
+        size, plain = len(self.data), self.codec.unit == 1 and not self.returns
+        for _ in range(1 + beyond):
+            if offset >= size:
+                break
+            offset = (self.data.find(b"\n", offset) + 1 or size) if plain else self._line_end(offset)
+        return offset
+
+    def _line_end(self, offset: int) -> int:
         unit = self.codec.unit
-        if unit == 1 and not self.returns:
-            return self.data.find(b"\n", offset) + 1 or len(self.data)
         at = self._next(self.codec.newline, offset)
         end = len(self.data) if at < 0 else at + unit
         if self.returns:
