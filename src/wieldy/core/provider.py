@@ -116,7 +116,11 @@ class ProviderFailure(WieldyError):
 
 
 class Provider(Protocol):
-    """One model behind one API. It may say that it is `remote`: then its answers are waited for, and others go on meanwhile."""
+    """One model behind one API.
+
+    It may say that it is `remote`: then its answers are waited for, and others go on meanwhile. It may have a way to `approach`
+    it: called shortly before the first request, without waiting for anything.
+    """
 
     name: str
     model: str

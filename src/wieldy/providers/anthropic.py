@@ -92,6 +92,10 @@ class Anthropic:
         named = {name: listed for name, listed in domains.items() if listed}
         return {"type": SEARCH, "name": "web_search", "max_uses": 1, **named}
 
+    def approach(self) -> None:
+        """Begin to connect."""
+        self._http.approach()
+
     async def aclose(self) -> None:
         """Close connections."""
         await self._http.aclose()

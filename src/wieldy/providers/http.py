@@ -93,12 +93,18 @@ class Http:
         self.idle_seconds = idle_seconds
         self._env = env
         self._idle: list[Connection] = []
+        self._coming: asyncio.Task[Connection] | None = None
         self._tls: ssl.SSLContext | None = None
+
+    def approach(self) -> None:
+        """Begin to connect, for the request that will come soon; it will hear of it if that fails."""
+        if self._coming is None and not self._idle:
+            self._coming = asyncio.get_running_loop().create_task(self._connect())
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[Response]:
         """Send a JSON body and give the answer. Raises `HttpFailure`; a stale kept-alive connection is replaced once."""
-        connection = await self._kept() or await self._connect()
+        connection = await self._kept() or await self._connected()
         response: Response | None = None
         try:
             try:
@@ -119,7 +125,12 @@ class Http:
         return self.url.netloc.rpartition("@")[2]
 
     async def aclose(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connections that are kept, and the one that nobody came for."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.cancel()
+            with contextlib.suppress(asyncio.CancelledError, HttpFailure):
+                self._idle.append(await coming)
         while self._idle:
             self._idle.pop().close()
 
@@ -186,6 +197,11 @@ class Http:
                     return connection
                 connection.close()
         return None
+
+    async def _connected(self) -> Connection:
+        """The connection that is on its way already, or else a new one."""
+        coming, self._coming = self._coming, None
+        return await (self._connect() if coming is None else coming)
 
     async def _connect(self) -> Connection:
         try:

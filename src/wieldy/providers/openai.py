@@ -49,6 +49,10 @@ class OpenAI:
         notable = None if request.closely else NOTABLE
         return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas, notable)
 
+    def approach(self) -> None:
+        """Begin to connect."""
+        self._http.approach()
+
     async def aclose(self) -> None:
         """Close connections."""
         await self._http.aclose()

@@ -22,7 +22,7 @@ from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
-from wieldy.session.foresight import Foresight, first_steps, make_ready
+from wieldy.session.foresight import Foresight, first_steps, later_steps, make_ready, taken
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
 
@@ -125,10 +125,17 @@ class Exchanger:
         return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
 
     async def _foresee(self, attempt: Attempt, request: Request) -> None:
-        """Hear the first answer, and get ready for its calls meanwhile."""
+        """Hear the first answer, and get ready for its calls: before the model is asked, and while it thinks."""
         self._foresaw = True
         tools = [offer.name for offer in request.tools]
-        async with Foresight(first_steps(tools), lambda: make_ready(tools, self.box.workspace)):
+        approach = getattr(self.provider, "approach", None)
+        if approach is not None:
+            approach()
+        for step in first_steps(tools):
+            taken(step)
+            if approach is not None:
+                await asyncio.sleep(0)  # let the connection come on
+        async with Foresight(later_steps(tools), lambda: make_ready(tools, self.box.workspace)):
             return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:

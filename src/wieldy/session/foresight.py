@@ -1,16 +1,16 @@
-"""While a model thinks about its first answer, what first calls of the usual tools load is loaded, in a thread, and what they
-start is started."""
+"""What first calls of the usual tools need is there before they come: the little that every such call needs before the model is
+first asked, while the connection to it is made; what only some need while it thinks about its first answer, in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from types import TracebackType
 from typing import TypeAlias
 
-from wieldy.core.message import Message
 from wieldy.core.record import finish
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -58,13 +58,23 @@ class Foresight:
         for step in steps:
             if self._over.is_set():
                 return
-            with contextlib.suppress(Exception):  # the call itself will say what is wrong
-                step()
+            taken(step)
 
 
 def first_steps(tools: Iterable[str]) -> Iterator[Step]:
-    """What first calls of these tools do once and for all; what any call does comes first."""
-    return (step for name in (ANY, *tools) for step in STEPS.get(name, ()))
+    """What every first call of these tools would do once and for all; what a call of any tool would do comes first."""
+    return (step for name in (ANY, *tools) for step in FIRST.get(name, ()))
+
+
+def later_steps(tools: Iterable[str]) -> Iterator[Step]:
+    """What some first calls of these tools would do once and for all."""
+    return (step for name in (ANY, *tools) for step in LATER.get(name, ()))
+
+
+def taken(step: Step) -> None:
+    """Take a step. If it fails, the call that it was for will say what is wrong."""
+    with contextlib.suppress(Exception):
+        step()
 
 
 def make_ready(tools: Collection[str], workspace: Workspace) -> None:
@@ -79,24 +89,26 @@ def _module(name: str) -> Step:
     return lambda: import_module(name)
 
 
-def _records(name: str) -> Step:
-    return lambda: finish(vars(import_module(name)))
+def _records(module: str, *names: str) -> Step:
+    """Have the records of a module ready to be made in numbers; all of them, or those of some names."""
+
+    def ready() -> None:
+        there = vars(import_module(module))
+        finish({name: there[name] for name in names} if names else there)
+
+    return ready
+
+
+def _json_outlined() -> None:
+    from wieldy.providers.extent import Extent
+
+    Extent().feed('{"a": "b"}')
 
 
 def _text_cleaned() -> None:
     from wieldy.engine.clean import clean
 
-    clean("two\nlines")
-
-
-def _call_told() -> None:
-    from wieldy.providers.extent import Extent
-    from wieldy.session.repair import repair
-
-    Extent().feed('{"a": "b"}')
-    call = {"type": "tool_use", "id": "a", "name": "b", "input": {}}
-    result = {"type": "tool_result", "tool_use_id": "a", "content": "c"}
-    repair([Message("assistant", (call,)), Message("user", (result,))], set(), whole=False)
+    clean("é\n")
 
 
 def _command_checked() -> None:
@@ -105,10 +117,10 @@ def _command_checked() -> None:
     TOOL.parameters.accept({"command": "true"})
 
 
-def _command_understood() -> None:
+def _commands_understood(*commands: str) -> None:
     from wieldy.shell.analysis import analyse
 
-    for command in SAMPLES:
+    for command in commands:
         analyse(command, cwd="/", home="/", root="/")
 
 
@@ -119,29 +131,23 @@ def _reading_checked() -> None:
 
 
 ANY = ""
-CALLED_FOR = (
-    "wieldy.core.provider",
-    "wieldy.core.call",
-    "wieldy.core.effect",
-    "wieldy.core.decision",
-    "wieldy.permissions.finding",
-    "wieldy.permissions.files",
-    "wieldy.permissions.paths",
-    "wieldy.core.event",
-    "wieldy.core.tool",
-    "wieldy.core.content",
-    "wieldy.core.outcome",
-    "wieldy.core.result",
-    "wieldy.core.message",
-)
-"""The modules whose records are made with every call, in the order in which they are."""
-STEPS: Mapping[str, tuple[Step, ...]] = {
+FIRST: Mapping[str, tuple[Step, ...]] = {
     ANY: (
         _module("wieldy.engine.handle"),
         _module("wieldy.schema.mend"),
-        _text_cleaned,
-        _call_told,
-        *map(_records, CALLED_FOR),
+        _records("wieldy.core.provider", "BlockStarted", "BlockGrew", "BlockEnded"),
+        _records("wieldy.core.call"),
+        _records("wieldy.core.effect", "Reads", "Runs"),
+        _records("wieldy.core.decision", "Reason", "Decision"),
+        _records("wieldy.permissions.finding"),
+        _records("wieldy.permissions.files"),
+        _records("wieldy.permissions.paths"),
+        _records("wieldy.core.event", "ToolRequested", "PermissionDecided", "ToolStarted", "ToolSucceeded"),
+        _records("wieldy.core.tool", "Output", "ToolContext"),
+        _records("wieldy.core.content", "Text"),
+        _records("wieldy.core.outcome", "Done"),
+        _records("wieldy.core.result"),
+        _records("wieldy.core.message"),
     ),
     "Read": (
         _reading_checked,
@@ -152,11 +158,19 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
     ),
     "Bash": (
         _command_checked,
-        _command_understood,
-        _records("wieldy.shell.redirects"),
-        _records("wieldy.shell.analysis"),
+        partial(_commands_understood, "true"),
         _module("wieldy.shell.whereabouts"),
         _module("wieldy.shell.session"),
+        _module("resource"),
+    ),
+}
+"""What no call goes without. Records are in the order in which they are made."""
+LATER: Mapping[str, tuple[Step, ...]] = {
+    ANY: (_json_outlined, _text_cleaned, _records("wieldy.core.event")),
+    "Bash": (
+        partial(_commands_understood, *SAMPLES),
+        _records("wieldy.shell.redirects"),
+        _records("wieldy.shell.analysis"),
         _records("wieldy.shell.launch"),
         _module("wieldy.journal.journal"),
         _module("wieldy.journal.witness"),
@@ -165,6 +179,5 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
         _records("wieldy.shell.exitcode"),
         _records("wieldy.shell.capture"),
         _records("wieldy.tools.bash"),
-        _module("resource"),
     ),
 }

@@ -121,6 +121,8 @@ def _clean_call(block: ContentBlock) -> ContentBlock | None:
 
 @lru_cache(maxsize=512)
 def _legal(name: str) -> str:
+    if name.isascii() and name.replace("_", "").replace("-", "").isalnum():
+        return name[:64]
     return _ODD.sub("_", name)[:64]
 
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.unit.providers.wire import STREAMS, Asked, heard, loopback, provider
+from tests.unit.providers.wire import STREAMS, Asked, heard, loopback, provider, stream
 
+from wieldy.core.provider import ProviderFailure
 from wieldy.providers.connection import MOST_HELD, READ_BYTES, Connection, Silence
 from wieldy.providers.http1 import END
 
@@ -73,3 +74,44 @@ async def test_an_earlier_time_is_kept_although_a_later_one_was_waited_for_befor
         await connection.more(connection.time() + 300)
         with pytest.raises(Silence):
             await connection.more(connection.time() + 0.02)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+async def test_who_is_approached_is_connected_to_before_the_request_and_once(wire):
+    async with asyncio.timeout(20), loopback(stream(STREAMS[wire]([("text", "hi")]))) as server:
+        model = provider(wire, server.url)
+        model.approach()
+        model.approach()
+        while not server.connections:
+            await asyncio.sleep(0.01)
+        assert server.asked == []
+        for _ in range(2):
+            assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
+        assert server.connections == 1
+        await model.aclose()
+
+
+@pytest.mark.asyncio
+async def test_an_approach_that_fails_is_heard_of_with_the_request():
+    async with asyncio.timeout(20), loopback(stream(b"")) as server:
+        url = server.url
+    model = provider("anthropic", url)
+    model.approach()
+    await asyncio.sleep(0.05)
+    with pytest.raises(ProviderFailure, match="nothing listens there"):
+        await heard(model)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("later", [0, 0.05])
+async def test_an_approach_that_nobody_follows_up_leaves_nothing_behind(later):
+    async with asyncio.timeout(20), loopback(stream(b"")) as server:
+        model = provider("openai", server.url)
+        model.approach()
+        await asyncio.sleep(later)
+        await model.aclose()
+        while len(asyncio.all_tasks()) > 1:  # the server's too: it ends when it is left
+            await asyncio.sleep(0.01)
+        assert server.connections == 1 or not later
+        assert server.asked == []

@@ -143,7 +143,7 @@ async def test_plain_http_makes_no_tls_context():
     async with loopback(HELLO) as server:
         model = provider("openai", server.url)
         await heard(model)
-        assert model._http._tls is None  # type: ignore[attr-defined]
+        assert model._http._tls is None
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,10 @@ def openai_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None,
 STREAMS: dict[str, Callable[..., bytes]] = {"anthropic": anthropic_stream, "openai": openai_stream}
 
 
-def provider(wire: str, url: str | None, env: dict[str, str] | None = None, **options: Any) -> Provider:
+def provider(wire: str, url: str | None, env: dict[str, str] | None = None, **options: Any) -> Anthropic | OpenAI:
     """The adapter of a wire, pointed at a server."""
     made: type[Any] = {"anthropic": Anthropic, "openai": OpenAI}[wire]
-    model: Provider = made("some-model", **{"key": "key", "base_url": url, "env": env or {}, **options})
+    model: Anthropic | OpenAI = made("some-model", **{"key": "key", "base_url": url, "env": env or {}, **options})
     return model
 
 

@@ -11,18 +11,18 @@ import time
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.session.foresight import PATIENCE, STEPS, Foresight, make_ready
+from wieldy.session.foresight import FIRST, PATIENCE, Foresight, make_ready
 from wieldy.shell.session import ShellSession
 
 FIRST_CALL = """
 import asyncio, sys
 from wieldy import Toolbox
-from wieldy.session.foresight import first_steps
+from wieldy.session.foresight import first_steps, later_steps
 
-async def main(root, name, argument, value):
+async def main(root, name, argument, value, thought):
     async with Toolbox(root=root, mode="bypassPermissions", settings={}) as box:
         await box.call("Think", {"thought": "a call of any tool"})
-        for step in first_steps([name]):
+        for step in (*first_steps([name]), *(later_steps([name]) if thought else ())):
             step()
         before = set(sys.modules)
         result = await box.call(name, {argument: value})
@@ -34,23 +34,26 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    ("name", "argument", "value"),
+    ("name", "argument", "value", "thought"),
     [
-        ("Read", "file_path", "a.txt"),
-        *(("Bash", "command", command) for command in ("echo > b", "ls; sleep 0.1 | cat", "touch c && jq --help")),
+        ("Read", "file_path", "a.txt", ""),
+        *(
+            ("Bash", "command", command, "a while")
+            for command in ("true", "echo > b", "ls; sleep 0.1 | cat", "touch c && jq --help")
+        ),
     ],
 )
-def test_a_first_call_finds_everything_loaded(tmp_path, name, argument, value):
+def test_a_first_call_finds_everything_loaded(tmp_path, name, argument, value, thought):
     (tmp_path / "a.txt").write_text("a line\n")
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_CALL, str(tmp_path), name, argument, value],
+        [sys.executable, "-c", FIRST_CALL, str(tmp_path), name, argument, value, thought],
         capture_output=True,
         text=True,
         timeout=60,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
     )
     assert (done.stdout.split(), done.stderr) == ([], "")
-    assert name in STEPS
+    assert name in FIRST
 
 
 @pytest.mark.asyncio
@@ -139,3 +142,32 @@ async def test_what_cannot_be_loaded_is_left_to_the_call_that_needs_it():
     async with Foresight([missing, done.set]):
         while not done.is_set():
             await asyncio.sleep(0.01)
+
+
+FIRST_REQUEST = """
+import asyncio, sys
+from wieldy import Session, Script
+
+class Model(Script):
+    def answer(self, request):
+        print(*(name in sys.modules for name in ("wieldy.reading.show", "wieldy.shell.analysis")))
+        return super().answer(request)
+
+async def main(root, builtins):
+    async with Session(root, model=Model().says("hello"), settings={}, builtins=bool(builtins)) as session:
+        assert await session.ask("go") == "hello"
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("builtins", "loaded"), [("yes", "True True"), ("", "False False")])
+def test_before_a_model_is_first_asked_that_is_loaded_which_it_is_offered(tmp_path, builtins, loaded):
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_REQUEST, str(tmp_path), builtins],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
+    )
+    assert (done.stdout.strip(), done.stderr) == (loaded, "")
