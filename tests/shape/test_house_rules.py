@@ -43,8 +43,8 @@ def test_no_task_is_made_without_an_owner():
 OWNED_ELSEWHERE = {
     "agents/roster.py",
     "mcp/server_news.py",
-    "providers/http.py",
     "mcp/servers.py",
+    "providers/http.py",
     "session/foresight.py",
     "session/session.py",
     "shell/background.py",
