@@ -17,7 +17,7 @@ from wieldy.core.threads import afterwards
 from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
-from wieldy.edit.landing import READ_FLAGS, Step, alone, identity, look, plan
+from wieldy.edit.landing import READ_FLAGS, Step, identity, look, plan
 from wieldy.edit.leftovers import (
     NEW_FILE,
     NO_LINKS,
@@ -50,7 +50,7 @@ class Written:
 def write_atomically(target: str, data: bytes, *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> Written:
     """Give `target` this content; a symlink stays one and its target is written, missing folders are made."""
     try:
-        step = alone(plan(look(target), data))
+        step = plan(look(target), data, alone=True)
     except OSError as error:
         raise explain(error, target, needed=len(data), roots=roots) from error
     return commit((step,), disk=disk, roots=roots)[0]
@@ -172,11 +172,11 @@ class _Work:
         private = step.manner == "replace" or step.mode is not None
         fd = self._disk.open(step.temp, NEW_FILE, PRIVATE if private else 0o666, dir_fd=folder)
         try:
-            stat = os.fstat(fd)
-            self._fresh[step.temp] = stat.st_dev, stat.st_ino
+            fresh = os.fstat(fd)
+            self._fresh[step.temp] = fresh.st_dev, fresh.st_ino
             write_all(self._disk, fd, step.after)
             if step.manner == "replace":
-                self._carry_over(step, fd, folder)
+                self._carry_over(step, fd, fresh, folder)
             elif step.mode is not None:
                 self._disk.chmod(fd, step.mode)
             if self._meanwhile is not None:
@@ -192,13 +192,13 @@ class _Work:
                 if error.errno not in NO_LINKS:
                     raise
 
-    def _carry_over(self, step: Step, fd: int, folder: int) -> None:
+    def _carry_over(self, step: Step, fd: int, fresh: os.stat_result, folder: int) -> None:
         try:
             original = os.open(step.name, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
             raise Moved(step.path, "was removed meanwhile") from None
         try:
-            self._notes[step.temp] = carry_over(self._disk, original, fd)
+            self._notes[step.temp] = carry_over(self._disk, original, fd, fresh)
         finally:
             os.close(original)
 

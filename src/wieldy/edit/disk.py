@@ -103,6 +103,8 @@ def read_all(fd: int, size: int | None = None) -> bytes:
     while piece := os.pread(fd, max(size - offset, 0) + 1, offset):
         pieces.append(piece)
         offset += len(piece)
+        if offset == size:
+            break  # one byte more was asked for, and there is none
     return b"".join(pieces)
 
 

@@ -126,9 +126,16 @@ def looked_into(landing: Landing) -> Landing:
         os.close(fd)
 
 
-def plan(landing: Landing, after: bytes | None, *, mode: int | None = None, splice: Splice | None = None) -> Step:
+def plan(
+    landing: Landing,
+    after: bytes | None,
+    *,
+    mode: int | None = None,
+    splice: Splice | None = None,
+    alone: bool = False,
+) -> Step:
     """The step that turns what is there into `after`, by this `splice` where it is known; `mode` is for a file that is
-    made anew."""
+    made anew. In a commit `alone`, no other file can fail after its switch and call for the old one."""
     notes = [] if landing.path == landing.real_path else _link_note(landing)
     stat = landing.stat
     manner: Manner
@@ -149,18 +156,13 @@ def plan(landing: Landing, after: bytes | None, *, mode: int | None = None, spli
         before=landing.content,
         after=after,
         temp=f"{token}.tmp",
-        aside=f"{token}.old.tmp",
+        aside="" if alone and manner == "replace" else f"{token}.old.tmp",
         folders=landing.folders,
         seen=None if stat is None else identity(stat),
         mode=mode if stat is None else bits.S_IMODE(stat.st_mode),
         notes=tuple(notes),
         splice=splice,
     )
-
-
-def alone(step: Step) -> Step:
-    """The same step as a commit of its own: no other file can fail after its switch and call for the old one."""
-    return changed(step, aside="") if step.manner == "replace" else step
 
 
 def in_place(step: Step, why: str) -> Step:

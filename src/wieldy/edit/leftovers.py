@@ -129,7 +129,7 @@ def _rewrite(step: Step, folder: int, disk: Disk) -> None:
         else:
             current = os.open(step.name, READ_FLAGS, dir_fd=folder)
             try:
-                carry_over(disk, current, fd)
+                carry_over(disk, current, fd, os.fstat(fd))
             finally:
                 os.close(current)
         disk.sync(fd)

@@ -21,12 +21,11 @@ def keeps_owner(stat: os.stat_result) -> bool:
     return stat.st_uid == os.geteuid() and (stat.st_gid == os.getegid() or stat.st_gid in os.getgroups())
 
 
-def carry_over(disk: Disk, original: int, new: int) -> tuple[str, ...]:
-    """Give the open file `new` what `original` has; says what could not be kept."""
+def carry_over(disk: Disk, original: int, new: int, fresh: os.stat_result) -> tuple[str, ...]:
+    """Give the open file `new`, which is `fresh`, what `original` has; says what could not be kept."""
     wanted = os.fstat(original)
     notes: list[str] = []
     mode = bits.S_IMODE(wanted.st_mode)
-    fresh = os.fstat(new)
     if (fresh.st_uid, fresh.st_gid) != (wanted.st_uid, wanted.st_gid):
         try:
             disk.chown(new, wanted.st_uid, wanted.st_gid)

@@ -48,7 +48,8 @@ class Piece:
 
 
 class Segment:
-    """The frames of one file up to `end`: where each content lies, and the records in order.
+    """The frames of one file up to `end`: where each content lies, and the records in order. `following` is the path of
+    the next one, if there is any.
 
     `pending` are the entries whose end is not recorded: under way, or cut off by a crash. `begun` is the time of the
     first entry. `torn` says that the file goes on behind `end` with something that is no frame.
@@ -57,6 +58,7 @@ class Segment:
     def __init__(self, folder: str, number: int) -> None:
         self.number = number
         self.path = segment_path(folder, number)
+        self.following = segment_path(folder, number + 1)
         self.end = 0
         self.torn = False
         self.begun: float | None = None

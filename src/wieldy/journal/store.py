@@ -206,7 +206,7 @@ class Store:
                 return None
             last = self._segment(numbers[-1])
             last.read_on()
-        while os.access(segment_path(self._place, last.number + 1), os.F_OK):
+        while os.access(last.following, os.F_OK):
             last = self._segment(last.number + 1)
             last.read_on()
         return last

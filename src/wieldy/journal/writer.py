@@ -17,7 +17,7 @@ from wieldy.core.record import changed, record
 from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.edit.landing import Landing, Step, alone, in_place, locate, locks_at, look, plan
+from wieldy.edit.landing import Landing, Step, in_place, locate, locks_at, look, plan
 from wieldy.edit.leftovers import drop_folders, recover
 from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
@@ -129,14 +129,15 @@ class Writer:
                 self.news.append(line)
 
     def _steps(self, changes: Sequence[Change], landings: Sequence[Landing], emptied: Emptied) -> list[Step]:
-        steps: list[Step] = []
+        moving: list[tuple[Change, Landing]] = []
         for change, landing in zip(changes, landings, strict=True):
             _verify(change, landing)
             if change.before != change.after:
-                steps.append(self._plan(change, landing, emptied))
-        if len({step.real_path for step in steps}) < len(steps):
+                moving.append((change, landing))
+        steps = [self._plan(change, landing, emptied, alone=len(moving) == 1) for change, landing in moving]
+        if len(steps) > 1 and len({step.real_path for step in steps}) < len(steps):
             raise WieldyError("the same file is named twice in one change")
-        return [alone(steps[0])] if len(steps) == 1 else steps
+        return steps
 
     def _write(self, steps: Sequence[Step], landings: Sequence[Landing], origin: Origin, emptied: Emptied) -> Receipt:
         if not steps and not origin.reverses:
@@ -213,9 +214,9 @@ class Writer:
             self._settle(store, entry, "done" if finished else "taken_back")
             return f"an interrupted change was {'found complete' if finished else 'taken back'}: {_listed(entry)}"
 
-    def _plan(self, change: Change, landing: Landing, emptied: Emptied) -> Step:
+    def _plan(self, change: Change, landing: Landing, emptied: Emptied, *, alone: bool) -> Step:
         try:
-            step = plan(landing, change.after, mode=change.mode, splice=change.splice)
+            step = plan(landing, change.after, mode=change.mode, splice=change.splice, alone=alone)
         except OSError as error:
             raise explain(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
         if step.manner != "delete":
