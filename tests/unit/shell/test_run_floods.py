@@ -93,7 +93,7 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_the_call(workspace, com
 
 @pytest.mark.asyncio
 async def test_output_of_a_process_substitution_that_comes_late_is_not_lost(workspace):
-    result = await ran(workspace, "echo through > >(sleep 0.05; cat)")
+    result = await ran(workspace, "echo through > >(sleep 0.01; cat)")
     assert result.text == "through\n"
 
 
