@@ -143,11 +143,10 @@ class _Window:
 
 
 def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
+    head, tail, shortest = 0, 0, min(len(old), len(new))
+    while head < shortest and old[head] == new[head]:
         head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
     i, k = len(old) - tail, len(new) - tail
     codes: list[tuple[str, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
