@@ -68,8 +68,10 @@ class Revision:
     @property
     def change(self) -> Splice | None:
         """All that changes as one splice of what is on disk; None where nothing is, or nothing does."""
-        if self.before is None or len(self.splices) < 2:
-            return self.splices[0] if self.before is not None and self.splices else None
+        if self.before is None or not self.splices:
+            return None
+        if len(self.splices) == 1:
+            return self.splices[0]
         start, end = self.splices[0].start, self.splices[-1].end
         return Splice(start, end, self.after[start : len(self.after) - (len(self.before) - end)])
 

@@ -78,7 +78,7 @@ class _Ledger:
         """The names of a file's content before and after; `change` leads from one to the other, if it keeps its word."""
         if before is None or after is None:
             return self._named(path, before), self._named(path, after)
-        if change is None or apply(before, (change,)) != after:
+        if change is None or not _leads(change, before, after):
             change = changed_bytes(before, after)
         old = self._names.of(path, before)
         new = self._names.of_next(path, after, old, change.start)
@@ -94,6 +94,11 @@ class _Ledger:
         name = self._names.of(path, data).name
         self.contents[name] = data
         return name.hex()
+
+
+def _leads(change: Splice, before: bytes, after: bytes) -> bool:
+    """Whether a splice turns one content into the other, and lies within it."""
+    return 0 <= change.start <= change.end <= len(before) and apply(before, (change,)) == after
 
 
 def step_of(record: PathRecord, store: Store) -> Step:

@@ -146,18 +146,35 @@ def test_a_content_that_is_mostly_new_is_no_delta():
         assert delta_of(digest_of(old), changed_bytes(old, new), len(new)) is None
 
 
-@pytest.mark.parametrize("splice", [Splice(30_008, 30_009, b"1"), Splice(0, 0, b""), Splice(7, 2, b"x"), None])
-def test_a_splice_that_does_not_lead_to_the_new_content_is_not_believed(tmp_path: Path, splice: Splice | None):
+TAIL = b"and a tail"
+LONG = len(version(0))
+
+
+@pytest.mark.parametrize(
+    ("splice", "after"),
+    [
+        (None, version(1)),
+        (Splice(30_008, 30_009, b"1"), version(1)),
+        (Splice(30_009, 30_009, b"1"), version(1)),
+        (Splice(0, 0, b""), version(1)),
+        (Splice(7, 2, b"x"), version(1)),
+        (Splice(LONG, LONG, TAIL), version(0) + TAIL),
+        (Splice(1 << 40, 1 << 40, TAIL), version(0) + TAIL),
+        (Splice(7, 2, TAIL), version(0)[:7] + TAIL + version(0)[2:]),
+        (Splice(-1, LONG, TAIL), version(0)[:-1] + TAIL),
+    ],
+)
+def test_contents_are_kept_right_whatever_is_said_of_the_change(tmp_path: Path, splice: Splice | None, after: bytes):
     root = tmp_path / "project"
     root.mkdir()
     (root / "a").write_bytes(version(0))
     workspace = Workspace(root, session_dir=tmp_path / "session", env={"WIELDY_HOME": str(tmp_path / "home")})
     journal = Journal(workspace)
-    change = Change(str(root / "a"), version(0), version(1), splice=splice)
+    change = Change(str(root / "a"), version(0), after, splice=splice)
     journal.writer.apply([change], Origin("s", "c", "Edit"))
     (event,) = journal.chronicle().events
     (path,) = event.entry.paths
     assert path.before is not None and path.after is not None
     again = Store(journal.store.folder)
     assert list(again.records()) == list(journal.store.records())
-    assert (again.content(path.before), again.content(path.after)) == (version(0), version(1))
+    assert (again.content(path.before), again.content(path.after)) == (version(0), after)
