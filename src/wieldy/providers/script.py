@@ -211,8 +211,10 @@ class Script:
         else:
             start, text, field = {"type": "text", "text": ""}, step["text"], "text"
         said: list[Delta] = [BlockStarted(index, start)]
-        chunk = int(step.get("chunk", self.chunk)) or len(text)
-        said += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk or 1)]
+        if chunk := int(step.get("chunk", self.chunk)):
+            said += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk)]
+        elif text:
+            said.append(BlockGrew(index, field, text))
         if signature := step.get("signature"):
             said.append(BlockGrew(index, "signature", signature))
         if not step.get("open"):

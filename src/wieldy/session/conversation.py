@@ -33,7 +33,8 @@ class Conversation:
     def take(self, record: Mapping[str, Any]) -> None:
         """Fold one record in. Unknown and damaged ones are passed over."""
         kind = record.get("type")
-        if isinstance(kind, str) and (folder := _FOLDERS.get(kind)) is not None:
+        folder = _FOLDERS.get(kind) if type(kind) is str else None
+        if folder is not None:
             folder(self, record)
 
     def settled(self) -> list[Message]:
@@ -223,11 +224,12 @@ def fold(records: Iterable[Mapping[str, Any]]) -> Conversation:
 
 
 def _total(usage: Mapping[str, Any]) -> int:
-    total = 0
-    for count in usage.values():
-        if isinstance(count, int):
-            total += count
-    return total
+    try:
+        if isinstance(total := sum(usage.values()), int):
+            return total
+    except TypeError:
+        pass
+    return sum([count for count in usage.values() if isinstance(count, int)])  # of what is damaged, what can be added
 
 
 def _without_unanswered(content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:

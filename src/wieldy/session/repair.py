@@ -68,12 +68,21 @@ def _answered_calls(said: Message, answer: Message) -> list[str]:
             ids.append(block["id"])
         elif kind != "text" or _clean_text(block) is not block:
             return []
-    if [block.get("tool_use_id") for block in answer.content] != ids or len(set(ids)) < len(ids):
+    if [block.get("tool_use_id") for block in answer.content] != ids or (len(ids) > 1 and len(set(ids)) < len(ids)):
         return []
     for block in answer.content:
-        if block.get("type") != "tool_result" or _clean_result(block) is not block:
+        if block.get("type") != "tool_result" or not (_is_one_text(block) or _clean_result(block) is block):
             return []
     return ids
+
+
+def _is_one_text(result: ContentBlock) -> bool:
+    """A quick look at what most results are: one text, and nothing in it to put right."""
+    content = result.get("content")
+    if type(content) is not list or len(content) != 1 or type(content[0]) is not dict or len(content[0]) != 2:
+        return False
+    text = content[0].get("text") if content[0].get("type") == "text" else None
+    return type(text) is str and clean(text) is text and not text.isspace() and text != ""
 
 
 def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
