@@ -21,7 +21,8 @@ from wieldy.session.transcript import Transcript, records
 
 TURNS = 3_100
 AROUND = 100
-ROUNDS = 15
+ROUNDS = 6
+MORE_ROUNDS = 40  # of what is told in microseconds
 
 
 def bare_turns(count: int) -> list[float]:
@@ -81,11 +82,11 @@ def turn_at(stamps: list[float], where: int) -> float:
 def claims() -> Iterator[Claim]:
     """A turn is measured as other frameworks' are: an in-process model, one call of add, the median of a hundred turns."""
     bare, early, late, kept, followed, synced = [], [], [], [], [], []
+    for _ in range(MORE_ROUNDS):
+        bare.append(turn_at(bare_turns(200), 100))
+        early.append(turn_at(session_turns(200, persist=False), 100))
+        followed.append(turn_at(session_turns(200, persist=False, follow=True), 100))
     for _ in range(ROUNDS):
-        stamps = bare_turns(400)
-        bare.append(turn_at(stamps, 100))
-        early.append(turn_at(session_turns(400, persist=False), 100))
-        followed.append(turn_at(session_turns(400, persist=False, follow=True), 100))
         kept.append(turn_at(session_turns(400, persist=True), 200))
         synced.append(turn_at(session_turns(400, persist=True, lasting=True), 200))
     for _ in range(3):
