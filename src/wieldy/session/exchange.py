@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
+from itertools import chain
 from typing import Any, Protocol
 
 from wieldy.core.abort import Abort
@@ -22,7 +23,7 @@ from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
-from wieldy.session.foresight import Foresight, first_steps, later_steps, make_ready, taken
+from wieldy.session.foresight import AT_MOST, Foresight, first_steps, later_steps, make_ready, taken
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
 
@@ -128,14 +129,17 @@ class Exchanger:
         """Hear the first answer, and get ready for its calls: before the model is asked, and while it thinks."""
         self._foresaw = True
         tools = [offer.name for offer in request.tools]
-        approach = getattr(self.provider, "approach", None)
-        if approach is not None:
+        if (approach := getattr(self.provider, "approach", None)) is not None:
             approach()
-        for step in first_steps(tools):
+        steps, until = first_steps(tools), time.monotonic() + AT_MOST
+        for step in steps:
             taken(step)
+            if time.monotonic() > until:
+                break
             if approach is not None:
                 await asyncio.sleep(0)  # let the connection come on
-        async with Foresight(later_steps(tools), lambda: make_ready(tools, self.box.workspace)):
+        rest = chain(steps, later_steps(tools))
+        async with Foresight(rest, lambda: make_ready(tools, self.box.workspace)):
             return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:

@@ -18,6 +18,9 @@ from wieldy.core.workspace import Workspace
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
+AT_MOST = 0.025
+"""Seconds that a first request waits for what is loaded before it; on a slow machine the rest is left for later."""
+
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
 """Commands for which all is loaded that most commands are understood by."""
 
@@ -61,14 +64,14 @@ class Foresight:
             taken(step)
 
 
-def first_steps(tools: Iterable[str]) -> Iterator[Step]:
+def first_steps(tools: Collection[str]) -> Iterator[Step]:
     """What every first call of these tools would do once and for all; what a call of any tool would do comes first."""
-    return (step for name in (ANY, *tools) for step in FIRST.get(name, ()))
+    return (step for name, steps in FIRST.items() if name == ANY or name in tools for step in steps)
 
 
-def later_steps(tools: Iterable[str]) -> Iterator[Step]:
+def later_steps(tools: Collection[str]) -> Iterator[Step]:
     """What some first calls of these tools would do once and for all."""
-    return (step for name in (ANY, *tools) for step in LATER.get(name, ()))
+    return (step for name, steps in LATER.items() if name == ANY or name in tools for step in steps)
 
 
 def taken(step: Step) -> None:

@@ -147,13 +147,15 @@ async def test_what_cannot_be_loaded_is_left_to_the_call_that_needs_it():
 FIRST_REQUEST = """
 import asyncio, sys
 from wieldy import Session, Script
+from wieldy.session import exchange
 
 class Model(Script):
     def answer(self, request):
         print(*(name in sys.modules for name in ("wieldy.reading.show", "wieldy.shell.analysis")))
         return super().answer(request)
 
-async def main(root, builtins):
+async def main(root, builtins, seconds):
+    exchange.AT_MOST = float(seconds)
     async with Session(root, model=Model().says("hello"), settings={}, builtins=bool(builtins)) as session:
         assert await session.ask("go") == "hello"
 
@@ -161,10 +163,13 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(("builtins", "loaded"), [("yes", "True True"), ("", "False False")])
-def test_before_a_model_is_first_asked_that_is_loaded_which_it_is_offered(tmp_path, builtins, loaded):
+@pytest.mark.parametrize(
+    ("builtins", "seconds", "loaded"),
+    [("yes", "60", "True True"), ("", "60", "False False"), ("yes", "0", "False False")],
+)
+def test_before_a_model_is_first_asked_that_is_loaded_which_it_is_offered(tmp_path, builtins, seconds, loaded):
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_REQUEST, str(tmp_path), builtins],
+        [sys.executable, "-c", FIRST_REQUEST, str(tmp_path), builtins, seconds],
         capture_output=True,
         text=True,
         timeout=60,
