@@ -119,7 +119,7 @@ class Provider(Protocol):
     """One model behind one API.
 
     It may say that it is `remote`: then its answers are waited for, and others go on meanwhile. It may have a way to `approach`
-    it: called shortly before the first request, without waiting for anything.
+    it: called shortly before the first request, and gives back a future that is done when it has been reached, or None.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -92,9 +93,9 @@ class Anthropic:
         named = {name: listed for name, listed in domains.items() if listed}
         return {"type": SEARCH, "name": "web_search", "max_uses": 1, **named}
 
-    def approach(self) -> None:
+    def approach(self) -> Future[Any] | None:
         """Begin to connect."""
-        self._http.approach()
+        return self._http.approach()
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -96,10 +96,11 @@ class Http:
         self._coming: asyncio.Task[Connection] | None = None
         self._tls: ssl.SSLContext | None = None
 
-    def approach(self) -> None:
-        """Begin to connect, for the request that will come soon; it will hear of it if that fails."""
+    def approach(self) -> asyncio.Future[Connection] | None:
+        """Begin to connect, for the request that will come soon; it will hear of it if that fails. Returns what ends then."""
         if self._coming is None and not self._idle:
             self._coming = asyncio.get_running_loop().create_task(self._connect())
+        return self._coming
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[Response]:

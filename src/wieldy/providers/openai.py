@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -49,9 +50,9 @@ class OpenAI:
         notable = None if request.closely else NOTABLE
         return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas, notable)
 
-    def approach(self) -> None:
+    def approach(self) -> Future[Any] | None:
         """Begin to connect."""
-        self._http.approach()
+        return self._http.approach()
 
     async def aclose(self) -> None:
         """Close connections."""

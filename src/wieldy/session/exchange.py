@@ -129,15 +129,15 @@ class Exchanger:
         """Hear the first answer, and get ready for its calls: before the model is asked, and while it thinks."""
         self._foresaw = True
         tools = [offer.name for offer in request.tools]
-        if (approach := getattr(self.provider, "approach", None)) is not None:
-            approach()
+        approach = getattr(self.provider, "approach", None)
+        coming = approach() if approach is not None else None
         steps, until = first_steps(tools), time.monotonic() + AT_MOST
         for step in steps:
             taken(step)
-            if time.monotonic() > until:
-                break
-            if approach is not None:
+            if coming is not None and not coming.done():
                 await asyncio.sleep(0)  # let the connection come on
+            elif time.monotonic() > until:
+                break
         rest = chain(steps, later_steps(tools))
         async with Foresight(rest, lambda: make_ready(tools, self.box.workspace)):
             return await attempt.listen(self.provider, request)

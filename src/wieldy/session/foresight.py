@@ -18,8 +18,8 @@ from wieldy.core.workspace import Workspace
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
-AT_MOST = 0.025
-"""Seconds that a first request waits for what is loaded before it; on a slow machine the rest is left for later."""
+AT_MOST = 0.01
+"""Seconds that a first request is held up by what is loaded before it, once there is a connection for it."""
 
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
 """Commands for which all is loaded that most commands are understood by."""
