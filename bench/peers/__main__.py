@@ -30,14 +30,14 @@ def scenarios(folder: str) -> Iterator[tuple[script.Scenario, int]]:
     yield script.hello(), 10
     yield script.reads(folder, THOUGHT), 3
     yield script.commands(THOUGHT), 3
-    yield script.ten_reads(folder, THOUGHT), 4
-    yield script.ten_reads(folder, 0), 4
+    yield script.ten_reads(folder, THOUGHT), 8
+    yield script.ten_reads(folder, 0), 5
     yield script.sleeps(THOUGHT), 3
     yield script.sleeps(0), 3
     yield script.overlap(folder, THOUGHT), 4
     yield script.overlap(folder, 0), 3
-    yield script.pieces(script.FEW), 3
-    yield script.pieces(script.MANY), 3
+    yield script.pieces(script.FEW), 4
+    yield script.pieces(script.MANY), 4
     yield script.growth(folder), 2
 
 
