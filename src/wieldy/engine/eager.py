@@ -74,7 +74,8 @@ else:
 
     def begun(work: Coroutine[Any, Any, T], context: Context | None = None) -> asyncio.Task[T]:
         """A task for some work, which has done already what it could do without waiting."""
-        loop, first, context = asyncio.get_running_loop(), _FirstStep(), context or copy_context()
+        loop, first = asyncio.get_running_loop(), _FirstStep()
+        context = copy_context() if context is None else context  # an empty one counts as false
         try:
             loop.call_soon = first  # type: ignore[method-assign, assignment]
         except AttributeError:  # a loop that is not written in Python: the step is taken a little later
