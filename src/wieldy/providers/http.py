@@ -130,8 +130,9 @@ class Http:
         coming, self._coming = self._coming, None
         if coming is not None:
             coming.cancel()
-            with contextlib.suppress(asyncio.CancelledError, HttpFailure):
-                self._idle.append(await coming)
+            await asyncio.wait((coming,))
+            if not coming.cancelled() and coming.exception() is None:
+                self._idle.append(coming.result())
         while self._idle:
             self._idle.pop().close()
 

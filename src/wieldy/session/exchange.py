@@ -23,7 +23,7 @@ from wieldy.session.assemble import Answer
 from wieldy.session.attempt import Attempt, Record
 from wieldy.session.breaker import Breaker
 from wieldy.session.equipment import Equipment
-from wieldy.session.foresight import AT_MOST, Foresight, first_steps, later_steps, make_ready, taken
+from wieldy.session.foresight import AT_MOST, Foresight, first_steps, later_steps, make_ready, tried
 from wieldy.session.retry import MOST_ATTEMPTS, pause
 
 
@@ -133,7 +133,7 @@ class Exchanger:
         coming = approach() if approach is not None else None
         steps, until = first_steps(tools), time.monotonic() + AT_MOST
         for step in steps:
-            taken(step)
+            tried(step)
             if coming is not None and not coming.done():
                 await asyncio.sleep(0)  # let the connection come on
             elif time.monotonic() > until:

@@ -61,7 +61,7 @@ class Foresight:
         for step in steps:
             if self._over.is_set():
                 return
-            taken(step)
+            tried(step)
 
 
 def first_steps(tools: Collection[str]) -> Iterator[Step]:
@@ -74,7 +74,7 @@ def later_steps(tools: Collection[str]) -> Iterator[Step]:
     return (step for name, steps in LATER.items() if name == ANY or name in tools for step in steps)
 
 
-def taken(step: Step) -> None:
+def tried(step: Step) -> None:
     """Take a step. If it fails, the call that it was for will say what is wrong."""
     with contextlib.suppress(Exception):
         step()

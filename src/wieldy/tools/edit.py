@@ -39,4 +39,11 @@ async def TOOL(
     """Replace a text in a file."""
     from wieldy.journal.replacement import replace
 
-    return await replace(ctx, file_path, old_string, new_string, replace_all, expected_replacements)
+    return await replace(
+        ctx,
+        file_path=file_path,
+        old_string=old_string,
+        new_string=new_string,
+        replace_all=replace_all,
+        expected_replacements=expected_replacements,
+    )
