@@ -1,4 +1,4 @@
-"""Modules that asyncio imports and most runs never look into: they are loaded at the first look.
+"""Modules that asyncio and `subprocess` import and most runs never look into: they are loaded at the first look.
 
 asyncio alone loads TLS, logging and the tools of a debugger. On the way to a first request that is
 a quarter of the time, so the command line puts something small in the place of each; a library must not do such a thing, a
@@ -17,7 +17,7 @@ from typing import Any
 
 from wieldy.core.log import Logger
 
-UNUSED = ("asyncio.sslproto", "inspect", "ipaddress")
+UNUSED = ("asyncio.sslproto", "inspect", "ipaddress", "locale")
 
 _loading = threading.RLock()
 _begun: set[str] = set()

@@ -2,7 +2,7 @@
 
 `dataclasses` compiles half a dozen methods for every class when it is defined, most of a millisecond each; a program that
 defines a hundred spends its whole start-up there. Here the methods are shared, and a class gets an `__init__` of its own when
-there are more than a few instances: most have one or two.
+there are more than a few instances: most have one or two, and first calls are not the time for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
-FEW = 2
+FEW = 24
+"""Instances that are made before a class gets an `__init__` of its own: to compile it takes as long as they take longer."""
 
 
 class Missing:
@@ -73,7 +74,7 @@ def keyword_record(cls: type[T]) -> type[T]:
     """A record whose fields are given by name only, so that a base class may have defaults where a subclass has none."""
     made: Any = _made(cls, eq=True)
     setattr(made, "__match_args__", ())  # noqa: B010 - a checker believes it knows better
-    made.__record_keywords__ = True
+    made.__record_places__ = 0
     return cls
 
 
@@ -119,6 +120,10 @@ def _made(cls: Any, eq: bool) -> Any:
     cls.__record_fields__ = tuple(names)
     setattr(cls, "__match_args__", tuple(names))  # noqa: B010 - a checker believes it knows better
     cls.__record_defaults__ = defaults
+    cls.__record_places__ = len(names)
+    cls.__record_left__ = [
+        FEW
+    ]  # counted in place: a class that is changed loses what the interpreter has found out about it
     cls.__init__ = _first_time
     cls.__setattr__ = cls.__delattr__ = _refuse
     cls.__repr__ = _shown
@@ -129,11 +134,13 @@ def _made(cls: Any, eq: bool) -> Any:
 
 def _first_time(self: Any, *args: Any, **kwargs: Any) -> None:
     """Stands in for `__init__` for a few instances: then, or where the arguments do not fit, the class gets the real one."""
-    cls: Any = next(base for base in type(self).__mro__ if "__record_fields__" in base.__dict__)
+    cls: Any = type(self)
+    if "__record_fields__" not in cls.__dict__:
+        cls = next(base for base in cls.__mro__ if "__record_fields__" in base.__dict__)
     if cls.__init__ is _first_time:
-        made = cls.__dict__.get("__record_made__", 0)
-        if made < FEW and _filled(self, cls, args, kwargs):
-            cls.__record_made__ = made + 1
+        left: list[int] = cls.__record_left__
+        if left[0] and _filled(self, cls, args, kwargs):
+            left[0] -= 1
             return
         cls.__init__ = _initialiser(cls)
     cls.__init__(self, *args, **kwargs)
@@ -142,24 +149,23 @@ def _first_time(self: Any, *args: Any, **kwargs: Any) -> None:
 def _filled(self: Any, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Give a record its fields, without a function made for it; False where the arguments do not fit."""
     names, defaults = cls.__record_fields__, cls.__record_defaults__
-    if len(args) > (0 if getattr(cls, "__record_keywords__", False) else len(names)):
+    if len(args) > cls.__record_places__:
         return False
-    given = dict(zip(names, args, strict=False))
-    if not given.keys().isdisjoint(kwargs):
+    own: dict[str, Any] = dict(zip(names, args, strict=False))
+    named = 0
+    for name in names[len(args) :]:
+        if name in kwargs:
+            own[name] = kwargs[name]
+            named += 1
+        elif name not in defaults:
+            return False
+        else:
+            default = defaults[name]
+            own[name] = default.make() if isinstance(default, Factory) else default
+    if named < len(kwargs):
         return False
-    given.update(kwargs)
-    own: dict[str, Any] = {}
-    for name in names:
-        value = given.pop(name, MISSING)
-        if value is MISSING:
-            value = defaults.get(name, MISSING)
-            if value is MISSING:
-                return False
-            if isinstance(value, Factory):
-                value = value.make()
-        own[name] = value
     _give(self, "__dict__", own)
-    return not given
+    return True
 
 
 def _initialiser(cls: Any) -> Callable[..., None]:
@@ -177,7 +183,7 @@ def _initialiser(cls: Any) -> Callable[..., None]:
             known[f"default_{name}"] = default
             parameters.append(f"{name}=default_{name}")
     lines.append(f"    __give(self, '__dict__', {{{', '.join(f'{name!r}: {name}' for name in names)}}})")
-    after = "*, " if getattr(cls, "__record_keywords__", False) and names else ""
+    after = "*, " if names and not cls.__record_places__ else ""
     source = f"def __init__(self, {after}{', '.join(parameters)}):\n" + "\n".join(lines)
     exec(source, known)
     made: Callable[..., None] = known["__init__"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from wieldy.core.record import record
 from wieldy.edit.codec import Codec, codec_of
@@ -13,14 +12,16 @@ from wieldy.text.encoding import Encoding, detect
 BLOCK = 1 << 16
 
 
-class Span(NamedTuple):
+@record
+class Span:
     """A stretch of bytes."""
 
     start: int
     end: int
 
 
-class Mark(NamedTuple):
+@record
+class Mark:
     """Where a line begins, and its number."""
 
     start: int
@@ -95,10 +96,10 @@ class Document:
 
     def line_number(self, offset: int, near: Mark | None = None) -> int:
         """The number of the line a byte is in, from 1; it is counted from a mark `near` it, where one is given."""
-        start, line = near or self.known or (self.body, 1)
-        if offset < start:
-            return line - self.lines_between(offset, start)
-        return line + self.lines_between(start, offset)
+        mark = near or self.known or Mark(self.body, 1)
+        if offset < mark.start:
+            return mark.line - self.lines_between(offset, mark.start)
+        return mark.line + self.lines_between(mark.start, offset)
 
     def afresh(self) -> Document:
         """The same document, without what was made of it meanwhile."""

@@ -7,7 +7,6 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 from wieldy.core.record import record
 
@@ -31,7 +30,8 @@ PLAIN: dict[int, int] = {
 }
 
 
-class Segment(NamedTuple):
+@record
+class Segment:
     """A stretch whose length folding changes."""
 
     folded: int

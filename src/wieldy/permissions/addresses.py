@@ -15,7 +15,7 @@ class Addresses:
     """The network policy."""
 
     def __init__(self, shelves: Shelves) -> None:
-        self._deny, self._ask, self._allow = shelves[:3]
+        self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
 
     def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
         """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""

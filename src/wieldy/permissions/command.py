@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from wieldy.schema.pattern import pattern
+
 Shape: TypeAlias = Literal["exact", "prefix", "glob"]
 
-_UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
+_UNESCAPED_STAR = pattern(r"(?<!\\)\*")
 _BLANK = " \t\n"
 
 

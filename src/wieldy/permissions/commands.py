@@ -37,7 +37,7 @@ class Commands:
         addresses: Addresses,
         analyse: Callable[[str], Analysis],
     ) -> None:
-        self._deny, self._ask, self._allow = shelves[:3]
+        self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._rules = shelves.commands
         self._files = files
         self._addresses = addresses

@@ -161,7 +161,7 @@ class Policy:
         self._blind: dict[str, bool] = {}
         self._alike: dict[tuple[str, Level, str], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
-        self._deny, self._ask, self._allow = shelves[:3]
+        self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._files = Files(shelves, self._paths, self._protected, self._outside)
         self._addresses = Addresses(shelves)
         self._commands = Commands(shelves, self._files, self._addresses, self._analyse)

@@ -49,7 +49,7 @@ class Files:
     """The one path policy."""
 
     def __init__(self, shelves: Shelves, paths: Paths, protected: Protected, outside: Outside = "ask") -> None:
-        self._deny, self._ask, self._allow = shelves[:3]
+        self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._rules = shelves.paths
         self._paths = paths
         self._protected = protected

@@ -9,9 +9,10 @@ from functools import lru_cache
 from wieldy.core.decision import Behavior
 from wieldy.core.record import record
 from wieldy.permissions.paths import key
+from wieldy.schema.pattern import pattern
 
-_MAGIC = re.compile(r"(?<!\\)[*?\[]")
-_SPECIAL = re.compile(r"([\\*?\[\]!#])")
+_MAGIC = pattern(r"(?<!\\)[*?\[]")
+_SPECIAL = pattern(r"([\\*?\[\]!#])")
 
 
 @record

@@ -8,12 +8,13 @@ from typing import Literal, TypeAlias
 from wieldy.core.decision import Behavior
 from wieldy.core.record import field, record
 from wieldy.permissions.origin import IN_CODE, Origin
+from wieldy.schema.pattern import pattern
 
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]
 
-NAME = re.compile(r"[A-Za-z_*][A-Za-z0-9_*.-]*")
-PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_-]+):(.+)", re.DOTALL)
-LITERAL_SERVER = re.compile(r"mcp__[^*]*[^*_]__")
+NAME = pattern(r"[A-Za-z_*][A-Za-z0-9_*.-]*")
+PARAMETER = pattern(r"([A-Za-z_][A-Za-z0-9_-]+):(.+)", re.DOTALL)
+LITERAL_SERVER = pattern(r"mcp__[^*]*[^*_]__")
 
 # Path rules are written for Read and Edit; each covers every tool that reads or writes.
 PATH_RULES_OF = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from wieldy.core.decision import Behavior
 from wieldy.core.record import record
@@ -17,8 +16,9 @@ from wieldy.permissions.levels import as_text
 from wieldy.permissions.path_rules import PathRules
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rule import CHOICES, PATH_RULES_OF, Rule
+from wieldy.schema.pattern import pattern
 
-WHOLE_SERVER = re.compile(r"mcp__[^*]+__\*")
+WHOLE_SERVER = pattern(r"mcp__[^*]+__\*")
 
 
 @record
@@ -137,7 +137,8 @@ class Shelf:
         return found
 
 
-class Shelves(NamedTuple):
+@record
+class Shelves:
     """One shelf for each behaviour; rules about commands and paths are looked up for all behaviours at once."""
 
     deny: Shelf

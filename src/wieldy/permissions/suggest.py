@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 
 from wieldy.core.effect import Reads, Writes
-from wieldy.permissions import command, pattern
+from wieldy.permissions import command
+from wieldy.permissions import pattern as path_pattern
 from wieldy.permissions.command import CommandPattern
 from wieldy.permissions.origin import Origin
 from wieldy.permissions.paths import Paths, Seen, below, key
 from wieldy.permissions.rule import Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import Shelf
+from wieldy.schema.pattern import pattern
 
 MOST_RULES = 5
 LONGEST_RULE = 120
 
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
+_WORD = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_PLAIN_PATH = pattern(r"[A-Za-z0-9_./-]+")
+_SUBCOMMAND = pattern(r"[a-z][a-z0-9_:-]*")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -89,11 +90,11 @@ def for_path(effect: Reads | Writes, seen: Seen, paths: Paths) -> str | None:
     named = path[len(root) :].lstrip("/") if inside else path
     if inside and _PLAIN_PATH.fullmatch(named):
         return f"{subject}(/{named})" if len(subject) + len(named) + len("(/)") <= LONGEST_RULE else None
-    anchored = "/" + pattern.escaped(named)
+    anchored = "/" + path_pattern.escaped(named)
     rule = keepable(f"{subject}({anchored})", root)
     if rule is None or rule.kind != "path":
         return None
-    found = pattern.resolve(rule.specifier or "", "allow", cwd=root, home=paths.home, folder=root).literal
+    found = path_pattern.resolve(rule.specifier or "", "allow", cwd=root, home=paths.home, folder=root).literal
     return rule.text if found is not None and key(found, seen.fold) == key(path, seen.fold) else None
 
 

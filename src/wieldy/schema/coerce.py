@@ -65,7 +65,7 @@ class _Coercion:
 
     def _decoded(self, text: str, permitted: frozenset[str], path: str) -> Any:
         try:
-            value = decode(text).value
+            value, _ = decode(text)
         except ValueError:
             return text
         kind = "a list" if isinstance(value, list) else "an object"

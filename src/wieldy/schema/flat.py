@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from wieldy.schema.annotate import Param
 from wieldy.schema.field import MISSING, Fields
@@ -23,15 +23,18 @@ _BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "p
 _LEAST: Mapping[str, type] = {"ge": int, "minimum": int, "min_length": str, "minLength": str}
 
 
-class Plain(NamedTuple):
+class Plain:
     """A field whose value is right if its type is one of these; `name` is what it is called in Python.
 
     `least` is the smallest number or length there may be, where there is one.
     """
 
-    name: str
-    types: frozenset[type]
-    least: int | None = None
+    __slots__ = ("least", "name", "types")
+
+    def __init__(self, name: str, types: frozenset[type], least: int | None = None) -> None:
+        self.name = name
+        self.types = types
+        self.least = least
 
 
 def flat_arguments(fields: Fields) -> Accept | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from wieldy.schema.pattern import pattern
 from wieldy.schema.strict import Decoded, TooDeep, decode, is_too_deep
@@ -16,11 +16,14 @@ _SURROGATE = pattern(r"[\ud800-\udfff]")
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
-class Read(NamedTuple):
+class Read:
     """An object, and what had to be mended to read it."""
 
-    value: dict[str, Any]
-    notes: tuple[str, ...] = ()
+    __slots__ = ("notes", "value")
+
+    def __init__(self, value: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
+        self.value = value
+        self.notes = notes
 
 
 class Unreadable(Exception):

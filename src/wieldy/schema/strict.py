@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 MAX_DEPTH = 200
 
-
-class Decoded(NamedTuple):
-    """A value, and the keys that an object in it gave more than once; the last one counts."""
-
-    value: Any
-    repeated: tuple[str, ...] = ()
+Decoded: TypeAlias = tuple[Any, tuple[str, ...]]
+"""A value, and the keys that an object in it gave more than once; the last one counts."""
 
 
 class TooDeep(ValueError):
@@ -32,15 +28,16 @@ class NotFinite(ValueError):
 def decode(text: str, *, raw_controls: bool = False) -> Decoded:
     """What a JSON text says. Raises `ValueError`: `json.JSONDecodeError`, `TooDeep` or `NotFinite`."""
     decoder = _LENIENT if raw_controls else _STRICT
+    decoded: Decoded
     try:
         # Most texts have no blanks around them: those are read without a look for some.
         value, end = decoder.raw_decode(text) if text.startswith("{") else (None, -1)
-        decoded = Decoded(value if end == len(text) else decoder.decode(text))
+        decoded = value if end == len(text) else decoder.decode(text), ()
     except _Repeated:
         decoded = _with_repeated_keys(text, raw_controls)
     except RecursionError:
         raise TooDeep from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(decoded.value):
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(decoded[0]):
         raise TooDeep
     return decoded
 
@@ -84,7 +81,7 @@ def _with_repeated_keys(text: str, raw_controls: bool) -> Decoded:
         return made
 
     value = _decoder(collect, strict=not raw_controls).decode(text)
-    return Decoded(value, tuple(repeated))
+    return value, tuple(repeated)
 
 
 def _finite(text: str) -> float:

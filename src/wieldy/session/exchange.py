@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -131,7 +132,10 @@ class Exchanger:
         tools = [offer.name for offer in request.tools]
         approach = getattr(self.provider, "approach", None)
         coming = approach() if approach is not None else None
+        ready = partial(make_ready, tools, self.box.workspace)
         steps, until = first_steps(tools), time.monotonic() + AT_MOST
+        if coming is not None:
+            tried(ready)  # at once: what is started there takes as long as the steps do, and beside them
         for step in steps:
             tried(step)
             if coming is not None and not coming.done():
@@ -139,7 +143,7 @@ class Exchanger:
             elif time.monotonic() > until:
                 break
         rest = chain(steps, later_steps(tools))
-        async with Foresight(rest, lambda: make_ready(tools, self.box.workspace)):
+        async with Foresight(rest, ready):
             return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:

@@ -18,7 +18,7 @@ from wieldy.core.workspace import Workspace
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
-AT_MOST = 0.01
+AT_MOST = 0.025
 """Seconds that a first request is held up by what is loaded before it, once there is a connection for it."""
 
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
@@ -138,36 +138,23 @@ FIRST: Mapping[str, tuple[Step, ...]] = {
     ANY: (
         _module("wieldy.engine.handle"),
         _module("wieldy.schema.mend"),
-        _records("wieldy.core.provider", "BlockStarted", "BlockGrew", "BlockEnded"),
-        _records("wieldy.core.call"),
-        _records("wieldy.core.effect", "Reads", "Runs"),
-        _records("wieldy.core.decision", "Reason", "Decision"),
-        _records("wieldy.permissions.finding"),
-        _records("wieldy.permissions.files"),
-        _records("wieldy.permissions.paths"),
-        _records("wieldy.core.event", "ToolRequested", "PermissionDecided", "ToolStarted", "ToolSucceeded"),
-        _records("wieldy.core.tool", "Output", "ToolContext"),
-        _records("wieldy.core.content", "Text"),
-        _records("wieldy.core.outcome", "Done"),
-        _records("wieldy.core.result"),
-        _records("wieldy.core.message"),
     ),
     "Read": (
         _reading_checked,
-        _records("wieldy.edit.readstate"),
+        _module("wieldy.edit.readstate"),
         _module("wieldy.reading.repeats"),
-        _records("wieldy.reading.show"),
-        _records("wieldy.reading.page"),
+        _module("wieldy.reading.show"),
+        _module("wieldy.reading.page"),
     ),
     "Bash": (
         _command_checked,
+        _module("wieldy.shell.session"),
         partial(_commands_understood, "true"),
         _module("wieldy.shell.whereabouts"),
-        _module("wieldy.shell.session"),
         _module("resource"),
     ),
 }
-"""What no call goes without. Records are in the order in which they are made."""
+"""What no call goes without."""
 LATER: Mapping[str, tuple[Step, ...]] = {
     ANY: (_json_outlined, _text_cleaned, _records("wieldy.core.event")),
     "Bash": (

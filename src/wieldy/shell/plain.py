@@ -12,7 +12,7 @@ _END = r"(?=[ \t;&|]|\Z)"
 _WORD = rf"""(?:(?:[A-Za-z0-9_./:@%,+=-]++|{_VARIABLE})++|'[^']*'|"(?:[^"\\$`]++|{_VARIABLE})*+"){_END}"""
 _TOKEN = pattern(
     rf"[ \t]*(?:(?P<word>{_WORD})|(?P<separator>&&|\|\||[|;])(?![;&|])"
-    rf"|[0-9]?(?P<redirection>>>|>|<)[ \t]*(?P<file>{_WORD})|[0-9]?>&(?P<descriptor>[0-9]){_END})"
+    rf"|[0-9]?(?:>&(?P<descriptor>[0-9]){_END}|(?P<redirection>>>|>|<)))"
 )
 # What bash takes for more than a name where a command begins, and `let`, whose words are no words.
 _MORE_THAN_NAMES = names("if then else elif fi do done case esac while until for select function time coproc in let")
@@ -25,14 +25,19 @@ def plain_outline(text: str) -> list[Entry] | None:
     text = text.rstrip(_BLANKS)
     entries: list[Entry] = []
     words: list[Span] = []
-    separator, at = ";", 0
+    separator, redirection, at = ";", "", 0
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
             return None
         at = token.end()
         kind = token.lastgroup
-        if kind == "word":
+        if redirection:
+            if kind != "word":
+                return None
+            entries.append((redirection, (token.span("word"),)))
+            redirection = ""
+        elif kind == "word":
             word = token["word"]
             if not words and (word in _MORE_THAN_NAMES or "=" in word):
                 return None
@@ -45,7 +50,9 @@ def plain_outline(text: str) -> list[Entry] | None:
         elif kind == "descriptor":
             entries.append((">&", (token.span("descriptor"),)))
         else:
-            entries.append((token["redirection"], (token.span("file"),)))
+            redirection = token["redirection"]
+    if redirection:
+        return None
     if words:
         entries.append(("call", tuple(words)))
     return sorted(entries) if words or (entries and separator == ";") else None

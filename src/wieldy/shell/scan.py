@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wieldy.schema.pattern import pattern
-from wieldy.shell.ansi_quote import decode
 from wieldy.shell.expansion import ExpansionScanner
 from wieldy.shell.syntax import Literal, Piece, RawWord, Substitution, Unparsable
 
@@ -79,6 +78,8 @@ class Scanner(ExpansionScanner):
         elif char == "`":
             pieces.append(self.backticks(quoted=False))
         elif self.startswith("$'"):
+            from wieldy.shell.ansi_quote import decode
+
             end = self._ansi_end(self.at + 2)
             self._take(pieces, decode(self.text[self.at + 2 : end]), end + 1 - self.at, quoted=True)
         elif self.startswith('$"'):

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
@@ -37,7 +37,8 @@ class Pulse:
     last_lines: str
 
 
-class Files(NamedTuple):
+@record
+class Files:
     """What serves one command: where bash says where it ended, and the text of a command too long to be an argument.
 
     Without a `report` it ends where it started.

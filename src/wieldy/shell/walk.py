@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from wieldy.core.record import changed, record
 from wieldy.shell.assigned import assigned_names, moves, simple_commands
 from wieldy.shell.effort import AGAIN, ANEW, MAX_UNROLLED_WORK, MAX_WORK, TooMuch
@@ -51,7 +49,8 @@ class Ends:
         return _either(self.well, self.badly)
 
 
-class Followed(NamedTuple):
+@record
+class Followed:
     """A command that became one part and left everything else alone; what it was followed in stays alive with it."""
 
     part: Part

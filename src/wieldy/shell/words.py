@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
-from wieldy.shell.braces import Atom, expand_braces
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
+
+if TYPE_CHECKING:
+    from wieldy.shell.braces import Atom
 
 _GLOB = frozenset("*?")
 _RUNS = pattern(r"[^{},*?\[\]~/]+|.", re.DOTALL)
@@ -91,7 +93,7 @@ def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
     if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], Literal) and _is_bare(piece):
         return (Word(raw.source, "plain", piece.text, piece.text),)
     atoms = list(_atoms(raw.pieces, scene))
-    fields = expand_braces(atoms) if "{" in raw.source else [atoms]
+    fields = _expanded(atoms) if "{" in raw.source else [atoms]
     if fields is None:
         return (Word(raw.source, "many", "", ""),)
     if len(fields) == 1:
@@ -106,6 +108,12 @@ def resolve_one(raw: RawWord, scene: Scene) -> Word:
 
 def _is_bare(piece: Literal) -> bool:
     return piece.quoted or _ACTIVE.isdisjoint(piece.text) or piece.text == "["
+
+
+def _expanded(atoms: list[Atom]) -> list[list[Atom]] | None:
+    from wieldy.shell.braces import expand_braces
+
+    return expand_braces(atoms)
 
 
 def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:

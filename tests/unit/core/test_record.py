@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from wieldy.core.record import (
+    FEW,
     FrozenError,
     changed,
     field,
@@ -150,11 +151,11 @@ def instances(kind: str) -> list[object]:
 
     match kind:
         case "positional":
-            return [Made(1, 2) for _ in range(5)]
+            return [Made(1, 2) for _ in range(FEW + 3)]
         case "named":
-            return [Made(y=2, x=1) for _ in range(5)]
+            return [Made(y=2, x=1) for _ in range(FEW + 3)]
         case _:
-            return [Made(1) for _ in range(5)]
+            return [Made(1) for _ in range(FEW + 3)]
 
 
 @pytest.mark.parametrize("kind", ["positional", "named", "defaults"])
@@ -163,7 +164,7 @@ def test_the_first_instances_are_like_all_later_ones(kind):
     assert all(one == made[0] for one in made)
     assert {repr(one) for one in made} == {repr(made[0])}
     assert {tuple(vars(one)) for one in made} == {("x", "y", "tags")}
-    assert len({id(vars(one)["tags"]) for one in made}) == 5
+    assert len({id(vars(one)["tags"]) for one in made}) == FEW + 3
 
 
 @pytest.mark.parametrize("args", [((), {}), ((1, 2, [], 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"y": 1})])

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
 from wieldy.core.record import record
 from wieldy.shell.words import Word
 
 
-class Option(NamedTuple):
+@record
+class Option:
     """How many values an option takes and what they mean: `t` text, `r` read, `w` written."""
 
     name: str
