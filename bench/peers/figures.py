@@ -54,11 +54,13 @@ FIGURES = (
     Figure("read", "a turn with a read (mean of 50)", "ms", _least("reads", _mean)),
     Figure("command", "a turn with a command (mean of 50)", "ms", _least("commands", _mean)),
     Figure("ten", "10 reads in one turn", "ms", _least("ten reads", _mean)),
-    Figure("ten_cold", "… from a model that answers at once", "ms", _least("ten reads, at once", _mean)),
+    Figure("ten_cold", "… of a model that answers at once: 10 reads", "ms", _least("ten reads, at once", _mean)),
     Figure("sleeps", "5 × `sleep 0.5` in one turn", "ms", _least("sleeps", _mean)),
-    Figure("sleeps_cold", "… from a model that answers at once", "ms", _least("sleeps, at once", _mean)),
+    Figure("sleeps_cold", "… of a model that answers at once: 5 × `sleep 0.5`", "ms", _least("sleeps, at once", _mean)),
     Figure("starts", "a command begins after its call is complete", "ms", _least("overlap", _to_tool)),
-    Figure("starts_cold", "… from a model that answers at once", "ms", _least("overlap, at once", _to_tool)),
+    Figure(
+        "starts_cold", "… of a model that answers at once: a command begins", "ms", _least("overlap, at once", _to_tool)
+    ),
     Figure("leaves", "next request after the end of the stream, tool done", "ms", _least("overlap", _mean)),
     Figure("chunk", "CPU for a streamed piece", "ms", _a_piece),
     Figure(

@@ -1,5 +1,5 @@
-"""What first calls of the usual tools need is there before they come: the little that every such call needs before the model is
-first asked, while the connection to it is made; what only some need while it thinks about its first answer, in a thread."""
+"""What first calls of the usual tools need is there before they come: what every such call needs before the model is first
+asked, while the connection to it is made; what only some need while it thinks about its first answer, in a thread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from wieldy.core.workspace import Workspace
 PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
-AT_MOST = 0.025
-"""Seconds that a first request is held up by what is loaded before it, once there is a connection for it."""
+AT_MOST = 0.05
+"""Seconds that a first request is held up by what is loaded before it, once there is a connection for it: four times what that
+takes where nobody else wants the processor."""
 
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
 """Commands for which all is loaded that most commands are understood by."""
@@ -156,7 +157,30 @@ FIRST: Mapping[str, tuple[Step, ...]] = {
 }
 """What no call goes without."""
 LATER: Mapping[str, tuple[Step, ...]] = {
-    ANY: (_json_outlined, _text_cleaned, _records("wieldy.core.event")),
+    ANY: (
+        _json_outlined,
+        _text_cleaned,
+        _records("wieldy.core.provider"),
+        _records("wieldy.core.call"),
+        _records("wieldy.core.effect"),
+        _records("wieldy.core.decision"),
+        _records("wieldy.permissions.finding"),
+        _records("wieldy.permissions.files"),
+        _records("wieldy.permissions.paths"),
+        _records("wieldy.core.event"),
+        _records("wieldy.core.tool"),
+        _records("wieldy.core.content"),
+        _records("wieldy.core.outcome"),
+        _records("wieldy.core.result"),
+        _records("wieldy.core.message"),
+        _records("wieldy.providers.http1"),
+        _records("wieldy.session.exchange"),
+    ),
+    "Read": (
+        _records("wieldy.edit.readstate"),
+        _records("wieldy.reading.show"),
+        _records("wieldy.reading.page"),
+    ),
     "Bash": (
         partial(_commands_understood, *SAMPLES),
         _records("wieldy.shell.redirects"),

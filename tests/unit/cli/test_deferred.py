@@ -63,6 +63,16 @@ def test_a_process_and_a_thread_of_the_pool_run_as_ever():
     assert done.stdout.split() == ["7", "8", "9"]
 
 
+def test_what_a_process_says_is_text_as_the_locale_has_it():
+    done = ran(
+        "import subprocess\n"
+        "print('getencoding' in vars(sys.modules['locale']))\n"
+        "said = subprocess.run([sys.executable, '-S', '-c', 'print(7)'], capture_output=True, text=True).stdout\n"
+        "print(said.strip(), 'getencoding' in vars(sys.modules['locale']))"
+    )
+    assert done.stdout.split() == ["False", "7", "True"]
+
+
 def test_a_failure_nobody_awaits_is_still_complained_about():
     done = ran(
         "import asyncio\n"

@@ -176,3 +176,42 @@ def test_before_a_model_is_first_asked_that_is_loaded_which_it_is_offered(tmp_pa
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
     )
     assert (done.stdout.strip(), done.stderr) == (loaded, "")
+
+
+GUARDED = """
+import asyncio, sys
+from wieldy import Session, Script
+from wieldy.shell.session import ShellSession
+
+class Model(Script):
+    def answer(self, request):
+        guardian = session.box.workspace.resident(ShellSession).guardian
+        print(guardian.pid is not None)
+        return super().answer(request)
+
+class Remote(Model):
+    def approach(self):
+        return asyncio.get_running_loop().create_task(asyncio.sleep(0))
+
+async def main(root, model, builtins):
+    global session
+    model = {"there": Model, "away": Remote}[model]().says("hello")
+    async with Session(root, model=model, settings={}, builtins=bool(builtins)) as session:
+        assert await session.ask("go") == "hello"
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "builtins", "guarded"), [("away", "yes", "True"), ("away", "", "False"), ("there", "yes", "False")]
+)
+def test_the_guardian_is_on_its_way_before_a_model_is_asked_that_may_run_commands(tmp_path, model, builtins, guarded):
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, str(tmp_path), model, builtins],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
+    )
+    assert (done.stdout.strip(), done.stderr) == (guarded, "")
