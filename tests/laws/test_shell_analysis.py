@@ -118,7 +118,7 @@ def spelled(draw: st.DrawFn, name: str) -> str:
         lambda c: f"'{c}'",
         lambda c: f'"{c}"',
         lambda c: f"\\{c}",
-        lambda c: f"$'\\x{ord(c):x}'",
+        lambda c: f"$'{''.join(f'{chr(92)}x{byte:x}' for byte in c.encode())}'",
         lambda c: f"''{c}",
     ]
     return "".join(draw(st.sampled_from(forms))(char) for char in name)

@@ -121,9 +121,8 @@ def _made(cls: Any, eq: bool) -> Any:
     setattr(cls, "__match_args__", tuple(names))  # noqa: B010 - a checker believes it knows better
     cls.__record_defaults__ = defaults
     cls.__record_places__ = len(names)
-    cls.__record_left__ = [
-        FEW
-    ]  # counted in place: a class that is changed loses what the interpreter has found out about it
+    # Counted in place: to change the class would make the interpreter forget what it has found out about it.
+    cls.__record_left__ = [FEW]
     cls.__init__ = _first_time
     cls.__setattr__ = cls.__delattr__ = _refuse
     cls.__repr__ = _shown
