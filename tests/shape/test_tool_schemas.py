@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from wieldy.core.tool import Tool
 from wieldy.tools import MODULES, SCHEMAS, builtin_loaders
 from wieldy.tools.__main__ import written
 
@@ -18,3 +19,18 @@ def test_every_tool_is_shown_as_it_is_written():
         assert tool.name == name
         assert tool.schema == tool.written_schema == tool.parameters.schema
     assert len(MODULES) > 30
+
+
+def test_what_is_shown_of_a_tool_before_it_is_loaded_is_what_it_shows():
+    without = set()
+    for name, load in builtin_loaders().items():
+        shown, tool = load.shown, load()
+        if shown is None:
+            without.add(name)
+            continue
+        for fact in ("name", "description", "prompt", "schema", "read_only", "deferred"):
+            assert getattr(shown, fact) == getattr(tool, fact), (name, fact)
+        assert not hasattr(tool, "always_load")
+        assert type(tool).describe is Tool.describe
+    assert {"AskUser", "Skill", "WebSearch"} <= without, "those ask for something about the place"
+    assert not without & {"Read", "Edit", "Write", "Glob", "Grep", "TodoWrite"}

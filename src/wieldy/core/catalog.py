@@ -35,6 +35,12 @@ class Catalog:
         tool = self._tools[name] = found()
         return tool
 
+    def shown(self, name: str) -> Tool | None:
+        """The tool of this name as a model is shown it: what its loader knows of it, or the tool itself."""
+        found = self._tools.get(name)
+        known: Tool | None = None if isinstance(found, Tool) else getattr(found, "shown", None)
+        return known or self.find(name)
+
     def add(self, tool: Tool) -> None:
         """Offer a tool. Raises `ToolDefinitionError` for one that no model could call."""
         if not isinstance(tool, Tool):

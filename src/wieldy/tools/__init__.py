@@ -1,18 +1,21 @@
-"""The built-in tools: a wire name and the module it lives in. A module is imported when its tool is first looked at."""
+"""The built-in tools: a wire name and the module it lives in. A module is imported when its tool is first called, or when what a
+model is shown of it depends on the place."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
 from wieldy.core.tool import Tool
 
-SCHEMAS = os.path.join(os.path.dirname(__file__), "schemas.json")
-"""What models are shown of the inputs, written by `python -m wieldy.tools`: a start that makes it anew takes a tenth longer."""
+FOLDER = os.path.dirname(__file__)
+SCHEMAS = os.path.join(FOLDER, "schemas.json")
+"""What models are shown of the tools beside their words, written by `python -m wieldy.tools`: a start that finds it out anew
+takes a seventh longer."""
 
 MODULES: Mapping[str, str] = {
     "Agent": "agent",
@@ -52,19 +55,46 @@ MODULES: Mapping[str, str] = {
 }
 
 
-def builtin_loaders() -> dict[str, Callable[[], Tool]]:
+class Builtin:
+    """How a built-in tool is loaded, and how it looks before."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self._name = name
+        self._module = module
+
+    def __call__(self) -> Tool:
+        """Load it."""
+        tool: Tool = import_module(f"wieldy.tools.{self._module}").TOOL
+        tool.written_schema = _written()[self._name]["schema"]
+        return tool
+
+    @cached_property
+    def shown(self) -> Tool | None:
+        """What a model is shown of it; None where the tool itself has to be asked."""
+        written = _written()[self._name]
+        return Shown(self._name, self._module, **written) if "read_only" in written else None
+
+
+class Shown(Tool):
+    """A built-in tool that nobody has called: all that a model is shown of it, and no more."""
+
+    def __init__(self, name: str, module: str, *, schema: dict[str, Any], read_only: bool, deferred: bool) -> None:
+        from wieldy.core.declare import words
+
+        self.name = name
+        self.description, self.prompt = words(os.path.join(FOLDER, f"{module}.py"))
+        self.written_schema = schema
+        self.read_only = read_only
+        self.deferred = deferred
+
+
+def builtin_loaders() -> dict[str, Builtin]:
     """Name → how to load it."""
-    return {name: partial(_load, name, module) for name, module in MODULES.items()}
-
-
-def _load(name: str, module: str) -> Tool:
-    tool: Tool = import_module(f"wieldy.tools.{module}").TOOL
-    tool.written_schema = _schemas().get(name)
-    return tool
+    return {name: Builtin(name, module) for name, module in MODULES.items()}
 
 
 @cache
-def _schemas() -> dict[str, dict[str, Any]]:
+def _written() -> dict[str, dict[str, Any]]:
     with open(SCHEMAS, "rb") as file:
-        schemas: dict[str, dict[str, Any]] = json.load(file)
-    return schemas
+        written: dict[str, dict[str, Any]] = json.load(file)
+    return written
