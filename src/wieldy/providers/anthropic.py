@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.message import ContentBlock, Message, encoded_all, listed
+from wieldy.core.message import ContentBlock, History, Message, encoded_all, listed
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -23,6 +23,7 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.providers.decoded import decoded, number, part, text
+from wieldy.providers.front import Front
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
 from wieldy.providers.models import known
 from wieldy.providers.refusal import reported
@@ -80,12 +81,14 @@ class Anthropic:
             headers["authorization"] = f"Bearer {token}"
         url = (base_url or URL).rstrip("/").removesuffix("/v1")
         self.searches = url == URL
+        self._front = Front(front)
         self._http = Http(url, headers, env=env, idle_seconds=idle_seconds)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
         notable = None if request.closely else NOTABLE
-        return streamed(self._http, "/v1/messages", body(request, self.model), self.model, deltas, notable)
+        sent = joined(self._front.of(request, self.model), request.messages)
+        return streamed(self._http, "/v1/messages", sent, self.model, deltas, notable)
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The search of Anthropic's servers."""
@@ -104,6 +107,11 @@ class Anthropic:
 
 def body(request: Request, model: str) -> bytes:
     """The request as JSON. Histories are joined from messages that were encoded when they were new."""
+    return joined(front(request, model), request.messages)
+
+
+def front(request: Request, model: str) -> tuple[bytes, list[bytes]]:
+    """What comes before the messages of a conversation, the prompt where it is one of them."""
     head: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens or MAX_TOKENS, "stream": True}
     if request.system:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": part} for part in request.system]
@@ -120,14 +128,19 @@ def body(request: Request, model: str) -> bytes:
         tools = [_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
         tools += [dense(tool) for tool in request.server_tools]
         pieces += [b',"tools":[', b",".join(tools), b"]"]
-    messages = request.messages
+    return b"".join([*pieces, b',"messages":[']), []
+
+
+def joined(begun: tuple[bytes, list[bytes]], messages: History) -> bytes:
+    """A whole request, of its front and its messages. Changes the list."""
+    before, encoded = begun
     # The last two of the user's messages carry breakpoints: this request finds what the one before it left in the cache.
     plain = messages[:-3] if len(messages) > 3 else ()
-    encoded = encoded_all(plain, WIRE, _message)
+    encoded += encoded_all(plain, WIRE, _message)
     for message in messages[len(plain) :]:
         cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
         encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))
-    return listed(b"".join([*pieces, b',"messages":[']), encoded, b"]}")
+    return listed(before, encoded, b"]}")
 
 
 def _thinking(budget: int | None, model: str) -> dict[str, Any]:

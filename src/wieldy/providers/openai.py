@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.message import ContentBlock, Message, encoded_all, listed
+from wieldy.core.message import ContentBlock, History, Message, encoded_all, listed
 from wieldy.core.provider import Delta, Request, ToolOffer
 from wieldy.providers.completion import NOTABLE, deltas
+from wieldy.providers.front import Front
 from wieldy.providers.http import IDLE_SECONDS, Http
 from wieldy.providers.models import known
 from wieldy.providers.stream import streamed
@@ -43,12 +44,14 @@ class OpenAI:
         headers = {"accept": "text/event-stream", "user-agent": "wieldy"}
         if key:
             headers["authorization"] = f"Bearer {key}"
+        self._front = Front(front)
         self._http = Http(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
         notable = None if request.closely else NOTABLE
-        return streamed(self._http, "/chat/completions", body(request, self.model), self.model, deltas, notable)
+        sent = joined(self._front.of(request, self.model), request.messages)
+        return streamed(self._http, "/chat/completions", sent, self.model, deltas, notable)
 
     def approach(self) -> Future[Any] | None:
         """Begin to connect."""
@@ -61,6 +64,11 @@ class OpenAI:
 
 def body(request: Request, model: str) -> bytes:
     """The request as JSON, joined from messages that were encoded when they were new."""
+    return joined(front(request, model), request.messages)
+
+
+def front(request: Request, model: str) -> tuple[bytes, list[bytes]]:
+    """What comes before the messages of a conversation, the prompt where it is one of them."""
     head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
         reasons = model.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
@@ -70,9 +78,15 @@ def body(request: Request, model: str) -> bytes:
     pieces = [dense(head)[:-1]]
     if request.tools:
         pieces += [b',"tools":[', b",".join(map(_tool, request.tools)), b"]"]
-    messages = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    messages += filter(None, encoded_all(request.messages, WIRE, _message))
-    return listed(b"".join([*pieces, b',"messages":[']), messages, b"]}")
+    prompt = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
+    return b"".join([*pieces, b',"messages":[']), prompt
+
+
+def joined(begun: tuple[bytes, list[bytes]], messages: History) -> bytes:
+    """A whole request, of its front and its messages. Changes the list."""
+    before, encoded = begun
+    encoded += filter(None, encoded_all(messages, WIRE, _message))
+    return listed(before, encoded, b"]}")
 
 
 def _tool(tool: ToolOffer) -> bytes:

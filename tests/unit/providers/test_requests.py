@@ -11,6 +11,7 @@ from tests.unit.providers.wire import STREAMS, heard, loopback, provider, reques
 from wieldy.core.message import Message
 from wieldy.core.provider import Request, ToolOffer
 from wieldy.providers import anthropic, openai
+from wieldy.providers.front import Front
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
 OFFER = ToolOffer("Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}})
@@ -152,3 +153,25 @@ async def test_the_key_and_the_path_of_each_house(wire, path, header, value):
     if wire == "anthropic":
         assert server.asked[1].line == "POST /v1/messages HTTP/1.1"
         assert server.asked[1].headers["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("wire", [anthropic, openai])
+def test_a_request_is_the_same_whatever_was_asked_before_it(wire):
+    system, offers = ("stable", "here"), (OFFER,)
+    more = (Message("assistant", ({"type": "text", "text": "so"},)), Message.user("go"))
+    asked = [
+        Request(system, history(), offers, (1,)),
+        Request(system, (*history(), *more), offers, (1,)),
+        Request(("other",), history(), offers, (1,)),
+        Request(system, history(), (), ()),
+        Request((), history()),
+        Request(system, history(), offers, (1,), max_tokens=7, stop_sequences=("x",), thinking_budget=2000),
+        Request(system, history(), offers, (1,), max_tokens=8, stop_sequences=("x",), thinking_budget=2000),
+        Request(system, history(), offers, (1,)),
+    ]
+    fronts = Front(wire.front)
+    for model in ("m", "another"):
+        bodies = [wire.joined(fronts.of(one, model), one.messages) for one in asked]
+        assert bodies == [wire.body(one, model) for one in asked]
+        assert len(set(bodies)) == len(asked) - 1
+        assert all(json.loads(body)["model"] == model for body in bodies)
