@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
-FEW = 24
+FEW = 32
 """Instances that are made before a class gets an `__init__` of its own: to compile it takes as long as they take longer."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
@@ -103,6 +102,8 @@ class PathIndex:
 
 
 def _first_below(folder: str, filed: Sequence[str], rules: Mapping[str, Rule]) -> Rule | None:
+    from bisect import bisect_left
+
     start = folder.rstrip("/") + "/"
     at = bisect_left(filed, start)
     return rules[filed[at]] if at < len(filed) and filed[at].startswith(start) else None

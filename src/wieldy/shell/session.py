@@ -32,9 +32,13 @@ class ShellSession:
         self.results = workspace.session_dir / "tool-results"
         self.guardian = Guardian(self.token)
         self._open: set[Shell] = set()
-        self._buffer = bytearray(BUFFER)
         self._count = 0
         self._closed = False
+
+    @cached_property
+    def _buffer(self) -> bytearray:
+        """What all output is read into; a megabyte that many sessions never need."""
+        return bytearray(BUFFER)
 
     @cached_property
     def folder(self) -> Path:
