@@ -154,6 +154,11 @@ class FunctionTool(Tool):
         return True if declared is None else await settle(declared(workspace))
 
     @property
+    def says_itself(self) -> bool:
+        """Whether a self-check was declared, or a subclass has one."""
+        return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
+
+    @property
     def checks(self) -> bool:
         """Whether a check was declared."""
         return "check" in self.declared

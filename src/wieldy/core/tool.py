@@ -128,6 +128,11 @@ class Tool:
         """Whether the tool can be offered now; a string says why not."""
         return True
 
+    @property
+    def says_itself(self) -> bool:
+        """Whether there is an `enabled` of its own to be asked."""
+        return type(self).enabled is not Tool.enabled
+
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         """The canonical form of an input."""
         return input

@@ -53,21 +53,12 @@ async def survey(
 ) -> list[Offered]:
     """Every tool, in the order given: whether it is offered, and why or why not. All self-checks run side by side."""
     answers = [_reason(tool, context, gate, removes) for tool in tools]
-    asked = [tool for tool, reason in zip(tools, answers, strict=True) if reason is None and says_itself(tool)]
+    asked = [tool for tool, reason in zip(tools, answers, strict=True) if reason is None and tool.says_itself]
     said = dict(zip(map(id, asked), await asyncio.gather(*(_asked(tool, enabled) for tool in asked)), strict=True))
     return [
         Offered(tool, reason is None, reason or "available")
         for tool, reason in ((tool, reason or said.get(id(tool))) for tool, reason in zip(tools, answers, strict=True))
     ]
-
-
-def says_itself(tool: Tool) -> bool:
-    """Whether a tool has a self-check of its own to be asked."""
-    from wieldy.core.declare import FunctionTool
-
-    if isinstance(tool, FunctionTool) and type(tool).enabled is FunctionTool.enabled:
-        return "enabled" in tool.declared
-    return type(tool).enabled is not Tool.enabled
 
 
 def _reason(

@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from wieldy.core.declare import FunctionTool
 from wieldy.core.tool import Tool
 from wieldy.tools import MODULES, SCHEMAS
 
@@ -22,16 +21,9 @@ def written() -> str:
 def _row(tool: Tool) -> dict[str, Any]:
     """The schema; and the rest of what decides how it is offered, where that is the same everywhere."""
     row: dict[str, Any] = {"schema": tool.parameters.schema}
-    if not _asks(tool):
+    if not tool.says_itself:
         row |= {"read_only": tool.read_only, "deferred": tool.deferred}
     return row
-
-
-def _asks(tool: Tool) -> bool:
-    """Whether a tool itself has to be asked whether it can be offered."""
-    if isinstance(tool, FunctionTool) and type(tool).enabled is FunctionTool.enabled:
-        return "enabled" in tool.declared
-    return type(tool).enabled is not Tool.enabled
 
 
 if __name__ == "__main__":

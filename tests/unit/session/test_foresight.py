@@ -7,12 +7,24 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.session.foresight import FIRST, PATIENCE, Foresight, make_ready
 from wieldy.shell.session import ShellSession
+
+
+def ran(code: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, str(folder), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "WIELDY_HOME": str(folder / "state")},
+    )
+
 
 FIRST_CALL = """
 import asyncio, sys
@@ -45,13 +57,7 @@ asyncio.run(main(*sys.argv[1:]))
 )
 def test_a_first_call_finds_everything_loaded(tmp_path, name, argument, value, thought):
     (tmp_path / "a.txt").write_text("a line\n")
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_CALL, str(tmp_path), name, argument, value, thought],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
-    )
+    done = ran(FIRST_CALL, tmp_path, name, argument, value, thought)
     assert (done.stdout.split(), done.stderr) == ([], "")
     assert name in FIRST
 
@@ -168,13 +174,7 @@ asyncio.run(main(*sys.argv[1:]))
     [("yes", "60", "True True"), ("", "60", "False False"), ("yes", "0", "False False")],
 )
 def test_before_a_model_is_first_asked_that_is_loaded_which_it_is_offered(tmp_path, builtins, seconds, loaded):
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_REQUEST, str(tmp_path), builtins, seconds],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
-    )
+    done = ran(FIRST_REQUEST, tmp_path, builtins, seconds)
     assert (done.stdout.strip(), done.stderr) == (loaded, "")
 
 
@@ -207,11 +207,5 @@ asyncio.run(main(*sys.argv[1:]))
     ("model", "builtins", "guarded"), [("away", "yes", "True"), ("away", "", "False"), ("there", "yes", "False")]
 )
 def test_the_guardian_is_on_its_way_before_a_model_is_asked_that_may_run_commands(tmp_path, model, builtins, guarded):
-    done = subprocess.run(
-        [sys.executable, "-c", GUARDED, str(tmp_path), model, builtins],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WIELDY_HOME": str(tmp_path / "state")},
-    )
+    done = ran(GUARDED, tmp_path, model, builtins)
     assert (done.stdout.strip(), done.stderr) == (guarded, "")
