@@ -19,8 +19,8 @@ PATIENCE = 0.05
 """Seconds a request is out before anything is loaded: an answer that comes at once is not held up by it."""
 
 AT_MOST = 0.05
-"""Seconds that a first request is held up by what is loaded before it, once there is a connection for it: four times what that
-takes where nobody else wants the processor."""
+"""Seconds that a first request is held up by what is loaded before it, once there is a connection for it: about twice what
+that took at best on a shared machine."""
 
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
 """Commands for which all is loaded that most commands are understood by."""
