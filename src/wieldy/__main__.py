@@ -19,6 +19,9 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
         return _version()
     try:
+        from wieldy.cli.compiled import find_straight
+
+        find_straight()
         from wieldy.cli import run
 
         return run(sys.argv[1:])

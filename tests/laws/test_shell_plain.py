@@ -45,6 +45,14 @@ def test_what_splitting_reads_our_grammar_and_tree_sitter_or_shfmt_read_in_the_s
         assert common_outline(text) == read or full_outline(text) in (read, None)
 
 
+BARE = st.lists(st.sampled_from(["ls", "-la", "src/x.py", "0.5", "@%,+:", "if", "let", "", " "]), max_size=6)
+
+
+@given(BARE.map(" ".join))
+def test_bare_words_are_read_alike_with_spaces_and_with_tabs_between_them(text):
+    assert plain_outline(text) == plain_outline(text.replace(" ", "\t"))
+
+
 @settings(max_examples=120, deadline=None)
 @given(lines())
 def test_what_splitting_reads_shfmt_reads_in_the_same_way(text):

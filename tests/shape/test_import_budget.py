@@ -64,7 +64,15 @@ def test_what_models_are_shown_of_our_tools_is_read_and_not_made(tmp_path):
         "from wieldy.tools import builtin_loaders; [t().schema for t in builtin_loaders().values()]", tmp_path
     )
     assert "wieldy.tools.read" in loaded
-    assert "wieldy.schema.parameters" not in loaded
+    assert "wieldy.schema.field" not in loaded
+    assert "wieldy.schema.derive" not in loaded
+
+
+def test_plain_inputs_of_our_tools_are_taken_without_a_look_at_what_they_were_declared_as(tmp_path):
+    code = "from wieldy.tools import builtin_loaders; print(builtin_loaders()['Bash']().parameters.accept({'command': 'a'}))"
+    loaded = loaded_by(code, tmp_path)
+    assert "wieldy.tools.bash" in loaded
+    assert not {"wieldy.schema.field", "wieldy.schema.derive", "msgspec"} & loaded
 
 
 @pytest.mark.parametrize(

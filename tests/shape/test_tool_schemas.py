@@ -17,7 +17,9 @@ def test_every_tool_is_shown_as_it_is_written():
     for name, load in builtin_loaders().items():
         tool = load()
         assert tool.name == name
-        assert tool.schema == tool.written_schema == tool.parameters.schema
+        declared = tool.declared_parameters()
+        assert tool.schema == tool.parameters.schema == declared.schema
+        assert tool.parameters.aliases == declared.aliases
     assert len(MODULES) > 30
 
 

@@ -1,4 +1,4 @@
-"""Modules that asyncio and `subprocess` import and most runs never look into: they are loaded at the first look.
+"""Modules that asyncio, `subprocess` and `json` import and most runs never look into: they are loaded at the first look.
 
 asyncio alone loads TLS, logging and the tools of a debugger. On the way to a first request that is
 a quarter of the time, so the command line puts something small in the place of each; a library must not do such a thing, a
@@ -78,6 +78,8 @@ def extract_stack(f: FrameType | None = None, limit: int | None = None) -> Any:
 
 def stand_ins() -> list[StandIn]:
     """All modules that something stands in for, with the values that the modules themselves have."""
+    import _json
+
     return [
         StandIn(
             "concurrent.futures",
@@ -85,6 +87,7 @@ def stand_ins() -> list[StandIn]:
             FIRST_EXCEPTION="FIRST_EXCEPTION",
             ALL_COMPLETED="ALL_COMPLETED",
         ),
+        StandIn("json.scanner", make_scanner=_json.make_scanner),
         StandIn("linecache"),
         StandIn("logging", DEBUG=10, getLogger=Logger),
         StandIn("subprocess", PIPE=-1, STDOUT=-2, DEVNULL=-3),

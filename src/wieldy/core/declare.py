@@ -101,8 +101,7 @@ class FunctionTool(Tool):
 
         return prose(self.function.__doc__ or "")
 
-    @cached_property
-    def parameters(self) -> Parameters:
+    def declared_parameters(self) -> Parameters:
         """The input, from the raw schema if one was given, else from the annotations."""
         from wieldy.schema.parameters import Parameters
 

@@ -102,11 +102,14 @@ class Tool:
     paths: tuple[str, ...] = ()
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
-    written_schema: dict[str, Any] | None = None
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The input this tool takes; a raw schema wins over a typed model."""
+        """The input this tool takes."""
+        return self.declared_parameters()
+
+    def declared_parameters(self) -> Parameters:
+        """The input as it follows from the declarations; a raw schema wins over a typed model."""
         from wieldy.schema.parameters import Parameters
 
         if self.input_schema is not None:
@@ -117,8 +120,8 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema a model is shown; one that is written down somewhere need not be made of the declarations."""
-        return self.parameters.schema if self.written_schema is None else self.written_schema
+        """The JSON Schema a model is shown."""
+        return self.parameters.schema
 
     async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
         """What the model reads to decide whether and how to call this tool."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wieldy.schema.annotate import Param
-from wieldy.schema.field import MISSING, Fields
+if TYPE_CHECKING:
+    from wieldy.schema.annotate import Param
+    from wieldy.schema.field import Fields
 
 Accept: TypeAlias = Callable[[Any], dict[str, Any] | None]
 
@@ -39,6 +40,8 @@ class Plain:
 
 def flat_arguments(fields: Fields) -> Accept | None:
     """Keyword arguments of a function, or None where none of them are plain."""
+    from wieldy.schema.field import MISSING
+
     if fields.rest is not MISSING or fields.tag is not None:
         return None
     plain = {

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.schema.derive import object_schema, pydantic_schema
-from wieldy.schema.field import Fields, fields_of_function, fields_of_model, is_model, is_pydantic
 from wieldy.schema.problem import Misfit, Problem, SchemaError, UnsupportedAnnotation
 
 if TYPE_CHECKING:
     from wieldy.schema.check import Checker
     from wieldy.schema.convert import Converter
+    from wieldy.schema.field import Fields
     from wieldy.schema.flat import Accept
 
 __all__ = ["Misfit", "Parameters", "Problem", "SchemaError", "UnsupportedAnnotation", "object_schema_problem"]
@@ -21,10 +20,11 @@ __all__ = ["Misfit", "Parameters", "Problem", "SchemaError", "UnsupportedAnnotat
 class Parameters:
     """What a tool takes. `aliases` maps every further accepted spelling to the name in `schema`.
 
-    The schema is made at once; whatever checks and converts is built at the first `accept`.
+    `by_its_names`: accepting gives a dict under the names of the schema. The schema is made at once; whatever checks and
+    converts is built at the first `accept`.
     """
 
-    __slots__ = ("_accept", "_checking", "_find_flat", "_flat", "_prepare", "aliases", "schema")
+    __slots__ = ("_accept", "_checking", "_find_flat", "_flat", "_prepare", "aliases", "by_its_names", "schema")
 
     def __init__(
         self,
@@ -32,8 +32,11 @@ class Parameters:
         aliases: Mapping[str, str],
         prepare: Callable[[Converter], Callable[[Any], Any]] | None,
         flat: Callable[[], Accept | None] = lambda: None,
+        *,
+        by_its_names: bool = False,
     ) -> None:
         self.schema = schema
+        self.by_its_names = by_its_names
         self.aliases = _not_hiding(schema, aliases) if aliases else aliases
         self._checking: Checker | None = None
         self._prepare = prepare
@@ -46,17 +49,24 @@ class Parameters:
         cls, function: Callable[..., Any], *, skip: Collection[str] = (), aliases: Mapping[str, str] | None = None
     ) -> Parameters:
         """The parameters of a function but those in `skip`; accepting gives keyword arguments under Python names."""
+        from wieldy.schema.derive import object_schema
+        from wieldy.schema.field import fields_of_function
+
         fields = fields_of_function(function, skip)
         return cls(
             object_schema(fields),
             _spellings(fields, aliases),
             lambda convert: convert.keyword_arguments(fields),
             lambda: _flat_arguments(fields),
+            by_its_names=all(field.name == field.wire for field in fields.fields),
         )
 
     @classmethod
     def from_type(cls, kind: type, *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """The fields of a dataclass, TypedDict, msgspec.Struct or pydantic model; accepting gives an instance."""
+        from wieldy.schema.derive import object_schema, pydantic_schema
+        from wieldy.schema.field import fields_of_model, is_model, is_pydantic
+
         if is_pydantic(kind):
             schema, definitions = pydantic_schema(kind)
             whole = {**schema, "$defs": definitions} if definitions else schema
@@ -73,7 +83,7 @@ class Parameters:
     @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; accepting gives the checked dict itself."""
-        return cls(dict(schema), aliases or {}, None, lambda: _flat_object(schema))
+        return cls(dict(schema), aliases or {}, None, lambda: _flat_object(schema), by_its_names=True)
 
     @property
     def _checker(self) -> Checker:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from wieldy.core.record import finish
 from wieldy.core.threads import in_thread
@@ -115,10 +115,10 @@ def _text_cleaned() -> None:
     clean("é\n")
 
 
-def _command_checked() -> None:
-    from wieldy.tools.bash import TOOL
+def _checked(tool: str, input: dict[str, Any]) -> None:
+    from wieldy.tools import builtin_loaders
 
-    TOOL.parameters.accept({"command": "true"})
+    builtin_loaders()[tool]().parameters.accept(input)
 
 
 def _commands_understood(*commands: str) -> None:
@@ -128,12 +128,6 @@ def _commands_understood(*commands: str) -> None:
         analyse(command, cwd="/", home="/", root="/")
 
 
-def _reading_checked() -> None:
-    from wieldy.tools.read import TOOL
-
-    TOOL.parameters.accept({"file_path": "/"})
-
-
 ANY = ""
 FIRST: Mapping[str, tuple[Step, ...]] = {
     ANY: (
@@ -141,14 +135,14 @@ FIRST: Mapping[str, tuple[Step, ...]] = {
         _module("wieldy.schema.mend"),
     ),
     "Read": (
-        _reading_checked,
+        partial(_checked, "Read", {"file_path": "/"}),
         _module("wieldy.edit.readstate"),
         _module("wieldy.reading.repeats"),
         _module("wieldy.reading.show"),
         _module("wieldy.reading.page"),
     ),
     "Bash": (
-        _command_checked,
+        partial(_checked, "Bash", {"command": "true"}),
         _module("wieldy.shell.session"),
         partial(_commands_understood, "true"),
         _module("wieldy.shell.whereabouts"),

@@ -7,6 +7,7 @@ from wieldy.shell.outline import Entry, Span
 from wieldy.shell.programs.options import names
 
 _BLANKS = " \t"
+_BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@%,+- ")
 _VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*+"
 _END = r"(?=[ \t;&|]|\Z)"
 _WORD = rf"""(?:(?:[A-Za-z0-9_./:@%,+=-]++|{_VARIABLE})++|'[^']*'|"(?:[^"\\$`]++|{_VARIABLE})*+"){_END}"""
@@ -23,6 +24,8 @@ def plain_outline(text: str) -> list[Entry] | None:
     if not text.isascii():
         return None
     text = text.rstrip(_BLANKS)
+    if _BARE.issuperset(text):
+        return _one_call(text)
     entries: list[Entry] = []
     words: list[Span] = []
     separator, redirection, at = ";", "", 0
@@ -56,3 +59,14 @@ def plain_outline(text: str) -> list[Entry] | None:
     if words:
         entries.append(("call", tuple(words)))
     return sorted(entries) if words or (entries and separator == ";") else None
+
+
+def _one_call(text: str) -> list[Entry] | None:
+    """Bare words with spaces between them, which most commands are: no pattern need be compiled for them."""
+    words: list[Span] = []
+    at = 0
+    for word in text.split(" "):
+        if word:
+            words.append((at, at + len(word)))
+        at += len(word) + 1
+    return [("call", tuple(words))] if words and text[slice(*words[0])] not in _MORE_THAN_NAMES else None

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from wieldy.core.tool import Tool
+from wieldy.schema.written import Written
 
 FOLDER = os.path.dirname(__file__)
 SCHEMAS = os.path.join(FOLDER, "schemas.json")
@@ -65,27 +66,27 @@ class Builtin:
     def __call__(self) -> Tool:
         """Load it."""
         tool: Tool = import_module(f"wieldy.tools.{self._module}").TOOL
-        tool.written_schema = _written()[self._name]["schema"]
+        vars(tool).setdefault("parameters", Written(_written()[self._name], tool.declared_parameters))
         return tool
 
     @cached_property
     def shown(self) -> Tool | None:
         """What a model is shown of it; None where the tool itself has to be asked."""
         written = _written()[self._name]
-        return Shown(self._name, self._module, **written) if "read_only" in written else None
+        return Shown(self._name, self._module, written) if "read_only" in written else None
 
 
 class Shown(Tool):
     """A built-in tool that nobody has called: all that a model is shown of it, and no more."""
 
-    def __init__(self, name: str, module: str, *, schema: dict[str, Any], read_only: bool, deferred: bool) -> None:
+    def __init__(self, name: str, module: str, written: Mapping[str, Any]) -> None:
         from wieldy.core.declare import words
 
         self.name = name
         self.description, self.prompt = words(os.path.join(FOLDER, f"{module}.py"))
-        self.written_schema = schema
-        self.read_only = read_only
-        self.deferred = deferred
+        self.parameters = Written(written, self.declared_parameters)
+        self.read_only = written["read_only"]
+        self.deferred = written["deferred"]
 
 
 def builtin_loaders() -> dict[str, Builtin]:

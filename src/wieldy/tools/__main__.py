@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.tool import Tool
+from wieldy.schema.written import described
 from wieldy.tools import MODULES, SCHEMAS
 
 
@@ -19,8 +20,8 @@ def written() -> str:
 
 
 def _row(tool: Tool) -> dict[str, Any]:
-    """The schema; and the rest of what decides how it is offered, where that is the same everywhere."""
-    row: dict[str, Any] = {"schema": tool.parameters.schema}
+    """Its input; and the rest of what decides how it is offered, where that is the same everywhere."""
+    row: dict[str, Any] = described(tool.declared_parameters())
     if not tool.says_itself:
         row |= {"read_only": tool.read_only, "deferred": tool.deferred}
     return row

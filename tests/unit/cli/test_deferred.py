@@ -48,6 +48,15 @@ def test_whoever_imports_one_of_them_gets_the_module_itself():
     assert done.stdout.split() == ["concurrent.futures", "linecache", "logging", "ssl", "subprocess", "traceback"]
 
 
+def test_json_is_read_as_ever():
+    done = ran(
+        "import json\n"
+        "print('json.scanner' in sys.modules, json.loads('[-1.5e3, 7]'))\n"
+        "from json.scanner import NUMBER_RE; print(NUMBER_RE.match('12').group())"
+    )
+    assert done.stdout.splitlines() == ["False [-1500.0, 7]", "12"]
+
+
 def test_a_process_and_a_thread_of_the_pool_run_as_ever():
     done = ran(
         "import asyncio\n"
