@@ -8,10 +8,11 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from bench.claim import Claim, best_of, seconds
+from bench.claim import Claim, best_awaited, seconds
 
 from wieldy import Toolbox
 from wieldy.core.failure import ToolFailure
@@ -40,24 +41,9 @@ def edit_beside_bare_work() -> Iterator[Claim]:
         os.environ["WIELDY_HOME"] = f"{folder}/home"
         root = Path(folder) / "root"
         root.mkdir()
-        for name in ("ours", "bare", "journalled"):
+        for name in ("ours", "bare", "journalled", "kept"):
             (root / name).write_text(source(LINES) + "marker = 0\n")
-        with asyncio.Runner() as runner:
-            box = Toolbox(root, settings={}, mode="bypassPermissions")
-            runner.run(box.__aenter__())
-            runner.run(box.call("Read", {"file_path": "ours", "limit": 1}))
-            ours = _counting(lambda old, new: runner.run(_edit(box, old, new)))
-            bare = _counting(lambda old, new: _bare(root / "bare", old, new))
-            twice = _counting(lambda old, new: _bare_and_journal(root, old, new))
-            kept_file = root / "kept"
-            kept_file.write_text(source(LINES) + "marker = 0\n")
-            journal = box.workspace.resident(Journal)
-            journalled = _counting(lambda old, new: runner.run(_journalled(journal, kept_file, old, new)))
-            works = (ours, bare, twice, journalled)
-            for work in works:
-                work()
-            edit, plain, with_sync, kept = best_of(ROUNDS, *works)
-            runner.run(box.__aexit__(None, None, None))
+        edit, plain, with_sync, kept = asyncio.run(_edits(root))
     only = f"Edit {edit * 1e3:.2f} ms, Journal.apply {kept * 1e3:.2f} ms"
     yield Claim("Edit beside the journalled write it makes", edit / kept, 1.5, detail=only)
     detail = f"Edit {edit * 1e3:.2f} ms, bare {plain * 1e3:.2f} ms, with one more fsync {with_sync * 1e3:.2f} ms"
@@ -69,12 +55,27 @@ def edit_beside_bare_work() -> Iterator[Claim]:
     )
 
 
-def _counting(work: Callable[[str, str], object]) -> Callable[[], object]:
+async def _edits(root: Path) -> list[float]:
+    async with Toolbox(root, settings={}, mode="bypassPermissions") as box:
+        await box.call("Read", {"file_path": "ours", "limit": 1})
+        journal = box.workspace.resident(Journal)
+        works = (
+            _counting(partial(_edit, box)),
+            _counting(partial(_bare, root / "bare")),
+            _counting(partial(_bare_and_journal, root)),
+            _counting(partial(_journalled, journal, root / "kept")),
+        )
+        for work in works:
+            await work()
+        return await best_awaited(ROUNDS, *works)
+
+
+def _counting(work: Callable[[str, str], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
     """Each run changes the marker line to another number."""
     count = iter(range(1_000_000))
     current = 0
 
-    def run() -> object:
+    def run() -> Awaitable[object]:
         nonlocal current
         old, current = current, next(count) + 1
         return work(f"marker = {old}\n", f"marker = {current}\n")
@@ -93,7 +94,7 @@ async def _journalled(journal: Journal, path: Path, old: str, new: str) -> None:
     await journal.apply([change], call_id="bench", tool="bench")
 
 
-def _bare(path: Path, old: str, new: str) -> None:
+async def _bare(path: Path, old: str, new: str) -> None:
     data = path.read_bytes().replace(old.encode(), new.encode())
     temp = path.with_suffix(".tmp")
     _synced(temp, data)
@@ -103,8 +104,8 @@ def _bare(path: Path, old: str, new: str) -> None:
     os.close(folder)
 
 
-def _bare_and_journal(root: Path, old: str, new: str) -> None:
-    _bare(root / "journalled", old, new)
+async def _bare_and_journal(root: Path, old: str, new: str) -> None:
+    await _bare(root / "journalled", old, new)
     _synced(root / "spare", secrets.token_bytes(4096))
 
 
