@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream
 
-from wieldy.core.provider import BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped
+from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped
 from wieldy.providers import anthropic, completion
 from wieldy.providers.extent import Extent
 from wieldy.providers.leisure import LONGEST, Leisure
@@ -109,7 +109,7 @@ def test_what_may_wait_is_only_more_of_what_is_being_said(steps, places, chunked
         data = make(steps, size)
         ends = [at + 2 for at in range(len(data)) if data.startswith(b"\n\n", at)]
         arrivals = cut(data, [*ends, *places])
-        leisure = Leisure(wire.NOTABLE, 1.0)
+        leisure = Leisure(wire.SIGNS, 1.0)
         known = 0
         for count, arrival in enumerate(arrivals, 1):
             may_wait = leisure.allows(b"%x\r\n%s\r\n" % (len(arrival), arrival) if chunked else arrival, LONGEST / 2)
@@ -128,10 +128,31 @@ def test_what_may_wait_is_only_more_of_what_is_being_said(steps, places, chunked
                     assert wire is anthropic
 
 
+@given(STEPS, st.integers(1, 3), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_an_ending_is_never_nearer_than_what_is_waited_for(steps, size, chunked):
+    for make, wire in ((anthropic_stream, anthropic), (openai_stream, completion)):
+        events = [event + b"\n\n" for event in make(steps, size).split(b"\n\n") if event]
+        arrivals = [b"%x\r\n%s\r\n" % (len(event), event) if chunked else event for event in events]
+        leisure = Leisure(wire.SIGNS, 1.0)
+        waited: list[int] = []  # the bytes left of each mark that could stand: nothing that matters may end below it
+        ended = 0
+        for count, arrival in enumerate(arrivals, 1):
+            heard = deltas_of(wire, events[:count])
+            calls = {d.index for d in heard if isinstance(d, BlockStarted) and d.block["type"] == "tool_use"}
+            ended, before = sum(isinstance(d, BlockEnded) and d.index in calls for d in heard), ended
+            waited = [most - len(arrival) for most in waited]
+            if ended > before or count == len(arrivals):
+                assert all(most <= 0 for most in waited)
+            leisure.allows(arrival, 0.0)
+            if leisure.calm and (most := wire.ending(arrival)) > 1:
+                waited.append(most)
+
+
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=30))
 def test_nothing_waits_longer_than_it_may(pauses):
     now = given = 1000.0
-    leisure = Leisure(anthropic.NOTABLE, 1.0)
+    leisure = Leisure(anthropic.SIGNS, 1.0)
     for pause in pauses:
         now += pause
         if leisure.allows(b"data: {}\n\n", now):

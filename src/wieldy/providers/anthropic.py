@@ -25,6 +25,7 @@ from wieldy.core.provider import (
 from wieldy.providers.decoded import decoded, number, part, text
 from wieldy.providers.front import Front
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
+from wieldy.providers.leisure import Signs
 from wieldy.providers.models import known
 from wieldy.providers.refusal import reported
 from wieldy.providers.stream import streamed
@@ -42,6 +43,25 @@ SEARCH = "web_search_20250305"
 
 NOTABLE = pattern(rb"content_block_st|message_|error")
 """What stands in every event but those that a block grows by."""
+
+_SPEAKS = pattern(rb'"(?:text|thinking)_delta"')
+_NAMED = pattern(rb"(?m)^event:")
+_LAST = (  # as short as they can be; a call would take a block's end, a start with an id and a name, and another end
+    b'data:{"type":"content_block_stop","index":0}\n\n',
+    b'data:{"type":"message_delta","delta":{"stop_reason":"refusal"}}\n\n',
+    b'data:{"type":"message_stop"}\n\n',
+)
+_NAMES = b"event:content_block_stop\nevent:message_delta\nevent:message_stop\n"
+
+
+def ending(told: bytes) -> int:
+    """The fewest bytes of the last events while a text or a thought is open. The end of an open call is too near."""
+    if _SPEAKS.search(told) is None or b"input_json_delta" in told:
+        return 1
+    return sum(map(len, _LAST)) + (len(_NAMES) if _NAMED.search(told) else 0)
+
+
+SIGNS = Signs(NOTABLE, ending)
 
 _ODD = pattern(r"[^A-Za-z0-9_-]")
 
@@ -86,9 +106,9 @@ class Anthropic:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        notable = None if request.closely else NOTABLE
+        signs = None if request.closely else SIGNS
         sent = joined(self._front.of(request, self.model), request.messages)
-        return streamed(self._http, "/v1/messages", sent, self.model, deltas, notable)
+        return streamed(self._http, "/v1/messages", sent, self.model, deltas, signs)
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The search of Anthropic's servers."""

@@ -23,6 +23,7 @@ from wieldy.core.provider import (
 from wieldy.providers.decoded import decoded, number, part, parts, text
 from wieldy.providers.extent import Extent
 from wieldy.providers.http import HttpFailure, Response
+from wieldy.providers.leisure import Signs
 from wieldy.providers.refusal import reported
 from wieldy.schema.dense import dense_text
 from wieldy.schema.pattern import pattern
@@ -37,6 +38,24 @@ REASONS: Mapping[str, StopReason] = {
 
 NOTABLE = pattern(rb'tool_calls|function_call|"finish_reason": ?"|"usage": ?\{|\[DONE\]|error')
 """What stands in the chunks that say more than some words of a text or a thought."""
+
+_CHUNK = pattern(rb'data:[^\n]*?"delta": ?(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")+\})[^\n]*\n\n')
+_SAYS = pattern(rb'"(?:content|reasoning(?:_content)?|refusal)": ?"[^"]')
+_MORE = b'{}"prompt_tokens":1,"completion_tokens":1,"total_tokens":2data:[DONE]\n\n'
+
+
+def ending(told: bytes) -> int:
+    """The fewest bytes of the last events, by the form of a chunk with words: one without any, usage, and `[DONE]`.
+
+    Usage is asked for, so it comes, in that chunk or in one of its own. A whole call in a chunk is not shorter.
+    """
+    chunk = _CHUNK.search(told)
+    if chunk is None or _SAYS.search(chunk[1]) is None:
+        return 1
+    return len(chunk[0]) - len(chunk[1]) + len(_MORE)
+
+
+SIGNS = Signs(NOTABLE, ending)
 
 
 async def deltas(

@@ -9,7 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from wieldy.providers.http1 import Answers
-from wieldy.providers.leisure import Leisure
+from wieldy.providers.leisure import LONGEST, Leisure
+from wieldy.providers.watermark import Watermark
 
 if TYPE_CHECKING:
     import ssl
@@ -32,11 +33,13 @@ class Connection(asyncio.BufferedProtocol):
         self.time = self._loop.time
         self.answers = Answers()
         self.used = False
-        self.leisure: Leisure | None = None
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._waiter: asyncio.Future[None] | None = None
         self._broken: Exception | None = None
         self._held_up = False
+        self._leisure: Leisure | None = None
+        self._mark: Watermark | None = None
+        self._rests = False
         self._until = 0.0
         self._watch: asyncio.TimerHandle | None = None
 
@@ -67,6 +70,18 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(head)
             self.transport.write(memoryview(body))
 
+    def take_leisure(self, leisure: Leisure) -> None:
+        """From here on let what is heard wait as this allows."""
+        self._leisure = leisure
+        if self._mark is None:
+            self._mark = Watermark(self.transport, self._spill)
+
+    def end_leisure(self) -> None:
+        """From here on hear everything at once."""
+        self._leisure = None
+        if self._mark is not None:
+            self._mark.lower()
+
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
         """From here on speak TLS with a host."""
         transport = await self._loop.start_tls(self.transport, self, context, server_hostname=host)
@@ -75,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Drop it, without waiting for the other side."""
+        self.end_leisure()
         if self._watch is not None:
             self._watch.cancel()
         self.transport.abort()
@@ -89,16 +105,28 @@ class Connection(asyncio.BufferedProtocol):
         self._watch = None
         if not self._until:
             return
+        if self.time() >= self._until and self._mark is not None and self._mark.raised:
+            self._mark.fall()
         if self.time() >= self._until:
             self._break(Silence())
         else:
             self._watch_until(self._until)
+
+    def _spill(self) -> None:
+        """What lay in the kernel, below the mark, comes next; until then nobody can say that the server is silent."""
+        if self._leisure is not None:
+            self._leisure.is_over()
+        if self._until:
+            self._until = max(self._until, self.time() + LONGEST)
+        if self._rests:
+            self._wake()
 
     def _break(self, why: Exception) -> None:
         self._broken = why
         self._wake()
 
     def _wake(self) -> None:
+        self._rests = False
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -114,10 +142,14 @@ class Connection(asyncio.BufferedProtocol):
         """From asyncio: so much has come."""
         data = bytes(self._buffer[:nbytes])
         held = self.answers.feed(data)
-        if self.leisure is not None and self.leisure.allows(data, now := self.time()) and held < READ_BYTES:
-            if self._until:
-                self._until = now + self.leisure.silence
-            return
+        if self._leisure is not None and self._mark is not None:
+            waits = self._leisure.allows(data, now := self.time())
+            self._mark.follow(self._leisure, data, now)
+            if waits and held < READ_BYTES:
+                self._rests = True
+                if self._until:
+                    self._until = now + self._leisure.silence
+                return
         if held > MOST_HELD and not self._held_up:
             self._held_up = True
             self.transport.pause_reading()

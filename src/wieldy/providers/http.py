@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from wieldy.core.failure import WieldyError
 from wieldy.providers.connection import Connection, Silence
 from wieldy.providers.http1 import END, End, Head, Malformed, request_head
-from wieldy.providers.leisure import Leisure
+from wieldy.providers.leisure import Leisure, Signs
 from wieldy.providers.proxy import Proxy, ProxyProblem, proxy_for
 
 if TYPE_CHECKING:
@@ -68,9 +67,9 @@ class Response:
                 raise _broken(error) from None
         return part if isinstance(part, bytes) else b""
 
-    def take_leisure(self, notable: re.Pattern[bytes]) -> None:
-        """From here on give whole events of the body some at a time, except when something `notable` stands in them."""
-        self._connection.leisure = Leisure(notable, self.seconds)
+    def take_leisure(self, signs: Signs) -> None:
+        """From here on give whole events of the body some at a time, except when there are signs of more than words."""
+        self._connection.take_leisure(Leisure(signs, self.seconds))
 
     async def text(self, most: int = 100_000) -> str:
         """The first part of the body, as text; for error pages."""
@@ -173,7 +172,7 @@ class Http:
 
     def _give_back(self, connection: Connection, *, whole: bool) -> None:
         answers = connection.answers
-        connection.leisure = None
+        connection.end_leisure()
         sent = not connection.transport.get_write_buffer_size()
         ended = sent and answers.keeps and answers.begun and (whole or answers.reusable)
         if ended and len(self._idle) < MOST_IDLE:

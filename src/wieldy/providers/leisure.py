@@ -6,27 +6,53 @@ To wake the listener for each of a thousand pieces takes several times what is d
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+from wieldy.core.record import record
 
 LONGEST = 0.1  # seconds that a piece waits for company
 
 _ENDS = (b"\n\n", b"\n\n\r\n")  # of an event; of one that came as a chunk
+_NEVER = float("-inf")
+
+
+@record
+class Signs:
+    """How a wire shows that it says more than words: what is `notable` in events, and the fewest bytes of an `ending`.
+
+    An ending is all that has to come, after whole events with nothing notable in them, before an answer or a call in it
+    is over. It is known by the form of those events; 1 where they say nothing of it.
+    """
+
+    notable: re.Pattern[bytes]
+    ending: Callable[[bytes], int]
 
 
 class Leisure:
-    """Looks at what comes over one connection. Only whole events may wait, and none with anything `notable` in it."""
+    """Looks at what comes over one connection. Only whole events may wait, and none with anything notable in it.
 
-    __slots__ = ("_notable", "_since", "_whole", "silence")
+    It is `calm` while there is nothing but such events.
+    """
 
-    def __init__(self, notable: re.Pattern[bytes], silence: float) -> None:
+    __slots__ = ("_notable", "_since", "_whole", "calm", "ending", "silence")
+
+    def __init__(self, signs: Signs, silence: float) -> None:
         self.silence = silence
-        self._notable = notable
+        self.ending = signs.ending
+        self.calm = False
+        self._notable = signs.notable
         self._since = 0.0
         self._whole = False
 
     def allows(self, data: bytes, now: float) -> bool:
         """Whether this, which came after all that was looked at before, may wait."""
         before, self._whole = self._whole, data.endswith(_ENDS)
-        if before and self._whole and now - self._since < LONGEST and self._notable.search(data) is None:
+        self.calm = before and self._whole and self._notable.search(data) is None
+        if self.calm and now - self._since < LONGEST:
             return True
         self._since = now
         return False
+
+    def is_over(self) -> None:
+        """What comes next has waited already."""
+        self._since = _NEVER

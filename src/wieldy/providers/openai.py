@@ -9,7 +9,7 @@ from typing import Any
 
 from wieldy.core.message import ContentBlock, History, Message, encoded_all, listed
 from wieldy.core.provider import Delta, Request, ToolOffer
-from wieldy.providers.completion import NOTABLE, deltas
+from wieldy.providers.completion import SIGNS, deltas
 from wieldy.providers.front import Front
 from wieldy.providers.http import IDLE_SECONDS, Http
 from wieldy.providers.models import known
@@ -49,9 +49,9 @@ class OpenAI:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        notable = None if request.closely else NOTABLE
+        signs = None if request.closely else SIGNS
         sent = joined(self._front.of(request, self.model), request.messages)
-        return streamed(self._http, "/chat/completions", sent, self.model, deltas, notable)
+        return streamed(self._http, "/chat/completions", sent, self.model, deltas, signs)
 
     def approach(self) -> Future[Any] | None:
         """Begin to connect."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeAlias
 
 from wieldy.core.provider import Delta
 from wieldy.providers.http import Http, HttpFailure, Response
+from wieldy.providers.leisure import Signs
 from wieldy.providers.refusal import accepted, unheard
 from wieldy.providers.sse import events_of
 
@@ -17,14 +17,14 @@ Deltas: TypeAlias = Callable[[AsyncIterator[bytes], str, Response], AsyncIterato
 
 @asynccontextmanager
 async def streamed(
-    http: Http, path: str, body: bytes, model: str, deltas: Deltas, notable: re.Pattern[bytes] | None
+    http: Http, path: str, body: bytes, model: str, deltas: Deltas, signs: Signs | None
 ) -> AsyncIterator[AsyncIterator[Delta]]:
-    """Send a request and give its deltas, some at a time if only the `notable` is waited for. Raises `ProviderFailure`."""
+    """Send a request and give its deltas, some at a time unless the `signs` show more. Raises `ProviderFailure`."""
     try:
         async with http.post(path, body) as response:
             await accepted(response, model, http.place)
-            if notable is not None:
-                response.take_leisure(notable)
+            if signs is not None:
+                response.take_leisure(signs)
             async with aclosing(events_of(response)) as events:
                 yield deltas(events, model, response)
     except HttpFailure as broken:
