@@ -156,11 +156,10 @@ async def _heard(deltas: Any, data: list[bytes]) -> None:
     from wieldy.providers.sse import Events
     from wieldy.session.assemble import Answer
 
-    async def events() -> AsyncIterator[bytes]:
+    async def events() -> AsyncIterator[list[bytes]]:
         parser = Events()
         for piece in data:
-            for one in parser.feed(piece):
-                yield one
+            yield parser.feed(piece)
 
     answer = Answer()
     async for delta in deltas(events()):

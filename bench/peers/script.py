@@ -50,7 +50,7 @@ class Scenario:
 
 DONE: Turn = (Say("done"),)
 SMALL, LARGE = "small file", "large file"
-FEW, MANY = 250, 1250
+FEW, MANY = 250, 3250
 MARK = "mark"
 
 

@@ -36,13 +36,12 @@ STEP = st.one_of(
 STEPS = st.lists(STEP, min_size=1, max_size=4)
 
 
-async def _given(pieces: list[bytes]) -> AsyncIterator[bytes]:
+async def _given(pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
     events = Events()
     for piece in pieces:
-        for data in events.feed(piece):
-            yield data
+        yield events.feed(piece)
     if (rest := events.rest()) is not None:
-        yield rest
+        yield [rest]
 
 
 def said(wire: Any, pieces: list[bytes]) -> tuple[dict[str, Any], ...]:

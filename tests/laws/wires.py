@@ -145,12 +145,11 @@ class Wire:
             raise
 
 
-async def _events(data: bytes, size: int) -> AsyncIterator[bytes]:
+async def _events(data: bytes, size: int) -> AsyncIterator[list[bytes]]:
     import asyncio
 
     parser = Events()
     for at in range(0, len(data), size):
-        for event in parser.feed(data[at : at + size]):
-            yield event
+        yield parser.feed(data[at : at + size])
         if at % (size * 3) == 0:
             await asyncio.sleep(0)

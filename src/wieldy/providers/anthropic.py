@@ -41,7 +41,7 @@ MAX_TOKENS = 16_000
 WINDOW = 200_000
 SEARCH = "web_search_20250305"
 
-NOTABLE = pattern(rb"content_block_st|message_|error")
+NOTABLE = (b"content_block_st", b"message_", b"error")
 """What stands in every event but those that a block grows by."""
 
 _SPEAKS = pattern(rb'"(?:text|thinking)_delta"')
@@ -211,38 +211,39 @@ def _tool(tool: ToolOffer, ends_block: bool) -> bytes:
 
 
 async def deltas(
-    events: AsyncIterator[bytes], model: str = "", response: Response | None = None
+    events: AsyncIterator[Sequence[bytes]], model: str = "", response: Response | None = None
 ) -> AsyncIterator[Delta]:
     """The stream's events as deltas. Raises `ProviderFailure` when it ends before the message does."""
     usage = Usage()
     try:
-        async for data in events:
-            event = decoded(data)
-            kind = text(event, "type")
-            if kind == "content_block_delta":
-                delta = _grown(event)
-                if delta is not None:
-                    yield delta
-            elif kind == "content_block_start":
-                yield BlockStarted(number(event, "index"), part(event, "content_block"))
-            elif kind == "content_block_stop":
-                yield BlockEnded(number(event, "index"))
-            elif kind == "message_start":
-                usage = _usage(part(part(event, "message"), "usage"), usage)
-                yield Metered(usage)
-            elif kind == "message_delta":
-                usage = _usage(part(event, "usage"), usage)
-                yield Metered(usage)
-                if reason := part(event, "delta").get("stop_reason"):
-                    yield Stopped(_REASONS.get(reason, reason))
-            elif kind == "message_stop":
-                if response is not None:
-                    response.whole = True
-                return
-            elif kind == "error":
-                raise reported(event.get("error") or {}, model)
-            elif kind is None:
-                raise ProviderFailure("protocol", "the stream holds something that is no event: it has no `type`")
+        async for told in events:
+            for data in told:
+                event = decoded(data)
+                kind = text(event, "type")
+                if kind == "content_block_delta":
+                    delta = _grown(event)
+                    if delta is not None:
+                        yield delta
+                elif kind == "content_block_start":
+                    yield BlockStarted(number(event, "index"), part(event, "content_block"))
+                elif kind == "content_block_stop":
+                    yield BlockEnded(number(event, "index"))
+                elif kind == "message_start":
+                    usage = _usage(part(part(event, "message"), "usage"), usage)
+                    yield Metered(usage)
+                elif kind == "message_delta":
+                    usage = _usage(part(event, "usage"), usage)
+                    yield Metered(usage)
+                    if reason := part(event, "delta").get("stop_reason"):
+                        yield Stopped(_REASONS.get(reason, reason))
+                elif kind == "message_stop":
+                    if response is not None:
+                        response.whole = True
+                    return
+                elif kind == "error":
+                    raise reported(event.get("error") or {}, model)
+                elif kind is None:
+                    raise ProviderFailure("protocol", "the stream holds something that is no event: it has no `type`")
     except HttpFailure as broken:
         raise ProviderFailure("connection", str(broken)) from None
     raise ProviderFailure("connection", "the stream ended before the message did")

@@ -5,7 +5,7 @@ The wire has no end of a block: text ends when a call begins, a call ends when i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from wieldy.core.provider import (
@@ -36,7 +36,11 @@ REASONS: Mapping[str, StopReason] = {
     "content_filter": "refusal",
 }
 
-NOTABLE = pattern(rb'tool_calls|function_call|"finish_reason": ?"|"usage": ?\{|\[DONE\]|error')
+DONE = b"[DONE]"
+NOTABLE = (
+    *(b"tool_calls", b"function_call", DONE, b"error"),
+    *(b'"finish_reason":"', b'"finish_reason": "', b'"usage":{', b'"usage": {'),
+)
 """What stands in the chunks that say more than some words of a text or a thought."""
 
 _CHUNK = pattern(rb'data:[^\n]*?"delta": ?(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")+\})[^\n]*\n\n')
@@ -59,21 +63,23 @@ SIGNS = Signs(NOTABLE, ending)
 
 
 async def deltas(
-    events: AsyncIterator[bytes], model: str = "", response: Response | None = None
+    events: AsyncIterator[Sequence[bytes]], model: str = "", response: Response | None = None
 ) -> AsyncIterator[Delta]:
     """The stream's events as deltas. Raises `ProviderFailure` when it ends before the answer does."""
     answer = Blocks()
     try:
-        async for data in events:
-            if data == b"[DONE]":
+        async for told in events:
+            over = DONE in told
+            for data in told[: told.index(DONE)] if over else told:
+                chunk = decoded(data)
+                if error := chunk.get("error"):
+                    raise reported(error, model)
+                for delta in answer.take(chunk):
+                    yield delta
+            if over:
                 if response is not None:
                     response.whole = True
                 break
-            chunk = decoded(data)
-            if error := chunk.get("error"):
-                raise reported(error, model)
-            for delta in answer.take(chunk):
-                yield delta
     except HttpFailure as broken:
         if answer.reason is None:
             raise ProviderFailure("connection", str(broken)) from None

@@ -59,16 +59,19 @@ def _data(event: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
-async def events_of(response: Response) -> AsyncGenerator[bytes, None]:
-    """The data of every event of a response. Raises `HttpFailure` when none is completed for too long: drops are not life."""
+async def events_of(response: Response) -> AsyncGenerator[list[bytes], None]:
+    """The data of the events of a response, as many at a time as came together.
+
+    Raises `HttpFailure` when none is completed for too long: drops are not life.
+    """
     events = Events()
     last, seen = time.monotonic(), 0
     while chunk := await response.more():
-        for data in events.feed(chunk):
-            yield data
+        if told := events.feed(chunk):
+            yield told
         if events.ended > seen:
             last, seen = time.monotonic(), events.ended
         elif time.monotonic() - last > response.seconds:
             raise HttpFailure(f"nothing whole came from the server for {response.seconds:g} s")
     if (rest := events.rest()) is not None:
-        yield rest
+        yield [rest]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from wieldy.providers.leisure import Signs
 from wieldy.providers.refusal import accepted, unheard
 from wieldy.providers.sse import events_of
 
-Deltas: TypeAlias = Callable[[AsyncIterator[bytes], str, Response], AsyncIterator[Delta]]
+Deltas: TypeAlias = Callable[[AsyncIterator[Sequence[bytes]], str, Response], AsyncIterator[Delta]]
 
 
 @asynccontextmanager
