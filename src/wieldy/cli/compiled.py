@@ -9,10 +9,13 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from collections.abc import Sequence
+from _frozen_importlib_external import MAGIC_NUMBER
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, SourceFileLoader
-from importlib.util import MAGIC_NUMBER
-from types import CodeType, ModuleType
+
+TYPE_CHECKING = False  # what is imported here is still looked for in every way
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType, ModuleType
 
 _HEAD = 16  # bytes before the code: what compiled it, how it is checked, and the time and size of its source
 _CHECKED_BY_TIME = MAGIC_NUMBER + bytes(4)
@@ -33,8 +36,7 @@ class Compiled(SourceFileLoader):
         """What was read, once; whoever asks again is told what there is now, and so is one who was compiled elsewhere."""
         read, self._code = self._code, None
         if read is not None and (code := marshal.loads(read)).co_filename == self.path:
-            assert isinstance(code, CodeType)
-            return code
+            return code  # type: ignore[no-any-return]
         return super().get_code(fullname)
 
 
@@ -51,14 +53,15 @@ class Straight:
         if path is None:
             if name not in _IN_PYTHON:
                 return None
-            if (spec := _built(name, self._library)) is not None:
+            if name.startswith("_") and (spec := _built(name, self._library)) is not None:
                 return spec
             folder, last = self._library, name
         elif len(path) == 1:
             folder, last = path[0], name.rpartition(".")[2]
         else:
             return None
-        return _compiled(name, folder, last) or _compiled(name, f"{folder}/{last}", "__init__")
+        spec = _compiled(name, folder, last) or _compiled(name, f"{folder}/{last}", "__init__")
+        return _built(name, folder) if spec is None and path is None else spec
 
 
 def _compiled(name: str, folder: str, file: str) -> ModuleSpec | None:

@@ -13,9 +13,8 @@ from typing import Any
 from wieldy.core.tool import Tool
 from wieldy.schema.written import Written
 
-FOLDER = os.path.dirname(__file__)
-SCHEMAS = os.path.join(FOLDER, "schemas.json")
-"""What models are shown of the tools beside their words, written by `python -m wieldy.tools`: a start that finds it out anew
+SCHEMAS = os.path.join(os.path.dirname(__file__), "schemas.json")
+"""What models are shown of the tools, written by `python -m wieldy.tools`: a start that finds it out anew
 takes more than a tenth longer."""
 
 MODULES: Mapping[str, str] = {
@@ -73,17 +72,16 @@ class Builtin:
     def shown(self) -> Tool | None:
         """What a model is shown of it; None where the tool itself has to be asked."""
         written = _written()[self._name]
-        return Shown(self._name, self._module, written) if "read_only" in written else None
+        return Shown(self._name, written) if "read_only" in written else None
 
 
 class Shown(Tool):
     """A built-in tool that nobody has called: all that a model is shown of it, and no more."""
 
-    def __init__(self, name: str, module: str, written: Mapping[str, Any]) -> None:
-        from wieldy.core.declare import words
-
+    def __init__(self, name: str, written: Mapping[str, Any]) -> None:
         self.name = name
-        self.description, self.prompt = words(os.path.join(FOLDER, f"{module}.py"))
+        self.description = written["description"]
+        self.prompt = written["prompt"]
         self.parameters = Written(written, self.declared_parameters)
         self.read_only = written["read_only"]
         self.deferred = written["deferred"]

@@ -23,7 +23,8 @@ def _row(tool: Tool) -> dict[str, Any]:
     """Its input; and the rest of what decides how it is offered, where that is the same everywhere."""
     row: dict[str, Any] = described(tool.declared_parameters())
     if not tool.says_itself:
-        row |= {"read_only": tool.read_only, "deferred": tool.deferred}
+        facts = ("description", "prompt", "read_only", "deferred")
+        row |= {fact: getattr(tool, fact) for fact in facts}
     return row
 
 
