@@ -23,6 +23,7 @@ class Mock:
     """The mock model as a process of its own."""
 
     def __init__(self, folder: Path, turns: int, tool: str = "Read", input: str | None = None) -> None:
+        self.turns = turns
         self.stamps = folder / f"stamps{turns}"
         port = folder / f"port{turns}"
         command = [
@@ -40,9 +41,14 @@ class Mock:
 
     def requests(self) -> list[tuple[float, float]]:
         """When each request had arrived, and when its answer was gone; and forget them."""
-        told = [line.split() for line in self.stamps.read_text().splitlines()]
+        for _ in range(200):  # who has the whole answer may be gone before the model has written down when it was sent
+            told = [line.split() for line in self.stamps.read_text().splitlines()]
+            rows = [(float(row[0]), float(row[1])) for row in told if len(row) == 3]
+            if len(rows) > self.turns:
+                break
+            time.sleep(0.01)
         os.truncate(self.stamps, 0)
-        return [(float(row[0]), float(row[1])) for row in told if len(row) == 3]
+        return rows
 
 
 @contextmanager
