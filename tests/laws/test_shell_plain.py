@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from wieldy.shell.grammar import common_outline
 from wieldy.shell.outline import outline
-from wieldy.shell.parse import parse
+from wieldy.shell.parse import DECLARATIONS, parse
 from wieldy.shell.plain import plain_outline
+from wieldy.shell.read import BARE, MORE_THAN_NAMES, bare_script
 from wieldy.shell.shfmt import full_outline
 
 WORDS = st.sampled_from(
@@ -45,12 +46,43 @@ def test_what_splitting_reads_our_grammar_and_tree_sitter_or_shfmt_read_in_the_s
         assert common_outline(text) == read or full_outline(text) in (read, None)
 
 
-BARE = st.lists(st.sampled_from(["ls", "-la", "src/x.py", "0.5", "@%,+:", "if", "let", "", " "]), max_size=6)
+FIRST = sorted(
+    MORE_THAN_NAMES | DECLARATIONS | {"ls", ".", ":", "2", "cd", "eval", "exec", "set", "-", "+x", "@", "%1", "a:"}
+)
+BARE_LINES = st.builds(
+    lambda blanks, first, rest: blanks + first + rest,
+    st.sampled_from(["", " ", "   "]),
+    st.sampled_from(FIRST) | st.text(sorted(BARE), max_size=8),
+    st.text(sorted(BARE | set("  ")), max_size=40) | st.sampled_from([" if then", " 2 3", " a  b ", ""]),
+)
 
 
-@given(BARE.map(" ".join))
-def test_bare_words_are_read_alike_with_spaces_and_with_tabs_between_them(text):
-    assert plain_outline(text) == plain_outline(text.replace(" ", "\t"))
+@settings(max_examples=1_500, deadline=None)
+@given(BARE_LINES)
+def test_bare_words_are_read_as_the_grammar_reads_them_and_every_other_parser(text):
+    script = bare_script(text)
+    if script is not None:
+        assert script == parse(text)
+        drawn = outline(script, text).entries
+        assert drawn == plain_outline(text)
+        assert common_outline(text) == drawn or full_outline(text) in (drawn, None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(BARE_LINES)
+def test_bare_words_are_read_as_shfmt_reads_them(text):
+    if full_outline("true") is None:
+        pytest.skip("SHFMT IS NOT COMPARED: it is not installed")
+    script = bare_script(text)
+    if script is not None:
+        assert full_outline(text) == outline(script, text).entries
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "a=b", "ls -la; pwd", "if", "time ls", "let x", "ls\tx", "l\n", "~", "é", "a" * 2_000]
+)
+def test_what_is_more_than_bare_words_is_for_the_grammar(text):
+    assert bare_script(text) is None
 
 
 @settings(max_examples=120, deadline=None)

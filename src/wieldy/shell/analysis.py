@@ -12,8 +12,8 @@ from wieldy.core.record import changed, record
 from wieldy.shell.catastrophic import Danger, dangers
 from wieldy.shell.effort import TooMuch
 from wieldy.shell.oddities import foreign_letters, oddities
-from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
+from wieldy.shell.read import read
 from wieldy.shell.scene import Scene
 from wieldy.shell.second_opinion import confirmed
 from wieldy.shell.syntax import Script, Unparsable
@@ -48,7 +48,7 @@ def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
     scene = Scene(home, root, (cwd,))
     problems = oddities(command)
     try:
-        script = parse(command)
+        script = read(command)
     except (Unparsable, RecursionError) as error:
         return _not_understood(command, scene, [*problems, f"not understood: {error}"])
     walk = Walk(command, script)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from wieldy.schema.pattern import pattern
 from wieldy.shell.outline import Entry, Span
-from wieldy.shell.programs.options import names
+from wieldy.shell.read import MORE_THAN_NAMES
 
 _BLANKS = " \t"
-_BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@%,+- ")
 _VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*+"
 _END = r"(?=[ \t;&|]|\Z)"
 _WORD = rf"""(?:(?:[A-Za-z0-9_./:@%,+=-]++|{_VARIABLE})++|'[^']*'|"(?:[^"\\$`]++|{_VARIABLE})*+"){_END}"""
@@ -15,8 +14,6 @@ _TOKEN = pattern(
     rf"[ \t]*(?:(?P<word>{_WORD})|(?P<separator>&&|\|\||[|;])(?![;&|])"
     rf"|[0-9]?(?:>&(?P<descriptor>[0-9]){_END}|(?P<redirection>>>|>|<)))"
 )
-# What bash takes for more than a name where a command begins, and `let`, whose words are no words.
-_MORE_THAN_NAMES = names("if then else elif fi do done case esac while until for select function time coproc in let")
 
 
 def plain_outline(text: str) -> list[Entry] | None:
@@ -24,8 +21,6 @@ def plain_outline(text: str) -> list[Entry] | None:
     if not text.isascii():
         return None
     text = text.rstrip(_BLANKS)
-    if _BARE.issuperset(text):
-        return _one_call(text)
     entries: list[Entry] = []
     words: list[Span] = []
     separator, redirection, at = ";", "", 0
@@ -42,7 +37,7 @@ def plain_outline(text: str) -> list[Entry] | None:
             redirection = ""
         elif kind == "word":
             word = token["word"]
-            if not words and (word in _MORE_THAN_NAMES or "=" in word):
+            if not words and (word in MORE_THAN_NAMES or "=" in word):
                 return None
             words.append(token.span("word"))
         elif not words:
@@ -59,14 +54,3 @@ def plain_outline(text: str) -> list[Entry] | None:
     if words:
         entries.append(("call", tuple(words)))
     return sorted(entries) if words or (entries and separator == ";") else None
-
-
-def _one_call(text: str) -> list[Entry] | None:
-    """Bare words with spaces between them, which most commands are: no pattern need be compiled for them."""
-    words: list[Span] = []
-    at = 0
-    for word in text.split(" "):
-        if word:
-            words.append((at, at + len(word)))
-        at += len(word) + 1
-    return [("call", tuple(words))] if words and text[slice(*words[0])] not in _MORE_THAN_NAMES else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from wieldy.shell.outline import outline
-from wieldy.shell.plain import plain_outline
+from wieldy.shell.read import bare_script
 from wieldy.shell.syntax import Script
 
 # shfmt's answer is many times as long as the text, and grows with the square of the nesting.
@@ -12,6 +11,11 @@ MAX_ASKED = 150
 
 def confirmed(text: str, script: Script) -> bool:
     """Whether splitting (for what is plain), tree-sitter (for what it is known to read well) or shfmt reads it as we did."""
+    if bare_script(text) == script:
+        return True
+    from wieldy.shell.outline import outline
+    from wieldy.shell.plain import plain_outline
+
     ours = outline(script, text)
     if (plain := plain_outline(text)) is not None:
         return plain == ours.entries

@@ -9,11 +9,11 @@ from wieldy.shell.effort import TooMuch
 from wieldy.shell.feed import UNFED, Feed
 from wieldy.shell.frame import EXACT, Frame, change_in, loud, reason_not_read_only
 from wieldy.shell.layers import Layers, filled_by_find, program_of, unwrap
-from wieldy.shell.parse import parse
 from wieldy.shell.parts import Part
 from wieldy.shell.programs.builtins import is_quiet_variable
 from wieldy.shell.programs.judgement import NOTHING, Call, Judgement
 from wieldy.shell.programs.registry import judge
+from wieldy.shell.read import read
 from wieldy.shell.redirects import UNREDIRECTED, Redirected, redirected
 from wieldy.shell.scene import Scene
 from wieldy.shell.syntax import RawWord, Script, Simple, Unparsable
@@ -213,7 +213,7 @@ class SimpleCommands:
         self.context = changed(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
         after = scene
         try:
-            script = parse(text.text)
+            script = read(text.text)
             self.scripts.append((text.text, script))
             inside = scene if same_shell else changed(scene, variables={}, functions=frozenset())
             after = self.script(script, inside)
