@@ -29,7 +29,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench
 
-# Beside other agents, which npm installs into .venv-peers; about twelve minutes.
+# Beside other agents, which npm installs into .venv-peers; about fifteen minutes.
 bench-peers: $(READY)
 	$(BIN)/python -m bench.peers
 

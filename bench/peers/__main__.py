@@ -1,6 +1,6 @@
 """wieldy beside other agents, end to end: the same scripted model, the same files, in turns, the best run of each.
 
-python -m bench.peers     (or `make bench-peers`: about twelve minutes; needs npm once, and afterwards no network at all)
+python -m bench.peers     (or `make bench-peers`: about fifteen minutes; needs npm once, and afterwards no network at all)
 """
 
 from __future__ import annotations
