@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wieldy.shell.analysis import Analysis, analyse
@@ -146,6 +146,8 @@ def test_no_spelling_of_a_program_makes_it_harmless_or_hides_it_from_a_rule(pair
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(BEFORE, max_size=3), st.lists(AROUND, max_size=3))
+# bash does not understand this one either, so that only a rough reading is left.
+@example([], ["{} # the end", "cat <<EOF\n$({}\n)\nEOF", "cat <<EOF\n$({}\n)\nEOF"])
 def test_a_denied_command_is_named_through_any_wrapping(wrappers: list[str], around: list[str]) -> None:
     command = "".join(wrappers) + "rm x"
     for shape in around:

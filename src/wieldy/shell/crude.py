@@ -14,6 +14,7 @@ from wieldy.shell.words import Word, plain
 # No system passes a longer text to bash.
 MAX_LENGTH = 131_072
 _SEPARATORS = pattern(r"[;&|\n()`]+|\$\(|\{ | \}")
+_COMMENT = pattern(r"(?:^|\s)#")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
 _ASSIGNMENT = pattern(r"[A-Za-z_]\w*=")
 _NO_QUOTES = str.maketrans("", "", "\"'\\")
@@ -21,10 +22,11 @@ _UNKNOWN = (Opaque(),)
 
 
 def crude_parts(text: str, cwd: str) -> list[Part]:
-    """A part for each fragment between separators, with quotes dropped."""
+    """A part for each fragment between separators, with quotes dropped; with what may be a comment, and without."""
     found: list[Part] = []
     fragments = _SEPARATORS.split(text[:MAX_LENGTH].translate(_NO_QUOTES))
-    for fragment in dict.fromkeys(fragments):
+    told = [reading for fragment in fragments for reading in (fragment, _COMMENT.split(fragment, 1)[0])]
+    for fragment in dict.fromkeys(told):
         words = fragment.split()
         while words and (words[0] in _KEYWORDS or _ASSIGNMENT.match(words[0])):
             words = words[1:]
