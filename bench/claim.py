@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -30,16 +31,23 @@ class Claim:
         return f"{mark} {self.text}: {self.value:.3g}{self.unit} ({sign} {self.bound:g}{self.unit}){detail}"
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one run, with the garbage collector out of the way."""
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """With the garbage collector out of the way."""
     gc.collect()
     gc.disable()
     try:
+        yield
+    finally:
+        gc.enable()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one run, with the garbage collector out of the way."""
+    with uncollected():
         start = time.perf_counter()
         work()
         return time.perf_counter() - start
-    finally:
-        gc.enable()
 
 
 async def best_awaited(rounds: int, *works: Callable[[], Awaitable[object]]) -> list[float]:
@@ -47,14 +55,10 @@ async def best_awaited(rounds: int, *works: Callable[[], Awaitable[object]]) -> 
     best = [float("inf")] * len(works)
     for _ in range(rounds):
         for index, work in enumerate(works):
-            gc.collect()
-            gc.disable()
-            try:
+            with uncollected():
                 start = time.perf_counter()
                 await work()
                 best[index] = min(best[index], time.perf_counter() - start)
-            finally:
-                gc.enable()
     return best
 
 

@@ -43,7 +43,7 @@ class Deferred(ModuleType):
 
 
 class StandIn(ModuleType):
-    """What asyncio has for a module: the names that it takes while it is imported. For any other the module itself is asked."""
+    """What asyncio or `json` has for a module: the names that it takes while it is imported. For others the module is asked."""
 
     def __init__(self, name: str, **known: Any) -> None:
         super().__init__(name)
@@ -97,7 +97,7 @@ def stand_ins() -> list[StandIn]:
 
 
 def import_asyncio() -> None:
-    """Load asyncio without what it does not need yet. Where it is loaded already, nothing is changed."""
+    """Load asyncio, and `json`, without what they do not need yet. Where asyncio is loaded already, nothing is changed."""
     if "asyncio" in sys.modules:
         return
     for name in UNUSED:

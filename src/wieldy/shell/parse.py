@@ -140,10 +140,6 @@ class Parser(CompoundParser):
                 return self._test()
         raise Unparsable(f"unexpected `{word}`")
 
-    def _assigns(self) -> re.Match[str] | None:
-        run = self._raw()
-        return _ASSIGNMENT.match(self.text, self.at, self.limit) if "=" in run or "[" in run else None
-
     def _simple(self) -> Command:
         start = end = self.at
         assignments: list[Assignment] = []
@@ -160,7 +156,7 @@ class Parser(CompoundParser):
             if not char or (char in METACHARACTERS and not (char in "<>" and self.peek(1) == "(")):
                 break
             declared = words and words[0].source in DECLARATIONS
-            if (not words or declared) and (found := self._assigns()):
+            if (not words or declared) and (found := _ASSIGNMENT.match(self.text, self.at, self.limit)):
                 one = self._assignment(found)
                 if declared:
                     words.append(_as_word(one, self.text))

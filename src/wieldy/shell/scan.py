@@ -13,7 +13,6 @@ _SIMPLE_WORD = r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")"""
 _WHOLE_WORD = pattern(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
 # A number right before `<` or `>` is no word.
 _NEXT_WORD = pattern(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
-_BLANKS = frozenset(" \t")
 _PLAIN = pattern(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
 _QUOTED_TEXT = pattern(r"[^\"\\$`]+")
 
@@ -51,8 +50,6 @@ class Scanner(ExpansionScanner):
     def whole_words(self, words: list[RawWord]) -> bool:
         """Take the words that follow as long as each is one literal; whether there was any."""
         before = self.at
-        if self.peek() not in _BLANKS:
-            return False
         while found := _NEXT_WORD.match(self.text, self.at, self.limit):
             source, bare, single, double = found.groups()
             start, self.at = found.span(1)
