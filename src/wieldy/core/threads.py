@@ -13,6 +13,8 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, TypeVar
 
+from wieldy.core.homeward import homeward
+
 T = TypeVar("T")
 
 IDLE_SECONDS = 5.0
@@ -103,14 +105,14 @@ class _Call:
     """A function on its way through a thread. What goes in and comes out may be large: it is held no longer than needed,
     whenever the thread gets round to leaving."""
 
-    __slots__ = ("_context", "_failure", "_future", "_loop", "_value", "_work")
+    __slots__ = ("_context", "_failure", "_future", "_homeward", "_value", "_work")
 
     def __init__(
         self, future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         self._work: tuple[Any, ...] | None = (function, args, kwargs)
         self._context = contextvars.copy_context()
-        self._loop = future.get_loop()
+        self._homeward = homeward(future.get_loop())
         self._future: asyncio.Future[Any] | None = future
         self._value: Any = None
         self._failure: BaseException | None = None
@@ -128,7 +130,7 @@ class _Call:
         self._work = function = args = kwargs = None
         _at_work.rest = None
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._settle)
+            self._homeward(self._settle)
         for left in rest:
             with suppress(Exception):
                 left()

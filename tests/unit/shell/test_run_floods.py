@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.reap import Tree, members
 from wieldy.shell.run import Ran, cut_short, finished
@@ -135,6 +136,7 @@ async def test_a_fifo_nobody_writes_to_ends_with_its_time(workspace):
 @pytest.mark.asyncio
 async def test_no_descriptor_is_lost_over_many_commands(workspace):
     await ran(workspace, "true")
+    await in_thread(os.getpid)  # a loop has one for all that comes back from threads
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         await ran(workspace, "echo x")
