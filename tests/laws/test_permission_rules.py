@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.record import changed
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.mode import MODES
@@ -265,3 +267,75 @@ def test_any_text_is_decided_and_nothing_that_cannot_be_read_is_allowed_by_a_rul
 
 def test_nothing_touched_and_nothing_said_is_still_decided() -> None:
     assert decided([], "default", called("Grep", NOTHING)).behavior == "allow"
+
+
+class Volume:
+    """Whether names of either case are one, as `Paths` sees it: another volume may be mounted at any time."""
+
+    def __init__(self) -> None:
+        self.folds = False
+
+    def __call__(self, path: str) -> bool:
+        return self.folds
+
+
+steps = st.one_of(
+    st.tuples(st.just("call"), made_calls(), st.booleans(), opinions),
+    st.tuples(st.just("mode"), modes),
+    st.tuples(st.just("grant"), made_rules()),
+    st.tuples(st.just("replace"), st.lists(made_rules(), max_size=3)),
+    st.tuples(st.just("folds"), st.booleans()),
+    st.tuples(st.just("roots"), st.sampled_from([(ROOT,), (ROOT, "/tmp"), ("/w",)])),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rules=st.lists(made_rules(), max_size=4), taken=st.lists(steps, min_size=2, max_size=14), again=st.booleans())
+def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: list[Any], again: bool) -> None:
+    volume = Volume()
+    world = Paths((ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=volume)
+    policy = Policy(RuleSet(tuple(rules)), paths=world, cwd=lambda: ROOT)
+    calls: list[PlannedCall] = []
+    for step in taken:
+        match step:
+            case ("mode", mode):
+                policy.mode = mode
+            case ("grant", rule):
+                policy.grant(rule)
+            case ("replace", instead):
+                policy.replace(RuleSet(tuple(instead)))
+            case ("folds", folds):
+                volume.folds = folds
+            case ("roots", roots):
+                policy.use_roots(roots)
+            case (_, call, linked, voices):
+                paths = [effect.path for effect in call.effects if isinstance(effect, Reads | Writes)]
+                led_to = {path: f"{ROOT}/.env" if linked else path for path in paths}
+                calls.append(changed(call, real=led_to))
+                _same_as_afresh(policy, calls[-1], voices)
+        for call in calls if again else ():
+            _same_as_afresh(policy, call, ())
+
+
+@example(command="rm -rf /w", before=ROOT, after="/w")
+@example(command="rm -rf /w", before="/w", after=ROOT)
+@given(
+    command=st.sampled_from(["rm -rf /w", f"rm -rf {ROOT}", "rm -rf .", "find . -delete", "ls"]),
+    before=st.sampled_from([ROOT, "/w", "/v"]),
+    after=st.sampled_from([ROOT, "/w", "/v"]),
+)
+def test_a_command_is_judged_by_the_folders_that_are_worked_in_now(command: str, before: str, after: str) -> None:
+    def policy_for(root: str) -> Policy:
+        world = Paths((root,), home=HOME, real=lambda path: path, folds_case=lambda path: False)
+        return Policy(paths=world, mode="bypassPermissions", cwd=lambda: ROOT)
+
+    call = called("Bash", (Runs(command),), {"command": command})
+    policy = policy_for(before)
+    policy.decide(call)
+    policy.use_roots((after,))
+    assert policy.decide(call) == policy_for(after).decide(call)
+
+
+def _same_as_afresh(policy: Policy, call: PlannedCall, voices: Sequence[Opinion]) -> None:
+    afresh = Policy(policy.rules, paths=policy.paths, mode=policy.mode, cwd=lambda: ROOT)
+    assert policy.decide(call, voices) == afresh.decide(call, voices)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Decision, Opinion, Reason
-from wieldy.core.effect import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.effect import Effect, Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.places import shared_folders
 from wieldy.permissions import suggest
 from wieldy.permissions.addresses import Addresses
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
+REMEMBERED = 256
 STRICTEST_FIRST = sorted(STRICTNESS, key=STRICTNESS.__getitem__, reverse=True)
 
 
@@ -132,6 +133,7 @@ class Policy:
             folds_case=seen.folds_case,
         )
         self._protected = Protected(self._paths.roots, self._configured_by)
+        self._analysis_at.cache_clear()
         self._use(self._rules)
 
     def analyse(self, command: str) -> Analysis:
@@ -159,7 +161,7 @@ class Policy:
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
         self._blind: dict[str, bool] = {}
-        self._alike: dict[tuple[str, Level, str], Decision] = {}
+        self._alike: dict[tuple[str, Level, str, Effects, tuple[bool, ...]], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._files = Files(shelves, self._paths, self._protected, self._outside)
@@ -176,14 +178,31 @@ class Policy:
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
-        if plan.effects or opinions or not self._blind_to_input(plan.tool.name):
+        if opinions or not self._blind_to_input(plan.tool.name):
             return self._weighed(plan, opinions)
-        # What touches nothing and of whose input nobody speaks is always decided alike.
-        key = plan.tool.name, self._levels.of(plan.tool, plan.input, plan.effects), self._mode.name
+        # Calls of whose input nobody speaks are decided alike where they touch nothing, or the same files in the same way.
+        places = self._places(plan)
+        if places is None:
+            return self._weighed(plan, opinions)
+        level = self._levels.of(plan.tool, plan.input, plan.effects)
+        key = plan.tool.name, level, self._mode.name, plan.effects, places
         found = self._alike.get(key)
         if found is None:
+            if len(self._alike) >= REMEMBERED:
+                self._alike.clear()
             found = self._alike[key] = self._weighed(plan, opinions)
         return found
+
+    def _places(self, plan: PlannedCall) -> tuple[bool, ...] | None:
+        """All that a decision about files asks the disk for, where each is the very one that was named: whether its volume
+        folds case. None where there is more to it."""
+        folds: dict[str, bool] = {}
+        for effect in plan.effects:
+            if not isinstance(effect, (Reads, Writes)) or plan.real.get(effect.path) != effect.path:
+                return None
+            if effect.path not in folds:
+                folds[effect.path] = self._paths.folds_case(effect.path)
+        return tuple(folds.values())
 
     def _blind_to_input(self, tool_name: str) -> bool:
         """Whether neither rules nor settings speak of this tool's parameters."""
