@@ -17,7 +17,7 @@ from wieldy.edit.readstate import ReadState
 from wieldy.edit.report import Draft, is_quick
 from wieldy.edit.revision import Prepare, Revision, TakesLonger
 
-__all__ = ["Prepare", "Write", "change_file", "prepared", "settle"]
+__all__ = ["Prepare", "Write", "change_file", "concluded", "prepared", "settle"]
 
 Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
 
@@ -40,10 +40,15 @@ async def change_file(
             continue
         except CannotWrite as failure:
             raise ToolFailure(failure.message) from failure
-        if is_quick(revision):
-            return _concluded(revision, written, state, draft)
-        return await in_thread(_concluded, revision, written, state, draft)
+        return await concluded(revision, written, state, draft)
     raise ToolFailure(str(why))
+
+
+async def concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+    """What is said of a revision that is written."""
+    if is_quick(revision):
+        return _concluded(revision, written, state, draft)
+    return await in_thread(_concluded, revision, written, state, draft)
 
 
 async def prepared(prepare: Prepare) -> Revision:

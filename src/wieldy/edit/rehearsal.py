@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 KEPT = 16
 
 
+def refusing(prepare: Prepare) -> Prepare:
+    """The same, but what cannot be made is refused: nothing has run."""
+
+    def prepare_or_refuse(at_once: bool) -> Revision:
+        try:
+            return prepare(at_once)
+        except ToolFailure as failure:
+            raise Refusal("check", failure.message, data=failure.data) from failure
+
+    return prepare_or_refuse
+
+
 class Rehearsals:
     """The changes of one workspace that were tried and have not run yet.
 
@@ -33,10 +45,7 @@ class Rehearsals:
         permission is given. `real` is where the path leads: the file that `prepare` will look at, and no other."""
         if self._state.reading(real) is None and not self._is_inside(real):
             return
-        try:
-            revision = await prepared(prepare)
-        except ToolFailure as failure:
-            raise Refusal("check", failure.message, data=failure.data) from failure
+        revision = await prepared(refusing(prepare))
         if len(revision.after) + len(revision.before or b"") < SMALL:
             self._kept[call_id] = wish, revision
             while len(self._kept) > KEPT:

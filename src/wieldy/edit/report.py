@@ -35,21 +35,27 @@ class Draft:
     """A report begun before it is known whether the file can be written."""
 
     def __init__(self) -> None:
-        self._begun: tuple[Revision, Report] | None = None
+        self._revision: Revision | None = None
+        self._report: Report | None = None
 
-    def begin(self, revision: Revision) -> None:
+    def about(self, revision: Revision) -> None:
+        """Say which revision the report will be of."""
+        self._revision, self._report = revision, None
+
+    def begin(self) -> None:
         """Make the report now, if that is a matter of a moment. What goes wrong here goes wrong again when it counts."""
-        if not is_quick(revision):
+        revision = self._revision
+        if revision is None or not is_quick(revision):
             return
         try:
-            self._begun = revision, report(revision)
+            self._report = report(revision)
         except Exception:
             return
 
     def finished(self, revision: Revision) -> Report:
         """The report of a revision, begun or not."""
-        if self._begun is not None and self._begun[0] is revision:
-            return self._begun[1]
+        if self._report is not None and self._revision is revision:
+            return self._report
         return report(revision)
 
 

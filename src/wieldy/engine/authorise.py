@@ -20,14 +20,29 @@ async def authorise(
         await bench.queue.turnstile.turn(place.order, bench.abort)
         answer = await _ask(plan, decision, bench)
         decision = _after(decision, answer)
+    _decided(plan, decision, answer, place, bench)
+    if decision.behavior != "allow":
+        raise Refusal("permission", _denial(plan, decision, answer), data=decision)
+    return ClearedCall(plan, decision), answer
+
+
+def waved_through(plan: PlannedCall, place: Place, bench: Bench) -> ClearedCall | None:
+    """Clear a call that is allowed without anybody having a say in it; None where somebody has."""
+    if bench.reviewers or any(adviser.wants(plan) for adviser in bench.advisers):
+        return None
+    decision = bench.judge.decide(plan, ())
+    if decision.behavior != "allow":
+        return None
+    _decided(plan, decision, None, place, bench)
+    return ClearedCall(plan, decision)
+
+
+def _decided(plan: PlannedCall, decision: Decision, answer: Answer | None, place: Place, bench: Bench) -> None:
     bench.queue.turnstile.leave(place.order)
     if bench.events.heard:
         bench.events.emit(
             PermissionDecided(call_id=plan.call.id, name=plan.tool.name, decision=decision, answer=answer)
         )
-    if decision.behavior != "allow":
-        raise Refusal("permission", _denial(plan, decision, answer), data=decision)
-    return ClearedCall(plan, decision), answer
 
 
 async def _ask(plan: PlannedCall, decision: Decision, bench: Bench) -> Answer:

@@ -18,7 +18,7 @@ from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused
 from wieldy.core.result import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, ToolContext
-from wieldy.engine.authorise import authorise
+from wieldy.engine.authorise import authorise, waved_through
 from wieldy.engine.bench import Bench
 from wieldy.engine.bind import bind
 from wieldy.engine.conclude import conclude
@@ -97,6 +97,8 @@ async def _judged(
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Every opinion heard, every rewrite checked, the person asked: the call as it may run, and what hooks add to it."""
     ctx.real = plan.real
+    if plan.tool.rehearses and (through := waved_through(plan, place, bench)) is not None:
+        return through, ()
     opinions = await own_check(plan, ctx, bench) if plan.tool.checks else ()
     advice = await consult(plan, bench)
     if advice.updated_input is not None:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.event import Notice
+from wieldy.core.homeward import homeward
 from wieldy.core.places import state_home
-from wieldy.core.threads import in_thread_to_the_end
+from wieldy.core.threads import afterwards, in_thread_to_the_end
 from wieldy.core.workspace import Workspace
 from wieldy.edit.commit import CannotWrite, Moved, Written
 from wieldy.edit.disk import LOCAL, Disk
@@ -22,6 +23,7 @@ from wieldy.journal.store import Store
 from wieldy.journal.writer import Origin, Receipt, Writer
 
 if TYPE_CHECKING:
+    from wieldy.edit.revision import Revision
     from wieldy.journal.undo import Selector, UndoPlan
 
 __all__ = ["CannotWrite", "Journal", "Moved", "Receipt", "Written"]
@@ -75,15 +77,32 @@ class Journal:
 
         Raises `Moved` when a file is not as its `before` says, `CannotWrite` when the system does not let it be.
         """
-        loop = asyncio.get_running_loop()
-        on_loop = None if meanwhile is None else partial(loop.call_soon_threadsafe, meanwhile)
-        origin = Origin(self.session, call_id, tool, turn, meanwhile=on_loop)
+        origin = Origin(self.session, call_id, tool, turn, meanwhile=_on_loop(meanwhile))
         return await self._settled(self._apply, tuple(changes), origin)
 
     def _apply(self, changes: Sequence[Change], origin: Origin) -> Receipt:
-        receipt = self.writer.apply(changes, origin)
-        self.retention.daily()
-        return receipt
+        afterwards(self.retention.daily)
+        return self.writer.apply(changes, origin)
+
+    async def revise(
+        self,
+        path: str,
+        prepare: Callable[[], Revision],
+        *,
+        call_id: str,
+        tool: str,
+        turn: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> tuple[Revision, Written]:
+        """Look at a file, whose path no link leads away, and change it in one go: `prepare` is called in a thread when
+        nobody else may write the file. Raises what that raises, and what `apply` does."""
+        origin = Origin(self.session, call_id, tool, turn, meanwhile=_on_loop(meanwhile))
+        return await self._settled(self._revise, path, prepare, origin)
+
+    def _revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Written]:
+        afterwards(self.retention.daily)
+        revision, receipt = self.writer.revise(path, prepare, origin)
+        return revision, receipt.written[0]
 
     async def record_snapshot(
         self, changes: Sequence[Change], *, call_id: str, tool: str, turn: str | None = None, covered: str = ""
@@ -132,3 +151,8 @@ class Journal:
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""
         return Chronicle(self.store.records())
+
+
+def _on_loop(call: Callable[[], None] | None) -> Callable[[], object] | None:
+    """What has a function called on the loop, from any thread."""
+    return None if call is None else partial(homeward(asyncio.get_running_loop()), call)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import changed, record
@@ -26,6 +26,9 @@ from wieldy.journal.names import Names
 from wieldy.journal.record import Entry, EntryKind, Settled, Settlement
 from wieldy.journal.segment import Unreadable
 from wieldy.journal.store import Store
+
+if TYPE_CHECKING:
+    from wieldy.edit.revision import Revision
 
 
 @record
@@ -78,22 +81,42 @@ class Writer:
         self._names = Names()
         self.news: deque[str] = deque(maxlen=100)
 
-    def apply(self, changes: Sequence[Change], origin: Origin, emptied: Emptied = MappingProxyType({})) -> Receipt:
+    def apply(
+        self,
+        changes: Sequence[Change],
+        origin: Origin,
+        emptied: Emptied = MappingProxyType({}),
+    ) -> Receipt:
         """Write all changes or none. `emptied` are folders, by real path of a deleted file, that go if left empty."""
         self.recover()
         while True:
             wanted = {name for change in changes for name in self._locks_of(change)}
-            with self._hold(wanted, changes):
+            with self._hold(wanted, changes[0].path if changes else ""):
                 landings = [self._landing(change) for change in changes]
                 if wanted.issuperset(name for landing in landings for name in landing.locks):
-                    return self._write(self._steps(changes, landings, emptied), landings, origin, emptied)
+                    return self._write(changes, landings, origin, emptied)
 
-    def _hold(self, names: Iterable[str], changes: Sequence[Change]) -> Held:
+    def revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Receipt]:
+        """Write one file, whose path no link leads away, as it is prepared under its locks: nobody else writes between
+        the look and the writing. Raises what `prepare` raises."""
+        self.recover()
+        wanted: tuple[str, ...] = (path,)
+        while True:
+            with self._hold(wanted, path):
+                revision = prepare()
+                change = Change(path, revision.before, revision.after, path, splice=revision.change)
+                # Where there was no file to open, a link may have come to lie on the way to it.
+                landing = self._landing(change) if revision.before is None else revision.landing
+                if landing.locks == wanted:
+                    return revision, self._write((change,), (landing,), origin)
+            wanted = landing.locks
+
+    def _hold(self, names: Iterable[str], path: str) -> Held:
         try:
             return self._locks.hold(names)
         except OSError as error:
             if self._store is not None:
-                raise self._unkept(changes[0].path, error) from error
+                raise self._unkept(path, error) from error
             return Held()
 
     def _unkept(self, path: str, error: OSError, needed: int = 0) -> CannotWrite:
@@ -139,7 +162,14 @@ class Writer:
             raise WieldyError("the same file is named twice in one change")
         return steps
 
-    def _write(self, steps: Sequence[Step], landings: Sequence[Landing], origin: Origin, emptied: Emptied) -> Receipt:
+    def _write(
+        self,
+        changes: Sequence[Change],
+        landings: Sequence[Landing],
+        origin: Origin,
+        emptied: Emptied = MappingProxyType({}),
+    ) -> Receipt:
+        steps = self._steps(changes, landings, emptied)
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
         entry, written = self._carried_out(steps, origin)

@@ -25,6 +25,16 @@ that took at best on a shared machine."""
 SAMPLES = ("cd a && echo \"$b\" 'c' *.d > e 2>&1; true $(pwd) | cat", "git status; a-program-of-no-table")
 """Commands for which all is loaded that most commands are understood by."""
 
+RECORDS_OF_EDITS = (
+    *(f"wieldy.edit.{name}" for name in ("commit", "diff", "document", "landing", "locate", "policy", "readstate")),
+    *(f"wieldy.edit.{name}" for name in ("report", "revision", "splice")),
+    *(
+        f"wieldy.journal.{name}"
+        for name in ("account", "amend", "change", "delta", "names", "record", "segment", "writer")
+    ),
+)
+"""Modules whose records every edit makes."""
+
 Step: TypeAlias = Callable[[], object]
 
 
@@ -174,6 +184,11 @@ LATER: Mapping[str, tuple[Step, ...]] = {
         _records("wieldy.edit.readstate"),
         _records("wieldy.reading.show"),
         _records("wieldy.reading.page"),
+    ),
+    "Edit": (
+        partial(_checked, "Edit", {"file_path": "/", "old_string": "a", "new_string": "b"}),
+        _module("wieldy.journal.replacement"),
+        *map(_records, RECORDS_OF_EDITS),
     ),
     "Bash": (
         partial(_commands_understood, *SAMPLES),

@@ -31,6 +31,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     check=_check,
+    rehearses=True,
     timeout=120.0,
 )
 async def TOOL(

@@ -37,14 +37,16 @@ def test_what_came_up_while_writing_stands_between_the_headline_and_the_diff(fil
 def test_a_report_that_was_begun_is_the_one_that_is_given(file: Path):
     revision = revision_of(file, Splice(0, 3, b"ONE"))
     draft = Draft()
-    draft.begin(revision)
+    draft.about(revision)
+    draft.begin()
     begun = draft.finished(revision)
     assert begun is draft.finished(revision) and begun == report(revision)
 
 
 def test_a_report_begun_of_another_revision_is_not_used(file: Path):
     draft = Draft()
-    draft.begin(revision_of(file, Splice(0, 3, b"ONE")))
+    draft.about(revision_of(file, Splice(0, 3, b"ONE")))
+    draft.begin()
     other = revision_of(file, Splice(4, 7, b"TWO"))
     assert draft.finished(other) == report(other)
 
@@ -52,6 +54,7 @@ def test_a_report_begun_of_another_revision_is_not_used(file: Path):
 def test_what_takes_long_is_not_begun(file: Path):
     draft = Draft()
     revision = revision_of(file, Splice(0, 3, b"x" * QUICKLY_COMPARED))
-    draft.begin(revision)
+    draft.about(revision)
+    draft.begin()
     assert not is_quick(revision) and draft.finished(revision) is not draft.finished(revision)
     assert not is_quick(revision_of(file, Splice(0, 0, b"x" * SMALL)))
