@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import stat
 
+# Finds a file without opening it.
+_LOOK: int | None = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
+
 
 def real_path(path: str) -> str:
     """`os.path.realpath`, quicker for the common path that no link lies on."""
     if not is_plain(path) and (path[:1] != "/" or path != plain(path)):
         return os.path.realpath(path)
+    if _is_real(path):
+        return path
     end = 0
     while end >= 0:
         end = path.find("/", end + 1)
@@ -21,6 +26,28 @@ def real_path(path: str) -> str:
         except OSError:
             return os.path.realpath(path)
     return path
+
+
+def lies_at(descriptor: int, path: str) -> bool:
+    """Whether an open file has this very path, as the system knows it: then no link was followed to get there."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}") == path
+    except OSError:
+        return False
+
+
+def _is_real(path: str) -> bool:
+    """Whether a path can be seen to be one without links, however deep it is, in three calls."""
+    if _LOOK is None:
+        return False
+    try:
+        found = os.open(path, _LOOK)
+    except OSError:
+        return False
+    try:
+        return lies_at(found, path)
+    finally:
+        os.close(found)
 
 
 def plain(path: str) -> str:

@@ -12,9 +12,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from wieldy.core.exact import Swapped, open_exact_folder
 from wieldy.core.record import record
 from wieldy.core.threads import afterwards
-from wieldy.edit.disk import LOCAL, Disk, open_folder, sync_folder, write_all
+from wieldy.edit.disk import LOCAL, Disk, sync_folder, write_all
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.inplace import overwrite
 from wieldy.edit.landing import READ_FLAGS, Step, identity, look, plan
@@ -152,7 +153,7 @@ class _Work:
         if folder in self._folders:
             return
         for path in step.folders:
-            outer = open_folder(os.path.dirname(path))
+            outer = open_exact_folder(os.path.dirname(path))
             self._grown.append(outer)
             try:
                 self._disk.mkdir(os.path.basename(path), dir_fd=outer)
@@ -160,8 +161,8 @@ class _Work:
                 continue
             self._made.append(path)
         try:
-            self._folders[folder] = open_folder(folder)
-        except NotADirectoryError:
+            self._folders[folder] = open_exact_folder(folder)
+        except (NotADirectoryError, Swapped):
             raise Moved(step.path, "lies in a folder that was replaced meanwhile") from None
 
     def _prepare(self, step: Step) -> None:

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 Data: TypeAlias = bytes | memoryview
 
-FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-WALK_FLAGS = FOLDER_FLAGS | getattr(os, "O_PATH", os.O_RDONLY)
 # Where there is this one, fsync leaves data in the memory of the medium.
 FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+_sync_content = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk:
@@ -32,6 +32,10 @@ class Disk:
         """Write some of the data at an offset."""
         return os.pwrite(fd, data, offset)
 
+    def lengthen(self, fd: int, size: int, by: int) -> None:
+        """Have a file of a size go on with so many zeros, or fewer where there is no space for all of them."""
+        os.pwrite(fd, bytes(by), size)
+
     def truncate(self, fd: int, size: int) -> None:
         """Cut a file to a size."""
         os.ftruncate(fd, size)
@@ -40,6 +44,13 @@ class Disk:
         """Wait until a file or folder is on the medium itself."""
         if FULL_SYNC is None:
             os.fsync(fd)
+        else:
+            fcntl.fcntl(fd, FULL_SYNC)
+
+    def sync_content(self, fd: int) -> None:
+        """Wait until all that it takes to read a file is on the medium; when it was changed may not be."""
+        if FULL_SYNC is None:
+            _sync_content(fd)
         else:
             fcntl.fcntl(fd, FULL_SYNC)
 
@@ -106,23 +117,6 @@ def read_all(fd: int, size: int | None = None) -> bytes:
         if offset == size:
             break  # one byte more was asked for, and there is none
     return b"".join(pieces)
-
-
-def open_folder(path: str) -> int:
-    """A descriptor of a folder whose absolute path must contain no symlink: one that appeared since is an error."""
-    fd = os.open("/", WALK_FLAGS)
-    names = [name for name in path.split("/") if name]
-    try:
-        for name in names[:-1]:
-            fd, outer = os.open(name, WALK_FLAGS, dir_fd=fd), fd
-            os.close(outer)
-        last = names[-1] if names else "."
-        try:
-            return os.open(last, FOLDER_FLAGS, dir_fd=fd)
-        except PermissionError:
-            return os.open(last, WALK_FLAGS, dir_fd=fd)  # may be entered, not listed: good enough to write into
-    finally:
-        os.close(fd)
 
 
 def sync_folder(disk: Disk, fd: int) -> None:

@@ -7,8 +7,9 @@ import os
 import stat as bits
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from wieldy.core.exact import open_exact
 from wieldy.core.record import changed, record
-from wieldy.edit.disk import open_folder, read_all
+from wieldy.edit.disk import read_all
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.metadata import keeps_owner
 
@@ -106,13 +107,8 @@ def look(path: str, led_to: str | None = None) -> Landing:
 
 def looked_into(landing: Landing) -> Landing:
     """A landing where there is a file, with what that holds."""
-    folder_path, _, name = landing.real_path.rpartition("/")
     try:
-        folder = open_folder(folder_path)
-        try:
-            fd = os.open(name, READ_FLAGS, dir_fd=folder)
-        finally:
-            os.close(folder)
+        fd = open_exact(landing.real_path, READ_FLAGS)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
             raise Moved(landing.path, "was replaced while it was being opened") from None

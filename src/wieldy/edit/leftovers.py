@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Literal, TypeAlias
 
-from wieldy.edit.disk import LOCAL, Disk, open_folder, read_all, sync_folder, write_all
+from wieldy.core.exact import Swapped, open_exact_folder
+from wieldy.edit.disk import LOCAL, Disk, read_all, sync_folder, write_all
 from wieldy.edit.inplace import is_torn, put_back
 from wieldy.edit.landing import READ_FLAGS, Step
 from wieldy.edit.metadata import PRIVATE, carry_over
@@ -96,8 +97,8 @@ def drop_folders(folders: Iterable[str], disk: Disk) -> None:
     """Remove these folders, innermost first, as far as they exist and are empty."""
     for path in sorted(set(folders), key=len, reverse=True):
         try:
-            parent = open_folder(os.path.dirname(path))
-        except (FileNotFoundError, NotADirectoryError):
+            parent = open_exact_folder(os.path.dirname(path))
+        except (FileNotFoundError, NotADirectoryError, Swapped):
             continue
         try:
             disk.rmdir(os.path.basename(path), dir_fd=parent)
@@ -168,7 +169,7 @@ def _content(name: str, folder: int) -> bytes | Literal[False] | None:
 
 def _opened(path: str, stack: ExitStack) -> int | None:
     try:
-        fd = open_folder(path)
+        fd = open_exact_folder(path)
     except OSError:
         return None
     stack.callback(os.close, fd)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.exact import Swapped, open_exact
+from wieldy.core.exact import Swapped, open_exact, open_exact_folder
+from wieldy.core.leads import real_path
 
 SWAPS = 1_000
 
@@ -34,6 +38,80 @@ def test_a_link_anywhere_on_the_way_is_refused(tmp_path, link):
     with pytest.raises(Swapped):
         open_exact(str(tmp_path / "a/f"), os.O_RDONLY)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
+def test_a_folder_behind_a_link_is_refused(tmp_path, link):
+    (tmp_path / "real/a/b/c").mkdir(parents=True)
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    path = str(tmp_path / "a/b/c")
+    os.close(open_exact_folder(path))
+    (tmp_path / link).rename(tmp_path / "moved")
+    (tmp_path / link).symlink_to(tmp_path / "real" / link)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(Swapped):
+        open_exact_folder(path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_on_the_way_to_a_folder_is_no_folder(tmp_path):
+    (tmp_path / "a").write_text("a file")
+    for path in (tmp_path / "a", tmp_path / "a/b"):
+        with pytest.raises(NotADirectoryError):
+            open_exact_folder(str(path))
+
+
+@pytest.mark.parametrize("path", ["/", "/usr", "/usr//bin", "/usr/"])
+def test_a_folder_is_found_however_it_is_spelled(path):
+    folder = open_exact_folder(path)
+    assert os.path.samestat(os.fstat(folder), os.stat(path))
+    os.close(folder)
+
+
+WITHOUT_PROC = """
+import os, sys
+from pathlib import Path
+from wieldy.core.exact import Swapped, open_exact, open_exact_folder
+from wieldy.core.leads import real_path
+
+assert not os.path.exists("/proc/self")
+root = Path(sys.argv[1])
+(root / "a").mkdir()
+(root / "a/f").write_text("hello")
+(root / "link").symlink_to("a")
+assert os.read(open_exact(f"{root}/a/f", os.O_RDONLY), 9) == b"hello"
+assert os.path.samestat(os.fstat(open_exact_folder(f"{root}/a")), os.stat(root / "a"))
+assert real_path(f"{root}/link/f") == real_path(f"{root}/a/f") == f"{root}/a/f"
+for opened in (lambda: open_exact(f"{root}/link/f", os.O_RDONLY), lambda: open_exact_folder(f"{root}/link")):
+    try:
+        opened()
+    except Swapped:
+        continue
+    raise AssertionError("it was followed")
+print("as anywhere")
+"""
+
+
+def test_where_the_system_does_not_tell_paths_all_is_the_same(tmp_path):
+    unshare = shutil.which("unshare")
+    if unshare is None or os.geteuid() != 0:
+        pytest.skip("only root can hide /proc")
+    hide = 'mount -t tmpfs none /proc && exec "$@"'
+    command = [unshare, "-m", "sh", "-c", hide, "sh", sys.executable, "-c", WITHOUT_PROC, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if "permission denied" in done.stderr.lower():
+        pytest.skip(f"mounting is not allowed here: {done.stderr.strip()}")
+    assert (done.stdout, done.stderr) == ("as anywhere\n", "")
+
+
+def test_a_path_that_nothing_lies_on_is_seen_to_be_real(tmp_path):
+    deep = tmp_path / "a/b c/\u00e9/d"
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("x")
+    (tmp_path / "l").symlink_to("a")
+    assert real_path(str(deep / "f")) == str(deep / "f")
+    assert real_path(str(tmp_path / "l/b c/\u00e9/d/f")) == str(deep / "f")
+    assert real_path(str(deep / "missing")) == str(deep / "missing")
 
 
 def test_what_is_missing_is_an_ordinary_error_with_its_path(tmp_path):
