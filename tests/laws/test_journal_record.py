@@ -7,8 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.record import changed
-from wieldy.journal.record import Entry, PathRecord, Settled, decode_entry, decode_settled, encode
+from wieldy.journal.record import Entry, PathRecord, decode, encode
 
 # As the system's file names are: any bytes but some, those that are no UTF-8 as halves of characters.
 NAMES = st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape")) | st.text(max_size=12)
@@ -43,12 +42,5 @@ ENTRIES = st.builds(
 @given(ENTRIES)
 def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
     payload = encode(entry)
-    assert decode_entry(payload) == entry
+    assert decode(payload) == entry
     assert json.loads(payload.decode("utf-8"))["call_id"] == entry.call_id
-
-
-@settings(max_examples=100, deadline=None)
-@given(NAMES, st.sampled_from(["done", "taken_back", "given_up"]))
-def test_a_settlement_is_read_as_it_was_written(name: str, how: str) -> None:
-    settled = changed(Settled(name, "done"), how=how)
-    assert decode_settled(encode(settled)) == settled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wieldy.core.record import record
-from wieldy.journal.record import Entry, Settled
+from wieldy.journal.record import Entry, Settlement
 
 
 @record
@@ -17,19 +17,14 @@ class Event:
 
 
 class Chronicle:
-    """A fold over the records: entries that were carried out, each standing or taken back."""
+    """A fold over the entries and how each ended: those that were carried out, each standing or taken back."""
 
-    def __init__(self, records: Iterable[Entry | Settled]) -> None:
+    def __init__(self, entries: Iterable[tuple[Entry, Settlement | None]]) -> None:
         self._entries: dict[str, Entry] = {}
         self._stands: dict[str, bool] = {}
-        begun: dict[str, Entry] = {}
-        for one in records:
-            if isinstance(one, Entry):
-                begun[one.id] = one
-                if one.kind == "snapshot":
-                    self._happened(one)
-            elif one.how == "done" and one.entry in begun:
-                self._happened(begun[one.entry])
+        for entry, ended in entries:
+            if ended == "done":
+                self._happened(entry)
 
     @property
     def events(self) -> tuple[Event, ...]:

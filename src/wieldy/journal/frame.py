@@ -11,15 +11,17 @@ from typing import Literal, TypeAlias
 
 from wieldy.core.record import record
 
-Kind: TypeAlias = Literal["blob", "entry", "settled", "delta"]
+Kind: TypeAlias = Literal["blob", "entry", "delta"]
 
-MAGIC = b"wjf2"
+MAGIC = b"wjf3"
 HEAD = struct.Struct("<4sB3xQ20s")
 HASH = hashlib.sha256  # processors compute this one themselves
 NAME_SIZE = 20
+# An entry begins with a mark that is written over when it has ended.
+MARK_SIZE = 1
 CHECK = struct.Struct("<I")
 HEAD_SIZE = HEAD.size + CHECK.size
-CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "settled": 3, "delta": 4}
+CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "delta": 4}
 KINDS: dict[int, Kind] = {code: kind for kind, code in CODES.items()}
 
 
@@ -40,9 +42,9 @@ def digest_of(data: bytes) -> bytes:
     return HASH(data).digest()[:NAME_SIZE]
 
 
-def packed(kind: Kind, payload: bytes, digest: bytes | None = None) -> bytes:
-    """A frame as bytes. The digest of a blob or delta is that of its content, of anything else that of its payload."""
-    head = HEAD.pack(MAGIC, CODES[kind], len(payload), digest_of(payload) if digest is None else digest)
+def packed(kind: Kind, payload: bytes, digest: bytes) -> bytes:
+    """A frame as bytes. The digest of a blob or delta is that of its content, of an entry that of what follows its mark."""
+    head = HEAD.pack(MAGIC, CODES[kind], len(payload), digest)
     return head + CHECK.pack(zlib.crc32(head)) + payload
 
 
@@ -64,7 +66,7 @@ def frames(file: BufferedReader, start: int, end: int) -> Iterator[Frame]:
             yield Frame(frame.kind, frame.digest, frame.start, frame.size, file.read(min(frame.size, NAME_SIZE)))
         else:
             payload = file.read(frame.size)
-            if digest_of(payload) == frame.digest:
+            if digest_of(payload[MARK_SIZE:]) == frame.digest:
                 yield Frame(frame.kind, frame.digest, frame.start, frame.size, payload)
         at = frame.start + frame.size
 

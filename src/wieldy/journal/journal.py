@@ -150,7 +150,7 @@ class Journal:
 
     def chronicle(self) -> Chronicle:
         """Everything that is kept, read anew."""
-        return Chronicle(self.store.records())
+        return Chronicle(self.store.entries())
 
 
 def _on_loop(call: Callable[[], None] | None) -> Callable[[], object] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import record
@@ -11,11 +11,12 @@ from wieldy.edit.landing import Manner
 from wieldy.schema.dense import dense_text
 
 EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
+# How an entry ended.
 Settlement: TypeAlias = Literal["done", "taken_back", "given_up"]
 
 
 class BadRecord(WieldyError):
-    """A record of the journal that cannot be understood."""
+    """An entry of the journal that cannot be understood."""
 
 
 @record
@@ -49,45 +50,20 @@ class Entry:
     covered: str = ""
 
 
-@record
-class Settled:
-    """How an entry ended."""
-
-    entry: str
-    how: Settlement
-
-
-def encode(told: Entry | Settled) -> bytes:
-    """A record as JSON. File names that are no valid Unicode survive as escapes."""
-    fields = vars(told)
-    if isinstance(told, Entry):
-        fields = {**fields, "paths": [vars(path) for path in told.paths]}
+def encode(entry: Entry) -> bytes:
+    """An entry as JSON. File names that are no valid Unicode survive as escapes."""
+    fields = {**vars(entry), "paths": [vars(path) for path in entry.paths]}
     return dense_text(fields).encode("utf-8", "backslashreplace")
 
 
-def decode_entry(payload: bytes) -> Entry:
+def decode(payload: bytes) -> Entry:
     """An entry from its JSON."""
-    fields = _fields(payload)
-    try:
-        paths = tuple(PathRecord(**{**path, "folders": tuple(path["folders"])}) for path in fields.pop("paths"))
-        return Entry(**{**fields, "paths": paths, "reverses": tuple(fields["reverses"])})
-    except (TypeError, KeyError) as error:
-        raise BadRecord(f"a journal entry cannot be understood: {error}") from error
-
-
-def decode_settled(payload: bytes) -> Settled:
-    """A settlement from its JSON."""
-    try:
-        return Settled(**_fields(payload))
-    except TypeError as error:
-        raise BadRecord(f"a journal record cannot be understood: {error}") from error
-
-
-def _fields(payload: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(payload)
     except ValueError as error:
-        raise BadRecord(f"a journal record is no JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise BadRecord("a journal record is no JSON object")
-    return fields
+        raise BadRecord(f"a journal entry is no JSON: {error}") from error
+    try:
+        paths = tuple(PathRecord(**{**path, "folders": tuple(path["folders"])}) for path in fields.pop("paths"))
+        return Entry(**{**fields, "paths": paths, "reverses": tuple(fields["reverses"])})
+    except (AttributeError, TypeError, KeyError) as error:
+        raise BadRecord(f"a journal entry cannot be understood: {error}") from error

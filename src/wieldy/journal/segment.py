@@ -1,21 +1,29 @@
-"""One file of the journal, read on as it grows. It holds all contents its entries name, so it can be dropped whole."""
+"""One file of the journal, read on as it grows. It holds all contents its entries name, so it can be dropped whole.
+
+Behind its last frame there may be room for more: zeros. What is written there changes neither the size of the file nor where it
+lies, so that a medium has nothing to keep but the frame itself.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import record
 from wieldy.journal.delta import FASTEST, Delta, read_delta
-from wieldy.journal.frame import HEAD_SIZE, Kind, digest_of, frames, packed
-from wieldy.journal.record import BadRecord, Entry, Settled, decode_entry, decode_settled, encode
+from wieldy.journal.frame import HEAD_SIZE, MARK_SIZE, Kind, digest_of, frames, packed
+from wieldy.journal.record import BadRecord, Entry, Settlement, decode, encode
 
 SUFFIX = ".journal"
 # A content is at most so many changes away from one that is kept whole.
 DEEPEST = 32
+READ_AT_ONCE = 1 << 18
+UNDER_WAY = b"-"
+MARKS: dict[Settlement, bytes] = {"done": b"d", "taken_back": b"t", "given_up": b"g"}
+ENDS: dict[bytes, Settlement] = {mark: how for how, mark in MARKS.items()}
 
 
 def segment_path(folder: str, number: int) -> str:
@@ -47,12 +55,21 @@ class Piece:
     depth: int = 0
 
 
+@record
+class Extension:
+    """What an append adds to the file: where its contents will lie, and the mark of its entry."""
+
+    data: bytes
+    contents: Mapping[bytes, Kept]
+    mark: int
+
+
 class Segment:
-    """The frames of one file up to `end`: where each content lies, and the records in order. `following` is the path of
+    """The frames of one file up to `end`: where each content lies, and the entries in order. `following` is the path of
     the next one, if there is any.
 
-    `pending` are the entries whose end is not recorded: under way, or cut off by a crash. `begun` is the time of the
-    first entry. `torn` says that the file goes on behind `end` with something that is no frame.
+    `begun` is the time of the first entry. `torn` says that the file goes on behind `end` with something that is neither an
+    entry with its contents nor room for one.
     """
 
     def __init__(self, folder: str, number: int) -> None:
@@ -63,32 +80,53 @@ class Segment:
         self.torn = False
         self.begun: float | None = None
         self.blobs: dict[bytes, Kept] = {}
-        self.records: list[Entry | Settled] = []
-        self.pending: dict[str, Entry] = {}
+        self._entries: dict[str, Entry] = {}
+        self._ends: dict[str, Settlement] = {}
+        self._marks: dict[str, int] = {}
+
+    @property
+    def entries(self) -> Iterator[tuple[Entry, Settlement | None]]:
+        """The entries in order, and how each ended."""
+        return ((entry, self._ends.get(name)) for name, entry in self._entries.items())
+
+    @property
+    def pending(self) -> dict[str, Entry]:
+        """The entries that have not ended: under way, or cut off by a crash."""
+        return {name: self._entries[name] for name in self._marks}
 
     def read_on(self) -> bool:
-        """Take in what was appended since; whether the file is still there."""
+        """Take in what was written since; whether the file is still there."""
         try:
-            size = os.stat(self.path).st_size
-        except OSError:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False  # or out of reach, which whoever wants to write will be told
-        self.torn = size > self.end
-        if not self.torn:
-            return True
         try:
-            with open(self.path, "rb") as file:
-                for frame in frames(file, self.end, size):
-                    self.end = frame.start + frame.size
-                    if frame.kind == "blob" or frame.payload is None:
-                        self.blobs[frame.digest] = Kept(frame.start, frame.size)
-                    elif frame.kind == "delta":
-                        self._take_delta(frame.digest, frame.start, frame.size, frame.payload)
-                    else:
-                        self._take(frame.kind == "entry", frame.payload)
-            self.torn = size > self.end
-        except FileNotFoundError:
-            return False
+            self.read_from(fd)
+        finally:
+            os.close(fd)
         return True
+
+    def read_from(self, fd: int) -> None:
+        """Take in what was written since to the file, which is open."""
+        for name, mark in list(self._marks.items()):
+            self.ended(name, ENDS.get(os.pread(fd, MARK_SIZE, mark)))
+        if self.end and not os.pread(fd, HEAD_SIZE, self.end).strip(b"\0"):
+            return  # no frame begins like that
+        size = os.fstat(fd).st_size
+        contents: dict[bytes, Kept] = {}
+        with open(fd, "rb", closefd=False) as file:
+            for frame in frames(file, self.end, size):
+                if frame.kind == "blob" or frame.payload is None:
+                    contents[frame.digest] = Kept(frame.start, frame.size)
+                elif frame.kind == "delta":
+                    self._take_delta(frame.digest, frame.start, frame.size, frame.payload, contents)
+                else:
+                    # Contents whose entry never came may be in pieces themselves.
+                    self.blobs.update(contents)
+                    contents.clear()
+                    self._take(frame.payload, frame.start)
+                    self.end = frame.start + frame.size
+        self.torn = not _is_room(fd, self.end, size)
 
     def pieces(self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]) -> dict[bytes, Piece]:
         """The contents that are not kept here, made ready; `deltas` tell some of them as changes of others."""
@@ -98,8 +136,8 @@ class Segment:
                 made[digest] = self._told(deltas.get(digest), made) or whole(data)
         return made
 
-    def extended(self, pieces: Mapping[bytes, Piece], record: Entry | Settled) -> tuple[bytes, dict[bytes, Kept]]:
-        """What an append adds to the file, and where its contents will lie."""
+    def extended(self, pieces: Mapping[bytes, Piece], entry: Entry, mark: bytes) -> Extension:
+        """What an append adds to the file."""
         data: list[bytes] = []
         places: dict[bytes, Kept] = {}
         at = self.end
@@ -109,14 +147,24 @@ class Segment:
                 data.append(packed(piece.kind, piece.payload, digest))
                 places[digest] = Kept(at + HEAD_SIZE, size, piece.base, piece.depth)
                 at += HEAD_SIZE + size
-        data.append(packed("entry" if isinstance(record, Entry) else "settled", encode(record)))
-        return b"".join(data), places
+        told = encode(entry)
+        data.append(packed("entry", mark + told, digest_of(told)))
+        return Extension(b"".join(data), places, at + HEAD_SIZE)
 
-    def grew(self, by: int, places: Mapping[bytes, Kept], record: Entry | Settled) -> None:
+    def grew(self, by: Extension, entry: Entry, mark: bytes) -> None:
         """Take in what this process has just appended."""
-        self.end += by
-        self.blobs.update(places)
-        self._note(record)
+        self.end += len(by.data)
+        self.blobs.update(by.contents)
+        self._note(entry, by.mark, mark)
+
+    def mark_of(self, name: str) -> int | None:
+        """Where it will be written how an entry ended; None where that is known."""
+        return self._marks.get(name)
+
+    def ended(self, name: str, how: Settlement | None) -> None:
+        """Take in how an entry ended, if it did."""
+        if how is not None and self._marks.pop(name, None) is not None:
+            self._ends[name] = how
 
     def content(self, digest: bytes) -> bytes:
         """A content, checked against its name."""
@@ -127,6 +175,7 @@ class Segment:
         except (zlib.error, struct.error, KeyError):
             data = None
         if data is None or digest_of(data) != digest:
+            self.blobs.pop(digest, None)  # so that it is added anew if it comes up again
             raise Unreadable(f"the journal's copy {digest.hex()[:12]} in {self.path} is damaged")
         return data
 
@@ -153,26 +202,35 @@ class Segment:
             return None
         return Piece("delta", delta.packed(), delta.base, known.depth + 1)
 
-    def _take_delta(self, digest: bytes, start: int, size: int, base: bytes) -> None:
-        known = self.blobs.get(base)
+    def _take_delta(self, digest: bytes, start: int, size: int, base: bytes, contents: dict[bytes, Kept]) -> None:
+        known = contents.get(base) or self.blobs.get(base)
         if known is not None:  # a change of what is lost is lost too, unless it is added again
-            self.blobs[digest] = Kept(start, size, base, known.depth + 1)
+            contents[digest] = Kept(start, size, base, known.depth + 1)
 
-    def _take(self, is_entry: bool, payload: bytes) -> None:
+    def _take(self, payload: bytes, start: int) -> None:
         try:
-            self._note(decode_entry(payload) if is_entry else decode_settled(payload))
+            self._note(decode(payload[MARK_SIZE:]), start, payload[:MARK_SIZE])
         except BadRecord:
             return  # of a later version: what cannot be understood is left alone
 
-    def _note(self, record: Entry | Settled) -> None:
-        self.records.append(record)
-        if isinstance(record, Settled):
-            self.pending.pop(record.entry, None)
-            return
+    def _note(self, entry: Entry, at: int, mark: bytes) -> None:
+        self._entries[entry.id] = entry
+        self._marks[entry.id] = at
+        self.ended(entry.id, ENDS.get(mark))
         if self.begun is None:
-            self.begun = record.at
-        if record.kind != "snapshot":
-            self.pending[record.id] = record
+            self.begun = entry.at
+
+
+def _is_room(fd: int, at: int, end: int) -> bool:
+    """Whether there are only zeros between two offsets."""
+    while at < end:
+        piece = os.pread(fd, min(READ_AT_ONCE, end - at), at)
+        if piece.strip(b"\0"):
+            return False
+        if not piece:
+            break
+        at += len(piece)
+    return True
 
 
 def whole(data: bytes) -> Piece:

@@ -1,4 +1,4 @@
-"""The journal on disk: contents kept once and compressed, records in order, both made durable by one append.
+"""The journal on disk: contents kept once and compressed, entries in order, both made durable by one append.
 
 A folder of numbered files. Only the last one grows; writers take turns by a lock, readers need none.
 """
@@ -10,29 +10,38 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
 from wieldy.journal.delta import Delta
 from wieldy.journal.locks import Held
-from wieldy.journal.record import Entry, Settled
-from wieldy.journal.segment import SUFFIX, Piece, Segment, Unreadable, segment_path, whole
+from wieldy.journal.record import Entry, Settlement
+from wieldy.journal.segment import MARKS, SUFFIX, UNDER_WAY, Piece, Segment, Unreadable, segment_path, whole
 
 SEGMENT_BYTES = 16 << 20
+ROOM_BYTES = 1 << 16
+LEAST_ROOM = 1 << 12
 SEGMENT_SECONDS = 86_400.0
 
 
 class Added:
-    """A record that is in the file, and on the medium once `sync` has returned. To be closed by whoever began it."""
+    """An entry that is in the file, and on the medium once `sync` has returned. To be closed by whoever began it."""
 
-    def __init__(self, fd: int, disk: Disk) -> None:
+    def __init__(self, store: Store, segment: Segment, name: str, fd: int) -> None:
+        self._store = store
+        self._segment = segment
+        self._name = name
         self._fd = fd
-        self._disk = disk
 
     def sync(self) -> None:
         """Wait for the medium."""
-        self._disk.sync(self._fd)
+        self._store.disk.sync_content(self._fd)
+
+    def settle(self, how: Settlement) -> None:
+        """Write down how it ended. No medium is waited for."""
+        self._store.settle(self._name, how, self._segment, self._fd)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -53,44 +62,59 @@ class Store:
         self.folder = folder
         self._place = str(folder)
         self._lock = f"{folder}/lock"
-        self._disk = disk
+        self.disk = disk
         self._segment_bytes = segment_bytes
         self._clock = clock
         self._mutex = threading.RLock()
         self._segments: dict[int, Segment] = {}
 
     def append(
-        self,
-        record: Entry | Settled,
-        contents: Mapping[bytes, bytes] = MappingProxyType({}),
-        deltas: Mapping[bytes, Delta] = MappingProxyType({}),
-        *,
-        durable: bool,
+        self, entry: Entry, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta] = MappingProxyType({})
     ) -> None:
-        """Add a record after the contents it names; `deltas` tell some of them as changes of others.
-        On failure nothing is added."""
-        os.close(self._add(record, contents, deltas, durable=durable))
+        """Add an entry of what is already done, after the contents it names, and wait for the medium; `deltas` tell some
+        contents as changes of others. On failure nothing is added."""
+        self._add(entry, contents, deltas, MARKS["done"], durable=True).close()
 
     def begin(
-        self, record: Entry, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta] = MappingProxyType({})
+        self, entry: Entry, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta] = MappingProxyType({})
     ) -> Added:
-        """Add a record as `append` does, without waiting for the medium."""
-        return Added(self._add(record, contents, deltas, durable=False), self._disk)
+        """Add an entry of what is about to be done in the same way, without waiting for the medium."""
+        return self._add(entry, contents, deltas, UNDER_WAY, durable=False)
+
+    def settle(self, name: str, how: Settlement, segment: Segment, fd: int) -> None:
+        """Write down how an entry ended that was added to a file, which is open."""
+        with self._mutex:
+            self._mark(segment, fd, name, how)
+        if os.access(segment.following, os.F_OK):
+            self.settle_last(name, how)  # whoever made that file may have taken the entry along before
+        else:
+            self._make_room(segment, fd)
+
+    def settle_last(self, name: str, how: Settlement) -> None:
+        """Write down how an entry ended that is under way, to judge by the last file."""
+        with self._mutex, Held((self._lock,)):
+            segment = self._last()
+            if segment is None or segment.mark_of(name) is None:
+                return
+            fd = self.disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                self._mark(segment, fd, name, how)
+            finally:
+                os.close(fd)
 
     def refresh(self) -> dict[str, Entry]:
-        """Take in what other processes have added to the last file; the entries in it whose end is not recorded."""
+        """Take in what other processes have written to the last file; the entries in it that have not ended."""
         with self._mutex:
             segment = self._last()
-            return {} if segment is None else dict(segment.pending)
+            return {} if segment is None else segment.pending
 
-    def records(self) -> Iterator[Entry | Settled]:
-        """Everything that is kept, oldest first."""
+    def entries(self) -> Iterator[tuple[Entry, Settlement | None]]:
+        """Everything that is kept, oldest first, and how each ended."""
         with self._mutex:
             segments = [self._segment(number) for number in self._numbers()]
             for segment in segments:
                 segment.read_on()
-        for segment in segments:
-            yield from segment.records
+            return chain.from_iterable([list(segment.entries) for segment in segments])
 
     def content(self, name: str) -> bytes:
         """The content of this name (a digest in hexadecimal)."""
@@ -111,20 +135,25 @@ class Store:
         with self._mutex, Held((self._lock,)):
             for path in paths:
                 with suppress(FileNotFoundError):
-                    self._disk.unlink(str(path))
+                    self.disk.unlink(str(path))
             gone = set(map(str, paths))
             self._segments = {n: segment for n, segment in self._segments.items() if segment.path not in gone}
 
     def _add(
-        self, record: Entry | Settled, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta], *, durable: bool
-    ) -> int:
-        """Add to the last file, and return its descriptor."""
-        foreseen, pieces = self._made_ready(contents, deltas) if contents else (None, {})
+        self,
+        entry: Entry,
+        contents: Mapping[bytes, bytes],
+        deltas: Mapping[bytes, Delta],
+        mark: bytes,
+        *,
+        durable: bool,
+    ) -> Added:
+        foreseen, pieces = self._made_ready(contents, deltas)
         with self._mutex, Held((self._lock,)):
             segment = self._current()
-            if contents and segment is not foreseen:
+            if segment is not foreseen:
                 pieces = segment.pieces(contents, deltas)
-            return self._extend(segment, pieces, record, durable=durable)
+            return self._extend(segment, pieces, entry, mark, durable=durable)
 
     def _current(self) -> Segment:
         """The file to append to, its torn end cut off; a new one when it is full or old."""
@@ -132,18 +161,26 @@ class Store:
         if segment is None:
             return self._begin(1)
         if segment.torn:
-            fd = self._disk.open(segment.path, os.O_RDWR)
-            try:
-                self._disk.truncate(fd, segment.end)
-            finally:
-                os.close(fd)
+            self._cut(segment)
         old = segment.begun is not None and self._clock() - segment.begun >= SEGMENT_SECONDS
         if segment.end < self._segment_bytes and not old:
             return segment
         following = self._begin(segment.number + 1)
-        for entry in list(segment.pending.values()):
+        segment.read_on()  # from now on, who ends an entry sees that there is another file
+        for entry in segment.pending.values():
             self._carry(entry, segment, following)
+        with suppress(OSError):
+            self._cut(segment)  # nobody will need the room in it
         return following
+
+    def _cut(self, segment: Segment) -> None:
+        """Have a file end with its last frame."""
+        fd = self.disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            self.disk.truncate(fd, segment.end)
+        finally:
+            os.close(fd)
+        segment.torn = False
 
     def _carry(self, entry: Entry, old: Segment, new: Segment) -> None:
         """An entry that is still under way moves on with its contents, for recovery looks at the last file alone."""
@@ -152,40 +189,51 @@ class Store:
         for digest in map(bytes.fromhex, sorted(names)):
             with suppress(Unreadable):  # recovery will say so
                 pieces[digest] = whole(old.content(digest))
-        os.close(self._extend(new, pieces, entry, durable=True))
+        self._extend(new, pieces, entry, UNDER_WAY, durable=True).close()
 
     def _begin(self, number: int) -> Segment:
         segment = self._segments[number] = Segment(self._place, number)
-        os.close(self._disk.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        os.close(self.disk.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            sync_folder(self._disk, fd)
+            sync_folder(self.disk, fd)
         finally:
             os.close(fd)
         return segment
 
     def _extend(
-        self,
-        segment: Segment,
-        pieces: Mapping[bytes, Piece],
-        record: Entry | Settled,
-        *,
-        durable: bool,
-    ) -> int:
-        """Add to a file, and return its descriptor."""
-        data, places = segment.extended(pieces, record)
-        fd = self._disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
+        self, segment: Segment, pieces: Mapping[bytes, Piece], entry: Entry, mark: bytes, *, durable: bool
+    ) -> Added:
+        addition = segment.extended(pieces, entry, mark)
+        fd = self.disk.open(segment.path, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            pwrite_all(self._disk, fd, data, segment.end)
+            pwrite_all(self.disk, fd, addition.data, segment.end)
             if durable:
-                self._disk.sync(fd)
+                self.disk.sync_content(fd)
         except BaseException:
             with suppress(OSError):
-                self._disk.truncate(fd, segment.end)
+                self.disk.truncate(fd, segment.end)
             os.close(fd)
             raise
-        segment.grew(len(data), places, record)
-        return fd
+        segment.grew(addition, entry, mark)
+        return Added(self, segment, entry.id, fd)
+
+    def _mark(self, segment: Segment, fd: int, name: str, how: Settlement) -> None:
+        at = segment.mark_of(name)
+        if at is not None:
+            pwrite_all(self.disk, fd, MARKS[how], at)
+            segment.ended(name, how)
+
+    def _make_room(self, segment: Segment, fd: int) -> None:
+        """Have room for some entries more, so that it takes less to sync them. Made when one has ended, for nobody waits
+        for the medium then, and nothing that is under way can lack the space."""
+        if os.fstat(fd).st_size >= segment.end + LEAST_ROOM:
+            return
+        with self._mutex, Held((self._lock,)):
+            segment.read_from(fd)
+            size = os.fstat(fd).st_size
+            if not segment.torn and size < segment.end + LEAST_ROOM:
+                self.disk.lengthen(fd, size, segment.end + ROOM_BYTES - size)
 
     def _made_ready(
         self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]

@@ -23,9 +23,9 @@ from wieldy.journal.account import Account, happened, planned, step_of
 from wieldy.journal.change import Change
 from wieldy.journal.locks import Held, Locks
 from wieldy.journal.names import Names
-from wieldy.journal.record import Entry, EntryKind, Settled, Settlement
+from wieldy.journal.record import Entry, EntryKind, Settlement
 from wieldy.journal.segment import Unreadable
-from wieldy.journal.store import Store
+from wieldy.journal.store import Added, Store
 
 if TYPE_CHECKING:
     from wieldy.edit.revision import Revision
@@ -135,7 +135,7 @@ class Writer:
         if self._store is None or not account.paths:
             return Receipt(None, ())
         entry = self._entry(origin, account)
-        self._kept(account, partial(self._store.append, entry, account.contents, account.deltas, durable=True))
+        self._kept(account, partial(self._store.append, entry, account.contents, account.deltas))
         return Receipt(entry.id, ())
 
     def recover(self) -> None:
@@ -202,19 +202,28 @@ class Writer:
         try:
             added = self._kept(account, partial(self._store.begin, entry, account.contents, account.deltas))
             try:
-                self._kept(account, added.sync)
-                written = commit(steps, disk=self._disk, roots=self._roots, meanwhile=origin.meanwhile)
-            except NotRolledBack:
-                raise
-            except BaseException:
-                self._settle(self._store, entry, "taken_back")
-                raise
+                written = self._recorded(account, added, steps, origin)
             finally:
                 added.close()
-            self._settle(self._store, entry, "done")
             return entry, written
         finally:
             self._own.discard(entry.id)
+
+    def _recorded(self, account: Account, added: Added, steps: Sequence[Step], origin: Origin) -> tuple[Written, ...]:
+        """Carry out steps that are recorded, and record how that ended. Nothing is lost where the latter fails: the next
+        start finds out by looking at the files."""
+        try:
+            self._kept(account, added.sync)
+            written = commit(steps, disk=self._disk, roots=self._roots, meanwhile=origin.meanwhile)
+        except NotRolledBack:
+            raise
+        except BaseException:
+            with suppress(OSError):
+                added.settle("taken_back")
+            raise
+        with suppress(OSError):
+            added.settle("done")
+        return written
 
     def _kept(self, account: Account, keep: Callable[[], T]) -> T:
         try:
@@ -222,11 +231,6 @@ class Writer:
         except OSError as error:
             path = account.paths[0].path if account.paths else "the file"
             raise self._unkept(path, error, account.size) from error
-
-    def _settle(self, store: Store, entry: Entry, how: Settlement) -> None:
-        # Nothing is lost without this record: the next start finds out by looking at the files.
-        with suppress(OSError):
-            store.append(Settled(entry.id, how), durable=False)
 
     def _put_right(self, store: Store, entry: Entry) -> str | None:
         try:
@@ -239,9 +243,9 @@ class Writer:
             try:
                 finished = recover([step_of(path, store) for path in entry.paths], disk=self._disk)
             except Unreadable:
-                self._settle(store, entry, "given_up")
+                _settle(store, entry, "given_up")
                 return f"an interrupted change could not be taken back, its copy is damaged: {_listed(entry)}"
-            self._settle(store, entry, "done" if finished else "taken_back")
+            _settle(store, entry, "done" if finished else "taken_back")
             return f"an interrupted change was {'found complete' if finished else 'taken back'}: {_listed(entry)}"
 
     def _plan(self, change: Change, landing: Landing, emptied: Emptied, *, alone: bool) -> Step:
@@ -284,6 +288,11 @@ class Writer:
             reverses=origin.reverses,
             covered=origin.covered,
         )
+
+
+def _settle(store: Store, entry: Entry, how: Settlement) -> None:
+    with suppress(OSError):  # then the next start tries again
+        store.settle_last(entry.id, how)
 
 
 def _listed(entry: Entry) -> str:

@@ -32,6 +32,11 @@ class WatchedDisk(Disk):
         self._watch("pwrite")
         return super().pwrite(fd, data, offset)
 
+    def lengthen(self, fd: int, size: int, by: int) -> None:
+        """See `Disk`."""
+        self._watch("lengthen")
+        super().lengthen(fd, size, by)
+
     def truncate(self, fd: int, size: int) -> None:
         """See `Disk`."""
         self._watch("truncate")
@@ -41,6 +46,11 @@ class WatchedDisk(Disk):
         """See `Disk`."""
         self._watch("sync")
         super().sync(fd)
+
+    def sync_content(self, fd: int) -> None:
+        """See `Disk`; to whoever watches, a sync is a sync."""
+        self._watch("sync")
+        super().sync_content(fd)
 
     def chmod(self, fd: int, mode: int) -> None:
         """See `Disk`."""
@@ -108,6 +118,10 @@ class HastyDisk(SlowDisk):
 
     def sync(self, fd: int) -> None:
         """Let the watcher know, and go on."""
+        self._watch("sync")
+
+    def sync_content(self, fd: int) -> None:
+        """The same."""
         self._watch("sync")
 
 

@@ -40,7 +40,7 @@ def add(store: Store, number: int) -> None:
     entry = Entry(str(number), "edit", "s", "c", "Edit", 1000.0, (path,))
     delta = delta_of(names[0], changed_bytes(before, after), len(after))
     assert delta is not None
-    store.append(entry, dict(zip(names, (before, after), strict=True)), {names[1]: delta}, durable=True)
+    store.append(entry, dict(zip(names, (before, after), strict=True)), {names[1]: delta})
 
 
 def grown(folder: Path) -> int:
@@ -60,7 +60,7 @@ def test_every_content_of_a_long_row_of_changes_is_found_by_another_reader(tmp_p
     for number in range(3 * DEEPEST):
         add(store, number)
     late = store_in(tmp_path)
-    assert len(list(late.records())) == 3 * DEEPEST
+    assert len(list(late.entries())) == 3 * DEEPEST
     for number in range(3 * DEEPEST + 1):
         name = digest_of(version(number)).hex()
         assert late.content(name) == store.content(name) == version(number)
@@ -83,7 +83,7 @@ def test_each_file_of_the_journal_stands_alone(tmp_path: Path):
     assert len(list(tmp_path.glob("*.journal"))) > 1
     (tmp_path / "000001.journal").unlink()
     late = store_in(tmp_path)
-    assert list(late.records())
+    assert list(late.entries())
     assert late.content(digest_of(version(4)).hex()) == version(4)
 
 
@@ -95,7 +95,7 @@ def test_what_depends_on_a_damaged_content_is_not_taken_for_good(tmp_path: Path)
     data[HEAD_SIZE + 500] ^= 0xFF
     path.write_bytes(data)
     late = store_in(tmp_path)
-    assert list(late.records())
+    assert list(late.entries())
     for number in (0, 1):
         with pytest.raises(Unreadable, match="damaged"):
             late.content(digest_of(version(number)).hex())
@@ -176,5 +176,5 @@ def test_contents_are_kept_right_whatever_is_said_of_the_change(tmp_path: Path, 
     (path,) = event.entry.paths
     assert path.before is not None and path.after is not None
     again = Store(journal.store.folder)
-    assert list(again.records()) == list(journal.store.records())
+    assert list(again.entries()) == list(journal.store.entries())
     assert (again.content(path.before), again.content(path.after)) == (version(0), after)
