@@ -94,11 +94,39 @@ def afterwards(function: Callable[..., object], *args: Any) -> None:
 
 
 class _Unstoppable(asyncio.Future[T]):
-    """Cannot be cancelled: who waits for it and is cancelled hears of that when it is done."""
+    """Cannot be cancelled: who waits for it and is cancelled hears of that when it is done. Who waits first goes on at once
+    when it is, not at the next turn of the loop."""
+
+    _first: tuple[Callable[[Any], object], contextvars.Context | None] | None = None
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Refuse; the task that waits keeps in mind that it is to be cancelled."""
         return False
+
+    def add_done_callback(
+        self, function: Callable[[Any], object], *, context: contextvars.Context | None = None
+    ) -> None:
+        """See `asyncio.Future`."""
+        if self._first is None and not self.done():
+            self._first = function, context
+        else:
+            super().add_done_callback(function, context=context)
+
+    def set_result(self, result: T) -> None:
+        """See `asyncio.Future`."""
+        super().set_result(result)
+        self._go_on()
+
+    def set_exception(self, exception: type | BaseException) -> None:
+        """See `asyncio.Future`."""
+        super().set_exception(exception)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            function, context = first
+            (contextvars.copy_context() if context is None else context).run(function, self)
 
 
 class _Call:

@@ -90,12 +90,15 @@ def _holds(path: str, content: bytes) -> bool:
     except OSError:
         return False
     try:
-        while piece := os.read(fd, min(VERIFIED_AT_ONCE, len(content) - at + 1)):
+        while True:
+            wanted = min(VERIFIED_AT_ONCE, len(content) - at + 1)
+            piece = os.read(fd, wanted)
             if not content.startswith(piece, at):
                 return False
             at += len(piece)
+            if len(piece) < wanted and (at == len(content) or not piece):  # there is no more
+                return at == len(content)
     except OSError:
         return False
     finally:
         os.close(fd)
-    return at == len(content)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from wieldy.core.exact import Swapped, open_exact_folder
 from wieldy.core.record import record
@@ -33,9 +32,6 @@ from wieldy.edit.leftovers import (
 from wieldy.edit.metadata import PRIVATE, carry_over
 
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
-
-# A descriptor that leads to a file without having it opened.
-STAY: int | None = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 
 
 @record
@@ -194,6 +190,11 @@ class _Work:
                     raise
 
     def _carry_over(self, step: Step, fd: int, fresh: os.stat_result, folder: int) -> None:
+        """Give the new file what the old one has beside its content.
+
+        A file that loses its last name is taken apart before the call returns, unless a descriptor leads to it: then when
+        that is closed, which nobody has to wait for. Only on a disk of our own: elsewhere a file in use may be renamed
+        first, and its name would be gone for a moment."""
         try:
             original = os.open(step.name, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
@@ -201,7 +202,10 @@ class _Work:
         try:
             self._notes[step.temp] = carry_over(self._disk, original, fd, fresh)
         finally:
-            os.close(original)
+            if step.aside or not os.major(fresh.st_dev):
+                os.close(original)
+            else:
+                self._replaced.append(original)
 
     def _switch(self, step: Step) -> None:
         folder, name = self._folders[step.folder], step.name
@@ -211,7 +215,6 @@ class _Work:
         if step.manner == "create":
             self._create(step, folder)
         elif step.manner == "replace":
-            self._keep_open(step, folder)
             self._disk.rename(step.temp, name, dir_fd=folder)
         elif step.manner == "delete":
             self._disk.rename(name, step.aside, dir_fd=folder)
@@ -224,15 +227,6 @@ class _Work:
                 overwrite(self._disk, fd, len(step.before or b""), step.after or b"")
             finally:
                 os.close(fd)
-
-    def _keep_open(self, step: Step, folder: int) -> None:
-        """A file that loses its last name is taken apart before the call returns, unless a descriptor leads to it: then
-        when that is closed, which nobody has to wait for. Only on a disk of our own: elsewhere a file in use may be
-        renamed first, and its name would be gone for a moment."""
-        if STAY is None or step.aside or step.seen is None or not os.major(step.seen[0]):
-            return
-        with suppress(OSError):
-            self._replaced.append(os.open(step.name, STAY, dir_fd=folder))
 
     def _create(self, step: Step, folder: int) -> None:
         """A new file must not take the place of one that appeared meanwhile: linking refuses, renaming would not."""

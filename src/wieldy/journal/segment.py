@@ -83,6 +83,7 @@ class Segment:
         self._entries: dict[str, Entry] = {}
         self._ends: dict[str, Settlement] = {}
         self._marks: dict[str, int] = {}
+        self._identity: tuple[int, int] | None = None
 
     @property
     def entries(self) -> Iterator[tuple[Entry, Settlement | None]]:
@@ -101,18 +102,21 @@ class Segment:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False  # or out of reach, which whoever wants to write will be told
         try:
-            self.read_from(fd)
+            return self.read_from(fd)
         finally:
             os.close(fd)
-        return True
 
-    def read_from(self, fd: int) -> None:
-        """Take in what was written since to the file, which is open."""
+    def read_from(self, fd: int) -> bool:
+        """Take in what was written since to the file, which is open; whether it still is the same one."""
+        stat = os.fstat(fd)
+        size, identity = stat.st_size, (stat.st_dev, stat.st_ino)
+        if size < self.end or self._identity not in (None, identity):
+            return False
+        self._identity = identity
         for name, mark in list(self._marks.items()):
             self.ended(name, ENDS.get(os.pread(fd, MARK_SIZE, mark)))
         if self.end and not os.pread(fd, HEAD_SIZE, self.end).strip(b"\0"):
-            return  # no frame begins like that
-        size = os.fstat(fd).st_size
+            return True  # no frame begins like that
         contents: dict[bytes, Kept] = {}
         with open(fd, "rb", closefd=False) as file:
             for frame in frames(file, self.end, size):
@@ -127,6 +131,7 @@ class Segment:
                     self._take(frame.payload, frame.start)
                     self.end = frame.start + frame.size
         self.torn = not _is_room(fd, self.end, size)
+        return True
 
     def pieces(self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]) -> dict[bytes, Piece]:
         """The contents that are not kept here, made ready; `deltas` tell some of them as changes of others."""

@@ -111,9 +111,7 @@ class Store:
     def entries(self) -> Iterator[tuple[Entry, Settlement | None]]:
         """Everything that is kept, oldest first, and how each ended."""
         with self._mutex:
-            segments = [self._segment(number) for number in self._numbers()]
-            for segment in segments:
-                segment.read_on()
+            segments = map(self._read, self._numbers())
             return chain.from_iterable([list(segment.entries) for segment in segments])
 
     def content(self, name: str) -> bytes:
@@ -252,15 +250,18 @@ class Store:
             numbers = self._numbers()
             if not numbers:
                 return None
-            last = self._segment(numbers[-1])
-            last.read_on()
+            last = self._read(numbers[-1])
         while os.access(last.following, os.F_OK):
-            last = self._segment(last.number + 1)
-            last.read_on()
+            last = self._read(last.number + 1)
         return last
 
-    def _segment(self, number: int) -> Segment:
-        return self._segments.setdefault(number, Segment(self._place, number))
+    def _read(self, number: int) -> Segment:
+        """The file of a number, read to its end; another one than was known by that number is read anew."""
+        known = self._segments.get(number)
+        if known is None or not known.read_on():
+            known = self._segments[number] = Segment(self._place, number)
+            known.read_on()
+        return known
 
     def _numbers(self) -> list[int]:
         try:

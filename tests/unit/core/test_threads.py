@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 import weakref
@@ -60,6 +61,32 @@ async def test_who_is_cancelled_waits_for_what_must_come_to_its_end(fails: bool)
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert ended.is_set()
+
+
+async def test_who_waits_for_the_end_goes_on_as_it_was():
+    whose: contextvars.ContextVar[int] = contextvars.ContextVar("whose")
+
+    async def waiting(number: int) -> None:
+        whose.set(number)
+        before = asyncio.current_task()
+        assert await in_thread_to_the_end(whose.get) == number
+        assert (whose.get(), asyncio.current_task()) == (number, before)
+        await asyncio.sleep(0)
+        assert asyncio.current_task() is before
+
+    await asyncio.gather(*(waiting(number) for number in range(20)))
+    with pytest.raises(LookupError):
+        whose.get()
+
+
+async def test_who_goes_on_in_the_same_turn_may_wait_again_and_again():
+    async def fails() -> None:
+        for number in range(50):
+            assert await in_thread_to_the_end(divmod, number, 3) == divmod(number, 3)
+        await in_thread_to_the_end(divmod, 1, 0)
+
+    results = await asyncio.gather(*(fails() for _ in range(5)), return_exceptions=True)
+    assert [type(result) for result in results] == [ZeroDivisionError] * 5
 
 
 async def test_a_thread_that_is_slow_to_leave_holds_on_to_nothing():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.failure import ToolFailure
-from wieldy.edit.change import Prepare, Write, change_file
+from wieldy.edit.change import Prepare, Write, change_file, settle
 from wieldy.edit.commit import Written, write_atomically
 from wieldy.edit.failures import CannotWrite, Moved
 from wieldy.edit.locate import Replacement
@@ -85,6 +85,21 @@ async def test_a_change_right_after_ours_is_noticed(file: Path, state: ReadState
     result = await change_file(prepare, write_and_format, state)
     assert isinstance(result.content, str) and "changed again right after it was written" in result.content
     assert state.reading(str(file)) is None
+
+
+LONG = bytes(range(256)) * 10_000  # more than is looked at in one go
+
+
+@pytest.mark.parametrize("content", [b"", b"x", LONG, LONG[: 1 << 20], LONG[: (1 << 20) - 1]])
+@pytest.mark.parametrize("changed", [None, bytes.swapcase, lambda data: data + b"y", lambda data: data[:-1]])
+async def test_any_change_right_after_ours_is_noticed(
+    file: Path, content: bytes, changed: Callable[[bytes], bytes] | None
+) -> None:
+    written, known = write_atomically(str(file), content), ReadState()
+    found = content if changed is None else changed(content)
+    file.write_bytes(found)
+    notes = settle(str(file), content, written, known, True)
+    assert bool(notes) == (found != content) == (known.reading(str(file)) is None)
 
 
 async def test_what_was_written_is_known(file: Path, state: ReadState, prepare: Prepare) -> None:

@@ -222,6 +222,19 @@ def test_a_journal_that_was_removed_meanwhile_begins_anew(tmp_path: Path):
     assert ids(store_in(tmp_path)) == ["2"]
 
 
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_journal_that_someone_else_began_anew_is_read_from_its_start(tmp_path: Path, longer: bool):
+    store, other = store_in(tmp_path), store_in(tmp_path)
+    settled(store, "1", os.urandom(500), b"b")
+    (tmp_path / "j" / "000001.journal").rename(tmp_path / "kept, so that its number is not given again")
+    for number in range(5 if longer else 1):
+        settled(other, f"other {number}", b"c" * number, b"d")
+    late = ids(store_in(tmp_path))
+    assert len(late) == (5 if longer else 1)
+    settled(store, "2", b"e", b"f")
+    assert ids(store) == ids(other) == ids(store_in(tmp_path)) == [*late, "2"]
+
+
 def appending(folder: Path, name: str) -> None:
     store = Store(folder, segment_bytes=20_000, disk=HastyDisk(most=1 << 20))
     for number in range(100):
@@ -233,10 +246,11 @@ def appending(folder: Path, name: str) -> None:
 def test_two_processes_append_side_by_side_and_nothing_is_lost(tmp_path: Path):
     children = [subprocess.Popen([sys.executable, __file__, str(tmp_path / "j"), name]) for name in "ab"]
     assert [child.wait(timeout=30) for child in children] == [0, 0]
-    found = ends(store_in(tmp_path))
+    # One that was under way when a file was full is in the next one too, and may have ended in both.
+    found = dict.fromkeys(one for one in ends(store_in(tmp_path)) if one[1])
     for name in "ab":
         wanted = [(f"{name}-{number}", "done" if number % 3 else "taken_back") for number in range(100)]
-        assert [one for one in found if one[0].startswith(name) and one[1]] == wanted
+        assert [one for one in found if one[0].startswith(name)] == wanted
     assert store_in(tmp_path).refresh() == {} and len(list((tmp_path / "j").glob("*.journal"))) > 1
 
 
