@@ -19,6 +19,9 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.edit.disk import Disk
+from wieldy.edit.landing import look
+from wieldy.edit.revision import Revision
+from wieldy.edit.splice import changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.journal import Journal
 from wieldy.journal.undo import redo, undo
@@ -64,6 +67,20 @@ def editing(**wanted: bytes | None) -> Act:
     return lambda journal, root: edit(journal, root, named)
 
 
+def revising(name: str, after: bytes) -> Act:
+    """What `editing` does, looked at and written in one go."""
+
+    def act(journal: Journal, root: Path) -> None:
+        def prepare() -> Revision:
+            landing = look(path, path)
+            return Revision(landing, after, (changed_bytes(landing.content or b"", after),))
+
+        path = str(root / name)
+        journal.writer.revise(path, prepare, Origin("s", "call", "Edit"))
+
+    return act
+
+
 def undoing(journal: Journal, root: Path) -> None:
     undo(journal)
 
@@ -87,6 +104,9 @@ def batch_and_undo(journal: Journal, root: Path) -> None:
 SCENARIOS: dict[str, tuple[Act, Act]] = {
     # name: what has happened already, what is killed
     "overwrite": (nothing, editing(a=b"new a\n" * 25)),
+    "revise": (nothing, revising("a.txt", b"new a\n" * 25)),
+    "revise again": (revising("a.txt", b"newer a\n" * 20), revising("a.txt", b"new a\n" * 25)),
+    "revise linked": (nothing, revising("linked.txt", b"less\n")),
     "create": (nothing, editing(x__y__made=b"made\n" * 10)),
     "delete": (nothing, editing(doomed=None)),
     "shrink linked": (nothing, editing(linked=b"less\n")),
@@ -100,6 +120,9 @@ SCENARIOS: dict[str, tuple[Act, Act]] = {
 
 LEAST_KILLS = {
     "overwrite": 34,
+    "revise": 34,
+    "revise again": 24,
+    "revise linked": 28,
     "create": 32,
     "delete": 24,
     "shrink linked": 28,

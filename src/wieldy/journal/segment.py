@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from wieldy.core.failure import WieldyError
 from wieldy.core.record import record
@@ -91,8 +91,13 @@ class Segment:
         return ((entry, self._ends.get(name)) for name, entry in self._entries.items())
 
     @property
+    def under_way(self) -> Collection[str]:
+        """The names of the entries that have not ended, though a crash may have cut them off."""
+        return self._marks.keys()
+
+    @property
     def pending(self) -> dict[str, Entry]:
-        """The entries that have not ended: under way, or cut off by a crash."""
+        """The entries that have not ended."""
         return {name: self._entries[name] for name in self._marks}
 
     def read_on(self) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
+from wieldy.core.failure import WieldyError
 from wieldy.edit.disk import LOCAL, Disk, pwrite_all, sync_folder
 from wieldy.journal.delta import Delta
 from wieldy.journal.locks import Held
@@ -24,6 +25,10 @@ SEGMENT_BYTES = 16 << 20
 ROOM_BYTES = 1 << 16
 LEAST_ROOM = 1 << 12
 SEGMENT_SECONDS = 86_400.0
+
+
+class Unsettled(WieldyError):
+    """There are entries whose writers may have died."""
 
 
 class Added:
@@ -76,10 +81,15 @@ class Store:
         self._add(entry, contents, deltas, MARKS["done"], durable=True).close()
 
     def begin(
-        self, entry: Entry, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta] = MappingProxyType({})
+        self,
+        entry: Entry,
+        contents: Mapping[bytes, bytes],
+        deltas: Mapping[bytes, Delta] = MappingProxyType({}),
+        beside: Container[str] | None = None,
     ) -> Added:
-        """Add an entry of what is about to be done in the same way, without waiting for the medium."""
-        return self._add(entry, contents, deltas, UNDER_WAY, durable=False)
+        """Add an entry of what is about to be done in the same way, without waiting for the medium. With `beside`, raises
+        `Unsettled` where others than these are under way."""
+        return self._add(entry, contents, deltas, UNDER_WAY, beside=beside)
 
     def settle(self, name: str, how: Settlement, segment: Segment, fd: int) -> None:
         """Write down how an entry ended that was added to a file, which is open."""
@@ -93,10 +103,9 @@ class Store:
     def settle_last(self, name: str, how: Settlement) -> None:
         """Write down how an entry ended that is under way, to judge by the last file."""
         with self._mutex, Held((self._lock,)):
-            segment = self._last()
-            if segment is None or segment.mark_of(name) is None:
+            if (last := self._last(os.O_RDWR)) is None:
                 return
-            fd = self.disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
+            segment, fd = last
             try:
                 self._mark(segment, fd, name, how)
             finally:
@@ -105,8 +114,14 @@ class Store:
     def refresh(self) -> dict[str, Entry]:
         """Take in what other processes have written to the last file; the entries in it that have not ended."""
         with self._mutex:
-            segment = self._last()
-            return {} if segment is None else segment.pending
+            try:
+                last = self._last(os.O_RDONLY)
+            except PermissionError:
+                return {}  # whoever wants to write is told when it fails
+            if last is None:
+                return {}
+            os.close(last[1])
+            return last[0].pending
 
     def entries(self) -> Iterator[tuple[Entry, Settlement | None]]:
         """Everything that is kept, oldest first, and how each ended."""
@@ -144,66 +159,85 @@ class Store:
         deltas: Mapping[bytes, Delta],
         mark: bytes,
         *,
-        durable: bool,
+        durable: bool = False,
+        beside: Container[str] | None = None,
     ) -> Added:
         foreseen, pieces = self._made_ready(contents, deltas)
         with self._mutex, Held((self._lock,)):
-            segment = self._current()
-            if segment is not foreseen:
-                pieces = segment.pieces(contents, deltas)
-            return self._extend(segment, pieces, entry, mark, durable=durable)
+            segment, fd = self._current()
+            try:
+                if beside is not None and any(name not in beside for name in segment.under_way):
+                    raise Unsettled
+                if segment is not foreseen:
+                    pieces = segment.pieces(contents, deltas)
+                self._extend(segment, fd, pieces, entry, mark, durable=durable)
+            except BaseException:
+                os.close(fd)
+                raise
+            return Added(self, segment, entry.id, fd)
 
-    def _current(self) -> Segment:
-        """The file to append to, its torn end cut off; a new one when it is full or old."""
-        segment = self._last()
-        if segment is None:
+    def _current(self) -> tuple[Segment, int]:
+        """The file to append to, open, its torn end cut off; a new one when it is full or old."""
+        last = self._last(os.O_RDWR)
+        if last is None:
             return self._begin(1)
-        if segment.torn:
-            self._cut(segment)
-        old = segment.begun is not None and self._clock() - segment.begun >= SEGMENT_SECONDS
-        if segment.end < self._segment_bytes and not old:
-            return segment
-        following = self._begin(segment.number + 1)
-        segment.read_on()  # from now on, who ends an entry sees that there is another file
-        for entry in segment.pending.values():
-            self._carry(entry, segment, following)
-        with suppress(OSError):
-            self._cut(segment)  # nobody will need the room in it
-        return following
-
-    def _cut(self, segment: Segment) -> None:
-        """Have a file end with its last frame."""
-        fd = self.disk.open(segment.path, os.O_WRONLY | os.O_NOFOLLOW)
+        segment, fd = last
         try:
-            self.disk.truncate(fd, segment.end)
-        finally:
+            if segment.torn:
+                self._cut(segment, fd)
+            old = segment.begun is not None and self._clock() - segment.begun >= SEGMENT_SECONDS
+            return self._followed(segment, fd) if old or segment.end >= self._segment_bytes else last
+        except BaseException:
             os.close(fd)
+            raise
+
+    def _followed(self, segment: Segment, fd: int) -> tuple[Segment, int]:
+        """The file that comes after one, which is closed; what is still under way moves on with its contents."""
+        following, new = self._begin(segment.number + 1)
+        try:
+            segment.read_from(fd)  # from now on, who ends an entry sees that there is another file
+            for entry in segment.pending.values():
+                self._carry(entry, segment, following, new)
+            with suppress(OSError):
+                self._cut(segment, fd)  # nobody will need the room in it
+        except BaseException:
+            os.close(new)
+            raise
+        os.close(fd)
+        return following, new
+
+    def _cut(self, segment: Segment, fd: int) -> None:
+        """Have a file end with its last frame."""
+        self.disk.truncate(fd, segment.end)
         segment.torn = False
 
-    def _carry(self, entry: Entry, old: Segment, new: Segment) -> None:
-        """An entry that is still under way moves on with its contents, for recovery looks at the last file alone."""
+    def _carry(self, entry: Entry, old: Segment, new: Segment, fd: int) -> None:
+        """Recovery looks at the last file alone: it must have all that it takes."""
         names = {name for path in entry.paths for name in (path.before, path.after) if name is not None}
         pieces: dict[bytes, Piece] = {}
         for digest in map(bytes.fromhex, sorted(names)):
             with suppress(Unreadable):  # recovery will say so
                 pieces[digest] = whole(old.content(digest))
-        self._extend(new, pieces, entry, UNDER_WAY, durable=True).close()
+        self._extend(new, fd, pieces, entry, UNDER_WAY, durable=True)
 
-    def _begin(self, number: int) -> Segment:
+    def _begin(self, number: int) -> tuple[Segment, int]:
         segment = self._segments[number] = Segment(self._place, number)
-        os.close(self.disk.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        new = self.disk.open(segment.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            sync_folder(self.disk, fd)
-        finally:
-            os.close(fd)
-        return segment
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                sync_folder(self.disk, folder)
+            finally:
+                os.close(folder)
+        except BaseException:
+            os.close(new)
+            raise
+        return segment, new
 
     def _extend(
-        self, segment: Segment, pieces: Mapping[bytes, Piece], entry: Entry, mark: bytes, *, durable: bool
-    ) -> Added:
+        self, segment: Segment, fd: int, pieces: Mapping[bytes, Piece], entry: Entry, mark: bytes, *, durable: bool
+    ) -> None:
         addition = segment.extended(pieces, entry, mark)
-        fd = self.disk.open(segment.path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             pwrite_all(self.disk, fd, addition.data, segment.end)
             if durable:
@@ -211,10 +245,8 @@ class Store:
         except BaseException:
             with suppress(OSError):
                 self.disk.truncate(fd, segment.end)
-            os.close(fd)
             raise
         segment.grew(addition, entry, mark)
-        return Added(self, segment, entry.id, fd)
 
     def _mark(self, segment: Segment, fd: int, name: str, how: Settlement) -> None:
         at = segment.mark_of(name)
@@ -242,18 +274,38 @@ class Store:
             segment = self._segments[max(self._segments)] if self._segments else None
         return segment, {} if segment is None else segment.pieces(contents, deltas)
 
-    def _last(self) -> Segment | None:
-        """The last file, read to its end."""
+    def _last(self, flags: int) -> tuple[Segment, int] | None:
+        """The last file, read to its end, and a descriptor of it, which is the caller's to close."""
         last = self._segments[max(self._segments)] if self._segments else None
-        if last is None or not last.read_on():
+        fd = None if last is None else self._reached(last, flags)
+        if last is None or fd is None:
             self._segments.clear()  # where there was one, someone removed the journal: begin anew
             numbers = self._numbers()
             if not numbers:
                 return None
-            last = self._read(numbers[-1])
-        while os.access(last.following, os.F_OK):
-            last = self._read(last.number + 1)
-        return last
+            last = self._segments[numbers[-1]] = Segment(self._place, numbers[-1])
+            fd = self._reached(last, flags)
+        while fd is not None and os.access(last.following, os.F_OK):
+            os.close(fd)
+            last = self._segments[last.number + 1] = Segment(self._place, last.number + 1)
+            fd = self._reached(last, flags)
+        return None if fd is None else (last, fd)
+
+    def _reached(self, segment: Segment, flags: int) -> int | None:
+        """A descriptor of a file, which was read to its end; None where it is gone, or another one than was known."""
+        opened = os.open if flags == os.O_RDONLY else self.disk.open
+        try:
+            fd = opened(segment.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            if segment.read_from(fd):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return None
 
     def _read(self, number: int) -> Segment:
         """The file of a number, read to its end; another one than was known by that number is read anew."""

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -18,14 +18,14 @@ from wieldy.edit.commit import Written, commit
 from wieldy.edit.disk import LOCAL, Disk
 from wieldy.edit.failures import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.edit.landing import Landing, Step, in_place, locate, locks_at, look, plan
-from wieldy.edit.leftovers import drop_folders, recover
-from wieldy.journal.account import Account, happened, planned, step_of
+from wieldy.edit.leftovers import drop_folders
+from wieldy.journal.account import Account, happened, planned
 from wieldy.journal.change import Change
 from wieldy.journal.locks import Held, Locks
 from wieldy.journal.names import Names
-from wieldy.journal.record import Entry, EntryKind, Settlement
-from wieldy.journal.segment import Unreadable
-from wieldy.journal.store import Added, Store
+from wieldy.journal.record import Entry, EntryKind
+from wieldy.journal.recovery import Recovered, Recovery
+from wieldy.journal.store import Added, Store, Unsettled
 
 if TYPE_CHECKING:
     from wieldy.edit.revision import Revision
@@ -80,6 +80,7 @@ class Writer:
         self._own: set[str] = set()
         self._names = Names()
         self.news: deque[str] = deque(maxlen=100)
+        self._recovery = None if store is None else Recovery(store, locks, disk, self.news)
 
     def apply(
         self,
@@ -98,18 +99,28 @@ class Writer:
 
     def revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Receipt]:
         """Write one file, whose path no link leads away, as it is prepared under its locks: nobody else writes between
-        the look and the writing. Raises what `prepare` raises."""
-        self.recover()
+        the look and the writing. Raises what `prepare` raises.
+
+        Whether dead writers left something is seen when the change is recorded, or looked for when it cannot be made."""
         wanted: tuple[str, ...] = (path,)
+        alive: frozenset[str] = frozenset()
         while True:
-            with self._hold(wanted, path):
-                revision = prepare()
-                change = Change(path, revision.before, revision.after, path, splice=revision.change)
-                # Where there was no file to open, a link may have come to lie on the way to it.
-                landing = self._landing(change) if revision.before is None else revision.landing
-                if landing.locks == wanted:
-                    return revision, self._write((change,), (landing,), origin)
-            wanted = landing.locks
+            recording = False
+            try:
+                with self._hold(wanted, path):
+                    revision = prepare()
+                    change = Change(path, revision.before, revision.after, path, splice=revision.change)
+                    # Where there was no file to open, a link may have come to lie on the way to it.
+                    landing = self._landing(change) if revision.before is None else revision.landing
+                    if landing.locks == wanted:
+                        recording = True
+                        return revision, self._write((change,), (landing,), origin, beside=self._own | alive)
+                    wanted = landing.locks
+            except Unsettled:
+                alive = self.recover().alive
+            except Exception:
+                if recording or not self.recover().settled:
+                    raise
 
     def _hold(self, names: Iterable[str], path: str) -> Held:
         try:
@@ -138,18 +149,9 @@ class Writer:
         self._kept(account, partial(self._store.append, entry, account.contents, account.deltas))
         return Receipt(entry.id, ())
 
-    def recover(self) -> None:
+    def recover(self) -> Recovered:
         """Finish or take back what dead writers left."""
-        if self._store is None:
-            return
-        abandoned = [entry for name, entry in self._store.refresh().items() if name not in self._own]
-        for entry in abandoned:
-            try:
-                line = self._put_right(self._store, entry)
-            except OSError as error:
-                line = f"an interrupted change could not be taken back yet ({error}): {_listed(entry)}"
-            if line and line not in self.news:
-                self.news.append(line)
+        return Recovered() if self._recovery is None else self._recovery.run(self._own)
 
     def _steps(self, changes: Sequence[Change], landings: Sequence[Landing], emptied: Emptied) -> list[Step]:
         moving: list[tuple[Change, Landing]] = []
@@ -168,11 +170,12 @@ class Writer:
         landings: Sequence[Landing],
         origin: Origin,
         emptied: Emptied = MappingProxyType({}),
+        beside: Container[str] | None = None,
     ) -> Receipt:
         steps = self._steps(changes, landings, emptied)
         if not steps and not origin.reverses:
             return Receipt(None, tuple(map(_untouched, landings)))
-        entry, written = self._carried_out(steps, origin)
+        entry, written = self._carried_out(steps, origin, beside)
         if emptied:
             # Of files that came and went nothing is left but the folders made for them, which may lie in those of others.
             made = {folder for landing in landings for folder in emptied.get(landing.real_path, ())}
@@ -182,25 +185,29 @@ class Writer:
         all_of_them = [by_path.get(landing.path) or _untouched(landing) for landing in landings]
         return Receipt(None if entry is None else entry.id, tuple(all_of_them))
 
-    def _carried_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
+    def _carried_out(
+        self, steps: Sequence[Step], origin: Origin, beside: Container[str] | None
+    ) -> tuple[Entry | None, tuple[Written, ...]]:
         """Carry out the steps; a file that turns out to be a mount point cannot be replaced, so it is written in place."""
         while True:
             try:
-                return self._carry_out(steps, origin)
+                return self._carry_out(steps, origin, beside)
             except CannotWrite as error:
                 busy = [step for step in steps if step.path == error.path and step.manner == "replace"]
                 if error.number != errno.EBUSY or not busy:
                     raise
                 steps = [in_place(step, "it is a mount point") if step in busy else step for step in steps]
 
-    def _carry_out(self, steps: Sequence[Step], origin: Origin) -> tuple[Entry | None, tuple[Written, ...]]:
+    def _carry_out(
+        self, steps: Sequence[Step], origin: Origin, beside: Container[str] | None
+    ) -> tuple[Entry | None, tuple[Written, ...]]:
         if self._store is None:
             return None, commit(steps, disk=self._disk, roots=self._roots)
         account = planned(steps, self._names)
         entry = self._entry(origin, account)
         self._own.add(entry.id)
         try:
-            added = self._kept(account, partial(self._store.begin, entry, account.contents, account.deltas))
+            added = self._kept(account, partial(self._store.begin, entry, account.contents, account.deltas, beside))
             try:
                 written = self._recorded(account, added, steps, origin)
             finally:
@@ -231,22 +238,6 @@ class Writer:
         except OSError as error:
             path = account.paths[0].path if account.paths else "the file"
             raise self._unkept(path, error, account.size) from error
-
-    def _put_right(self, store: Store, entry: Entry) -> str | None:
-        try:
-            names = [name for path in entry.paths for name in locate(path.real_path).locks]
-        except (CannotWrite, OSError):
-            names = [path.real_path for path in entry.paths]
-        with self._locks.hold(names, wait=False) as held:
-            if not held.all or entry.id not in store.refresh():
-                return None  # its writer lives, or has just finished
-            try:
-                finished = recover([step_of(path, store) for path in entry.paths], disk=self._disk)
-            except Unreadable:
-                _settle(store, entry, "given_up")
-                return f"an interrupted change could not be taken back, its copy is damaged: {_listed(entry)}"
-            _settle(store, entry, "done" if finished else "taken_back")
-            return f"an interrupted change was {'found complete' if finished else 'taken back'}: {_listed(entry)}"
 
     def _plan(self, change: Change, landing: Landing, emptied: Emptied, *, alone: bool) -> Step:
         try:
@@ -288,15 +279,6 @@ class Writer:
             reverses=origin.reverses,
             covered=origin.covered,
         )
-
-
-def _settle(store: Store, entry: Entry, how: Settlement) -> None:
-    with suppress(OSError):  # then the next start tries again
-        store.settle_last(entry.id, how)
-
-
-def _listed(entry: Entry) -> str:
-    return ", ".join(path.path for path in entry.paths)
 
 
 def _seen(see: Callable[[str], Landing], change: Change) -> Landing:

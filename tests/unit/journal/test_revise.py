@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -17,7 +18,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.edit.landing import look
 from wieldy.edit.revision import Revision
 from wieldy.edit.splice import changed_bytes
-from wieldy.journal.journal import Journal, Moved
+from wieldy.journal.change import Change
+from wieldy.journal.journal import CannotWrite, Journal, Moved
 from wieldy.journal.writer import Origin
 from wieldy.testing.chaos import WatchedDisk
 
@@ -163,6 +165,89 @@ def test_what_changes_nothing_is_not_recorded(root: Path):
     revision, receipt = journal.writer.revise(str(path), partial(revised, str(path), bytes.lower), EDIT)
     assert revision.before == revision.after and receipt.entry is None
     assert receipt.written[0].stat == os.stat(path) and journal.chronicle().events == ()
+
+
+class Gone(BaseException):
+    """After this, nothing that a process wants to do happens any more."""
+
+
+def dying(at: str, nth: int = 1) -> Callable[[str], None]:
+    seen: list[str] = []
+
+    def watch(call: str) -> None:
+        seen.append(call)
+        if seen.count(at) >= nth:
+            raise Gone
+
+    return watch
+
+
+def of_known(path: Path, known: bytes) -> Callable[[], Revision]:
+    """Prepares a change of a content that was read before, and of no other."""
+
+    def prepare() -> Revision:
+        if path.read_bytes() != known:
+            raise LookupError("changed since it was read")
+        return revised(str(path), bytes.upper)
+
+    return prepare
+
+
+def test_what_a_dead_writer_left_of_the_same_file_is_put_right_before_it_is_given_up(root: Path):
+    path, old = root / "a", b"old content\n" * 10
+    path.write_bytes(old)
+    os.link(path, root / "twin")
+    change = Change(str(path), old, b"new")
+    with pytest.raises(Gone):
+        journal_of(root, dying("truncate")).writer.apply([change], EDIT)
+    assert path.read_bytes() not in (old, b"new")
+    journal = journal_of(root)
+    journal.writer.revise(str(path), of_known(path, old), EDIT)
+    assert path.read_bytes() == old.upper() == (root / "twin").read_bytes()
+    assert list(journal.writer.news) == [f"an interrupted change was taken back: {path}"]
+
+
+def test_what_a_dead_writer_left_of_another_file_is_put_right_too(root: Path):
+    path, other = root / "a", root / "b"
+    path.write_bytes(b"old")
+    other.write_bytes(b"theirs")
+    with pytest.raises(Gone):
+        journal_of(root, dying("rename")).writer.apply([Change(str(other), b"theirs", b"new")], EDIT)
+    assert len(os.listdir(root)) == 3
+    journal = journal_of(root)
+    journal.writer.revise(str(path), of_known(path, b"old"), EDIT)
+    assert (path.read_bytes(), other.read_bytes(), sorted(os.listdir(root))) == (b"OLD", b"theirs", ["a", "b"])
+    assert len(journal.chronicle().events) == 1 and journal.store.refresh() == {}
+
+
+def test_a_writer_that_is_still_at_it_is_left_alone_and_holds_up_nobody(root: Path):
+    path, other = root / "a", root / "b"
+    path.write_bytes(b"old")
+    other.write_bytes(b"theirs")
+    late = journal_of(root)
+
+    def meanwhile(call: str) -> None:
+        if call == "rename":
+            late.writer.revise(str(path), of_known(path, b"old"), EDIT)
+
+    journal_of(root, meanwhile).writer.apply([Change(str(other), b"theirs", b"new")], EDIT)
+    assert (path.read_bytes(), other.read_bytes(), tuple(late.writer.news)) == (b"OLD", b"new", ())
+    assert len(late.chronicle().events) == 2 and late.store.refresh() == {}
+
+
+def test_what_cannot_be_written_is_not_tried_for_ever(root: Path):
+    path = root / "a"
+    path.write_bytes(b"old")
+    tries: list[str] = []
+
+    def broken(call: str) -> None:
+        tries.append(call)
+        if call in ("rename", "unlink"):
+            raise OSError(errno.EIO, "broken")
+
+    with pytest.raises(CannotWrite):
+        journal_of(root, broken).writer.revise(str(path), of_known(path, b"old"), EDIT)
+    assert tries.count("rename") == 1 and path.read_bytes() == b"old"
 
 
 if __name__ == "__main__":
