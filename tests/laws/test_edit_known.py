@@ -35,6 +35,7 @@ def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tu
     if known is None:
         return
     assert known.data == after and known.encoding == detect(after)
+    assert not (known.plain and b"\r" in after) and known.returns == (b"\r" in after)
     if known.known is not None:
         assert known.known.line == Document.of(after).line_number(known.known.start)
 
@@ -55,7 +56,8 @@ def test_plain_text_with_plain_text_put_in_is_always_known(case: tuple[bytes, li
     data, splices = case
     before, after = Document.of(data), apply(data, splices)
     if data.isascii() and after.isascii() and b"\0" not in data + after:
-        assert known_after(before, splices, after, None) == Document(after, UTF8)
+        plain = b"\r" not in data + b"".join(splice.new for splice in splices)
+        assert known_after(before, splices, after, None) == Document(after, UTF8, plain=plain)
 
 
 @settings(max_examples=300, deadline=None)

@@ -36,11 +36,12 @@ def unix(text: str) -> str:
 @record
 class Document:
     """The content of one file. Searching happens in its text, changing in its bytes. `known` is a line whose number was
-    found out before: others are counted from there."""
+    found out before: others are counted from there. `plain` says that there are known to be no carriage returns."""
 
     data: bytes
     encoding: Encoding
     known: Mark | None = None
+    plain: bool = False
 
     @staticmethod
     def of(data: bytes) -> Document:
@@ -103,7 +104,7 @@ class Document:
 
     def afresh(self) -> Document:
         """The same document, without what was made of it meanwhile."""
-        return Document(self.data, self.encoding, self.known)
+        return Document(self.data, self.encoding, self.known, self.plain)
 
     def lines_between(self, start: int, end: int) -> int:
         """How many lines end between two bytes."""
@@ -176,9 +177,13 @@ class Document:
     def _in_text(self) -> Ruler:
         return Ruler(self.body, lambda part: len(unix(self.codec.decode(part))), self.codec.width)
 
-    @cached_property
+    @property
     def returns(self) -> bool:
         """Whether there may be carriage returns."""
+        return not self.plain and self._returns
+
+    @cached_property
+    def _returns(self) -> bool:
         return b"\r" in self.data
 
     def _next(self, wanted: bytes, start: int, end: int | None = None) -> int:

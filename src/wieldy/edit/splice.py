@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from wieldy.core.record import record
 from wieldy.edit.alike import same_end, same_start
@@ -45,12 +45,14 @@ def known_after(before: Document, splices: Sequence[Splice], after: bytes, mark:
     before the first splice."""
     if before.encoding != UTF8 or after.startswith(BOM_UTF8) or b"\0" in after:
         return None
+    plain = not before.returns
     for splice in splices:
         if _splits_utf8(before.data, splice.start) or _splits_utf8(before.data, splice.end):
             return None
         if not splice.new.isascii() and not decodes(splice.new, "utf-8"):
             return None
-    return Document(after, UTF8, mark)
+        plain = plain and b"\r" not in splice.new
+    return Document(after, UTF8, mark, plain)
 
 
 def _splits_utf8(data: bytes, offset: int) -> bool:
@@ -81,8 +83,10 @@ def splice(document: Document, span: Span, new: str) -> Splice:
     return Splice(middle.start, middle.end, document.codec.encode(text))
 
 
-def splices(document: Document, spans: Iterable[Span], new: str) -> tuple[Splice, ...]:
+def splices(document: Document, spans: Sequence[Span], new: str) -> tuple[Splice, ...]:
     """The least splices that turn the text of each span into `new`."""
+    if len(spans) == 1:
+        return (splice(document, spans[0], new),)
     # What becomes of a span depends on nothing but its bytes and, if there are line ends in `new`, on the next one.
     ends_lines = "\n" in new and document.returns
     known: dict[tuple[bytes, str], Splice] = {}

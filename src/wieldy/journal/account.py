@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from wieldy.core.record import record
 from wieldy.edit.landing import Step
-from wieldy.edit.splice import Splice, apply, changed_bytes
+from wieldy.edit.splice import Splice, changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.delta import Delta, delta_of
 from wieldy.journal.names import Names
@@ -98,7 +98,13 @@ class _Ledger:
 
 def _leads(change: Splice, before: bytes, after: bytes) -> bool:
     """Whether a splice turns one content into the other, and lies within it."""
-    return 0 <= change.start <= change.end <= len(before) and apply(before, (change,)) == after
+    start, end, view = change.start, change.end, memoryview(after)
+    if not 0 <= start <= end <= len(before) or len(after) != len(before) + change.growth:
+        return False
+    rest = start + len(change.new)
+    return (
+        before.startswith(view[:start]) and after.startswith(change.new, start) and before.startswith(view[rest:], end)
+    )
 
 
 def step_of(record: PathRecord, store: Store) -> Step:

@@ -48,9 +48,10 @@ class Names:
             return Named(digest_of(data), ())
         going = states[-1].copy() if states else HASH()
         passed, rest = list(states), memoryview(data)[len(states) * STRIDE :]
-        for start in range(0, len(rest), STRIDE):
+        for start in range(0, len(rest) - STRIDE + 1, STRIDE):
             going.update(rest[start : start + STRIDE])
             passed.append(going.copy())
+        going.update(rest[len(rest) // STRIDE * STRIDE :])
         named = Named(going.digest()[:NAME_SIZE], tuple(passed))
         with self._lock:
             self._last[path] = data, named

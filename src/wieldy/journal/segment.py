@@ -68,8 +68,8 @@ class Segment:
     """The frames of one file up to `end`: where each content lies, and the entries in order. `following` is the path of
     the next one, if there is any.
 
-    `begun` is the time of the first entry. `torn` says that the file goes on behind `end` with something that is neither an
-    entry with its contents nor room for one.
+    `size` is that of the file as it was last seen, `begun` the time of the first entry. `torn` says that the file goes on
+    behind `end` with something that is neither an entry with its contents nor room for one.
     """
 
     def __init__(self, folder: str, number: int) -> None:
@@ -77,6 +77,7 @@ class Segment:
         self.path = segment_path(folder, number)
         self.following = segment_path(folder, number + 1)
         self.end = 0
+        self.size = 0
         self.torn = False
         self.begun: float | None = None
         self.blobs: dict[bytes, Kept] = {}
@@ -117,7 +118,7 @@ class Segment:
         size, identity = stat.st_size, (stat.st_dev, stat.st_ino)
         if size < self.end or self._identity not in (None, identity):
             return False
-        self._identity = identity
+        self.size, self._identity = size, identity
         for name, mark in list(self._marks.items()):
             self.ended(name, ENDS.get(os.pread(fd, MARK_SIZE, mark)))
         if self.end and not os.pread(fd, HEAD_SIZE, self.end).strip(b"\0"):

@@ -257,13 +257,11 @@ class Store:
     def _make_room(self, segment: Segment, fd: int) -> None:
         """Have room for some entries more, so that it takes less to sync them. Made when one has ended, for nobody waits
         for the medium then, and nothing that is under way can lack the space."""
-        if os.fstat(fd).st_size >= segment.end + LEAST_ROOM:
+        if segment.size >= segment.end + LEAST_ROOM:
             return
         with self._mutex, Held((self._lock,)):
-            segment.read_from(fd)
-            size = os.fstat(fd).st_size
-            if not segment.torn and size < segment.end + LEAST_ROOM:
-                self.disk.lengthen(fd, size, segment.end + ROOM_BYTES - size)
+            if segment.read_from(fd) and not segment.torn and segment.size < segment.end + LEAST_ROOM:
+                self.disk.lengthen(fd, segment.size, segment.end + ROOM_BYTES - segment.size)
 
     def _made_ready(
         self, contents: Mapping[bytes, bytes], deltas: Mapping[bytes, Delta]

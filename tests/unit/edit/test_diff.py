@@ -94,7 +94,7 @@ def test_wide_texts_are_numbered_like_any_other() -> None:
 
 def test_the_snippet_shows_the_new_lines_with_five_around() -> None:
     document = Document.of(TWENTY.encode())
-    lines = patch(document, splices(document, document.find("line 10"), "TEN\nAND")).snippet().split("\n")
+    lines = patch(document, splices(document, list(document.find("line 10")), "TEN\nAND")).snippet().split("\n")
     assert lines[0] == "5\tline 5" and lines[-1] == "16\tline 15" and "10\tTEN" in lines and len(lines) == 12
 
 
@@ -106,7 +106,7 @@ def test_a_long_line_is_cut_in_the_diff() -> None:
 
 def test_thousands_of_changes_give_a_bounded_patch() -> None:
     document = Document.of(b"x\n" + b"\n" * 20 + b"".join(b"y\n" + b"-\n" * 20 for _ in range(3_000)))
-    result = patch(document, splices(document, document.find("y"), "z"))
+    result = patch(document, splices(document, list(document.find("y")), "z"))
     assert result.cut and len(result.hunks) == 500
     assert result.hunks[-1].old_start == 22 + 499 * 21 - 5
     assert len(result.unified("f").split("\n")) < 200
