@@ -22,7 +22,7 @@ from wieldy.journal.change import Change
 from wieldy.journal.journal import Journal
 
 LINES = 2_000
-ROUNDS = 120
+ROUNDS = 400
 LARGE = 50_000_000
 
 
