@@ -24,7 +24,8 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @record
 class Step:
-    """One file of a commit. Every name that will exist even for a moment is fixed here: a crash hides nothing.
+    """One file of a commit, called `name` in its `folder`. Every name that will exist even for a moment is fixed here: a
+    crash hides nothing.
 
     `temp` and `aside` are names beside the file: its new content before, its old content after the switch (where one
     is needed). `folders` are parents, outermost first, that have to be made or, with a deletion, that go if they are left
@@ -33,6 +34,8 @@ class Step:
 
     path: str
     real_path: str
+    folder: str
+    name: str
     manner: Manner
     before: bytes | None
     after: bytes | None
@@ -43,16 +46,6 @@ class Step:
     mode: int | None = None
     notes: tuple[str, ...] = ()
     splice: Splice | None = None
-
-    @property
-    def folder(self) -> str:
-        """The folder the file is in."""
-        return self.real_path.rpartition("/")[0] or "/"
-
-    @property
-    def name(self) -> str:
-        """The file's name in its folder."""
-        return self.real_path.rpartition("/")[2]
 
 
 @record
@@ -145,9 +138,12 @@ def plan(
         manner, why = _manner(landing, stat)
         notes += why
     token = f".wieldy-{os.getpid()}-{os.urandom(6).hex()}"
+    folder, name = parted(landing.real_path)
     return Step(
         path=landing.path,
         real_path=landing.real_path,
+        folder=folder,
+        name=name,
         manner=manner,
         before=landing.content,
         after=after,
@@ -159,6 +155,12 @@ def plan(
         notes=tuple(notes),
         splice=splice,
     )
+
+
+def parted(real_path: str) -> tuple[str, str]:
+    """The folder of a file, and its name there."""
+    folder, _, name = real_path.rpartition("/")
+    return folder or "/", name
 
 
 def in_place(step: Step, why: str) -> Step:
@@ -179,7 +181,7 @@ def _manner(landing: Landing, stat: os.stat_result) -> tuple[Manner, list[str]]:
         ]
     if not keeps_owner(stat):
         return "in_place", ["written in place, because a replacement would change its owner"]
-    if not may_write(landing.real_path.rpartition("/")[0] or "/"):
+    if not may_write(parted(landing.real_path)[0]):
         return "in_place", ["written in place, because its folder takes no new files"]
     return "replace", []
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from wieldy.core.record import record
-from wieldy.edit.landing import Step
+from wieldy.edit.landing import Step, parted
 from wieldy.edit.splice import Splice, changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.delta import Delta, delta_of
@@ -109,9 +109,12 @@ def _leads(change: Splice, before: bytes, after: bytes) -> bool:
 
 def step_of(record: PathRecord, store: Store) -> Step:
     """The step that a record tells of."""
+    folder, name = parted(record.real_path)
     return Step(
         path=record.path,
         real_path=record.real_path,
+        folder=folder,
+        name=name,
         manner=record.manner,
         before=None if record.before is None else store.content(record.before),
         after=None if record.after is None else store.content(record.after),
