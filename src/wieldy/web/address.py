@@ -92,7 +92,8 @@ def _host(host: str, *, bracketed: bool) -> str:
             raise BadAddress(f"`{_short(host)}` is not a host name or address.") from None
         if address.scope_id is not None:
             raise BadAddress(f"`{host}` names a network interface. Send the address without `%…`.")
-        return address.compressed
+        inner = address.ipv4_mapped  # from Python 3.13 on written in another way than browsers do
+        return address.compressed if inner is None else f"::ffff:{int(inner) >> 16:x}:{int(inner) & 0xFFFF:x}"
     if TWO_MEANINGS.intersection(host):
         raise BadAddress(f"`{_short(host)}` can mean two hosts. Write it in ASCII (`xn--…`).")
     try:

@@ -18,6 +18,8 @@ from wieldy.web.address import BadAddress, parse_address
         ("https://e.org/a%20b?x=[1]&y=a|b", "https://e.org/a%20b?x=[1]&y=a|b"),
         ("http://[::1]:80/x", "http://[::1]/x"),
         ("http://[0:0:0:0:0:0:0:1]/", "http://[::1]/"),
+        ("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        ("http://[::FFFF:A00:0001]/", "http://[::ffff:a00:1]/"),
         ("http://2130706433/", "http://127.0.0.1/"),
         ("http://0x7f.1/", "http://127.0.0.1/"),
         ("http://017700000001/", "http://127.0.0.1/"),
