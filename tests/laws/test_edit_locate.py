@@ -81,3 +81,31 @@ def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, n
     after = apply(data, result.splices)
     if result.tier == "exact":
         assert after == text.replace(old, new).replace("\n", newline).encode()
+
+
+SPACED = st.tuples(st.sampled_from(["", "foo", "bar x", "if q:"]), st.sampled_from(["", " ", "    ", "\t"])).map(
+    "".join
+)
+
+
+def bare(text: str) -> list[str]:
+    """Lines without white space at their ends."""
+    return [line.rstrip(" \t") for line in text.split("\n")]
+
+
+@given(st.lists(SPACED, min_size=2, max_size=8), st.sampled_from(["", "\n"]), st.data())
+@settings(max_examples=500, deadline=None)
+def test_white_space_at_line_ends_stays_at_line_ends(lines: list[str], end: str, draw: st.DataObject) -> None:
+    text = "\n".join(lines) + "\nlast\n"
+    first = draw.draw(st.integers(0, len(lines) - 1))
+    count = draw.draw(st.integers(1, len(lines) - first))
+    old = "\n".join(bare(text)[first : first + count]) + end
+    new = "\n".join(draw.draw(st.lists(st.sampled_from([*bare(text), "NEW", ""]), min_size=1, max_size=4))) + end
+    document = Document.of(text.encode())
+    try:
+        result = locate(document, Replacement(old, new), ("exact", "trailing-space"))
+    except ToolFailure:
+        return
+    (place,) = result.spans
+    after = apply(document.data, result.splices).decode()
+    assert bare(after) == bare(text[: place.start] + new + text[place.end :])

@@ -173,6 +173,11 @@ class Document:
             return "\r" if self._next(self.codec.carriage_return, self.body) >= 0 else "\n"
         return "\r\n" if self.data[max(at - unit, self.body) : at] == self.codec.carriage_return else "\n"
 
+    def starts_line_with_return(self, offset: int) -> bool:
+        """Whether the line that begins at a byte does so because of a lone carriage return before it."""
+        sign = self.codec.carriage_return
+        return offset - len(sign) >= self.body and self.data.startswith(sign, offset - len(sign))
+
     @cached_property
     def _in_text(self) -> Ruler:
         return Ruler(self.body, lambda part: len(unix(self.codec.decode(part))), self.codec.width)

@@ -18,6 +18,11 @@ def restyled(old: str, found: str, new: str, shift: Shift | None = None) -> str 
     """`new` as it should stand where `found` stood, given that the model called `found` `old`; line by line the two
     correspond. None where the shift cannot be applied to `new`."""
     sent, there, wanted = old.split("\n"), found.split("\n"), new.split("\n")
+    # What follows a last line end is no line but the beginning of the next one, which is not looked at.
+    ended = old.endswith("\n") and found.endswith("\n")
+    if ended:
+        sent.pop(), there.pop()
+    last = wanted.pop() if ended or not wanted[-1] else None
     voice = _voice(old, found)
     lines: list[str | None] = []
     for tag, i, j, k, m in _opcodes(sent, wanted):
@@ -28,6 +33,8 @@ def restyled(old: str, found: str, new: str, shift: Shift | None = None) -> str 
             known = n < j and plain(sent[n]) == plain(there[n])
             styled = _line_in_style(sent[n], there[n], line, voice) if known else line
             lines.append(styled if shift is None else shift.moved(styled))
+    if last is not None:
+        lines.append(shift.moved(last) if shift is not None and last else last)
     return None if None in lines else "\n".join(line for line in lines if line is not None)
 
 

@@ -80,25 +80,45 @@ def splice(document: Document, span: Span, new: str) -> Splice:
         document.codec.decode(document.data[middle.start : middle.end]),
         document.newline_by(Span(middle.start, span.end)),
     )
-    return Splice(middle.start, middle.end, document.codec.encode(text))
+    return Splice(middle.start, middle.end, document.codec.encode(_kept_apart(text, document, middle)))
+
+
+def _kept_apart(text: str, document: Document, span: Span) -> str:
+    """A text as it must be put in place of a span lest it make one line end of two: of a carriage return and a line feed
+    that come to lie side by side."""
+    follows = document.starts_line_with_return(span.start)
+    precedes = document.data.startswith(document.codec.newline, span.end)
+    if follows and not text and precedes:
+        return "\r"
+    if follows:
+        rest = text.lstrip("\n")
+        text = "\r" * (len(text) - len(rest)) + rest
+    return text + "\n" if precedes and text.endswith("\r") else text
 
 
 def splices(document: Document, spans: Sequence[Span], new: str) -> tuple[Splice, ...]:
     """The least splices that turn the text of each span into `new`."""
     if len(spans) == 1:
         return (splice(document, spans[0], new),)
-    # What becomes of a span depends on nothing but its bytes and, if there are line ends in `new`, on the next one.
-    ends_lines = "\n" in new and document.returns
-    known: dict[tuple[bytes, str], Splice] = {}
+    # What becomes of a span depends on nothing but its bytes and, if there are carriage returns, on the line ends beside it.
+    known: dict[tuple[bytes, object], Splice] = {}
     made: list[Splice] = []
     for span in spans:
-        old = document.data[span.start : span.end], document.newline_by(Span(span.end, span.end)) if ends_lines else ""
+        old = document.data[span.start : span.end], _line_ends_beside(document, span) if document.returns else None
         if old not in known:
             first = splice(document, span, new)
             known[old] = Splice(first.start - span.start, first.end - span.start, first.new)
         least = known[old]
         made.append(Splice(span.start + least.start, span.start + least.end, least.new))
     return tuple(made)
+
+
+def _line_ends_beside(document: Document, span: Span) -> tuple[str, bool, bool]:
+    return (
+        document.newline_by(Span(span.end, span.end)),
+        document.starts_line_with_return(span.start),
+        document.data.startswith(document.codec.newline, span.end),
+    )
 
 
 def unix_ends(text: str) -> str:
