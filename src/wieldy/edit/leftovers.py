@@ -21,6 +21,8 @@ from wieldy.edit.metadata import PRIVATE, carry_over
 State: TypeAlias = Literal["old", "new", "torn", "other"]
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# Where nothing may be removed, one is told this also of what is not there.
+NOT_ALLOWED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EXDEV})
 
 
@@ -81,8 +83,13 @@ def sweep_switched(step: Step, folder: int, disk: Disk) -> None:
 def _remove(names: Iterable[str], folder: int, disk: Disk) -> None:
     for name in names:
         if name:
-            with suppress(FileNotFoundError):
+            try:
                 disk.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in NOT_ALLOWED or inode(name, folder) is not None:
+                    raise
 
 
 def drop_emptied(steps: Iterable[Step], disk: Disk) -> None:

@@ -39,6 +39,8 @@ def rewrite(
         )
     document = document_of(data, at_once=at_once)
     _require_known(landing, document, state)
+    if document.encoding.bom:
+        content = content.removeprefix("\ufeff")  # the file has one, and keeps it
     refuse_placeholders(content, document.text, "content")
     document.codec.require(content, "content")
     change = whole(document, content)

@@ -168,7 +168,7 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     _require_permission(ctx, sweep.root, files)
     state = ctx.workspace.resident(ReadState)
     try:
-        changes = await in_thread(_changes, files, ctx.led_to(sweep.root))
+        changes, notes = await in_thread(_changes, files, ctx.led_to(sweep.root))
         known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
         receipt = await ctx.workspace.resident(Journal).apply(
             [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
@@ -177,7 +177,6 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
         raise ToolFailure(f"{moved} No file was changed; send the same again.") from moved
     except CannotWrite as failure:
         raise ToolFailure(f"{failure.message} No file was changed.") from failure
-    notes: list[str] = []
     for (change, _), written, was_known in zip(changes, receipt.written, known, strict=True):
         reading = state.reading(change.path)
         if was_known and reading is not None:
@@ -187,8 +186,9 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     return tuple(notes)
 
 
-def _changes(files: list[FileHits], root: str) -> list[tuple[Change, Any]]:
-    """The changes, each to a file that really lies where the call was allowed to write."""
+def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]], list[str]]:
+    """The changes, each to a file that really lies where the call was allowed to write, and what is to be said of them: a
+    file of several names is changed by the first."""
     from wieldy.edit.failures import Moved
     from wieldy.edit.landing import look
     from wieldy.edit.readstate import digest_of
@@ -196,15 +196,22 @@ def _changes(files: list[FileHits], root: str) -> list[tuple[Change, Any]]:
     from wieldy.journal.change import Change
 
     changes: list[tuple[Change, Any]] = []
+    names: dict[tuple[int, int], str] = {}
+    notes: list[str] = []
     for file in files:
         landing = look(file.path)
         if landing.real_path != root and not landing.real_path.startswith(root.rstrip(os.sep) + os.sep):
             raise Moved(file.path, f"leads out of {root} now")
         if landing.content is None or digest_of(landing.content) != file.digest:
             raise Moved(file.path, "was changed by someone else meanwhile")
+        stat = landing.stat
+        first = names.setdefault((stat.st_dev, stat.st_ino), file.path) if stat is not None else file.path
+        if first != file.path:
+            notes.append(f"{file.path} is another name of {first} (hard link) and changed with it")
+            continue
         after = apply(landing.content, file.splices)
-        changes.append((Change(file.path, landing.content, after, landing.real_path), landing.stat))
-    return changes
+        changes.append((Change(file.path, landing.content, after, landing.real_path), stat))
+    return changes, notes
 
 
 def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> None:

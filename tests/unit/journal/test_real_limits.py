@@ -48,7 +48,7 @@ def lay_out(root: Path) -> None:
 def refused(journal: Journal, root: Path, *words: str) -> None:
     """Try a large change of every kind; none may leave a trace."""
     names = sorted(os.listdir(root))
-    for name, before in [("a", b"old"), ("linked", b"old"), ("x/y/new", None)]:
+    for name, before in [("a", b"old"), ("linked", b"old"), ("new", None), ("x/y/new", None)]:
         try:
             journal.writer.apply([Change(str(root / name), before, os.urandom(250_000))], Origin("s", "c", "Edit"))
         except CannotWrite as error:

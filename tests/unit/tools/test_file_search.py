@@ -162,6 +162,17 @@ async def test_protected_files_are_not_changed_with_their_folder(root: Path, box
     assert not (await search(box, replace_with="new", preview_only=False, exclude=".env")).is_error
 
 
+async def test_a_file_of_several_names_is_changed_once(root: Path, box: Toolbox) -> None:
+    os.link(root / "c.txt", root / "d.txt")
+    before = contents(root)
+    result = await search(box, replace_with="new", preview_only=False)
+    assert not result.is_error, result.text
+    assert "d.txt is another name of" in result.text and "c.txt (hard link)" in result.text
+    assert (root / "c.txt").samefile(root / "d.txt") and b"old" not in (root / "d.txt").read_bytes()
+    await box.undo()
+    assert contents(root) == before
+
+
 async def test_a_pattern_that_runs_wild_is_stopped(root: Path) -> None:
     (root / "long").write_text("a" * 40 + "b\n")
     settings = {"search": {"seconds": 1.0}}

@@ -96,6 +96,17 @@ async def test_lines_never_seen_stay_unknown_after_an_edit_beside_them(root: Pat
     assert "are unknown" in (await write(box, "x\n")).text
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16"])
+async def test_a_byte_order_mark_is_kept_and_not_doubled(root: Path, box: Toolbox, codec: str) -> None:
+    (root / "a").write_bytes("\ufeffone\n".encode("utf-8") if codec == "utf-8" else "one\n".encode("utf-16"))
+    await box.call("Read", {"file_path": "a"})
+    for content in ("\ufefftwo\n", "three\n", "\ufeffthree\n"):
+        assert not (await write(box, content)).is_error
+        assert (root / "a").read_bytes().decode(codec).replace("\ufeff", "", codec == "utf-8") == content.strip(
+            "\ufeff"
+        )
+
+
 async def test_an_empty_file_needs_no_reading(root: Path, box: Toolbox) -> None:
     (root / "a").touch()
     assert not (await write(box, "x\n")).is_error
