@@ -15,6 +15,11 @@ import pytest
 
 from wieldy import __version__
 from wieldy.cli import COMMANDS
+from wieldy.core.workspace import Workspace
+from wieldy.journal.change import Change
+from wieldy.journal.journal import Journal
+from wieldy.journal.writer import Origin
+from wieldy.testing.chaos import WatchedDisk
 
 
 def test_the_version_is_one_line(wieldy):
@@ -121,6 +126,46 @@ def test_an_edit_is_made_undone_and_redone(wieldy, project):
     assert not (project / "new").exists()
     assert wieldy("redo").returncode == 0
     assert (project / "new/n.txt").read_text() == "one"
+
+
+def test_input_may_stand_behind_options(wieldy):
+    text = json.dumps({"file_path": "b.txt", "limit": 1})
+    for done in (wieldy("call", "Read", "--mode", "plan", text), wieldy("call", "Read", "--json", "-", input=text)):
+        assert done.returncode == 0 and "1\\thello" in done.stdout.replace("\t", "\\t"), done.stderr
+    assert wieldy("call", "Read", "--jsno", text).stderr.startswith("wieldy: unknown option --jsno;")
+
+
+def test_names_of_files_do_not_command_the_terminal(wieldy):
+    name = "e\x1b[31mred\nline\x9b.txt"
+    made = wieldy("call", "Write", json.dumps({"file_path": name, "content": "x"}), "--mode", "acceptEdits")
+    assert made.returncode == 0, made.stderr
+    for words in (("history",), ("undo", "--preview"), ("undo",), ("redo",)):
+        done = wieldy(*words)
+        assert done.returncode == 0 and "\x1b" not in done.stdout and "\x9b" not in done.stdout
+        assert "e\\x1b[31mred\\nline\\x9b.txt" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("history",), ("undo", "--preview"), ("call", "Read", "file_path=b.txt")])
+def test_a_crash_that_was_put_right_is_told(wieldy, project, environment, words):
+    class Gone(BaseException):
+        """After this, nothing that a process wants to do happens any more."""
+
+    gone: list[str] = []
+
+    def vanish(call: str) -> None:
+        if call == "rename" or gone:
+            gone.append(call)
+            raise Gone
+
+    workspace = Workspace(project, session_dir=project.parent / "session", env=environment)
+    path = project / "b.txt"
+    before = path.read_bytes()
+    writer = Journal(workspace, disk=WatchedDisk(vanish)).writer
+    with pytest.raises(Gone):
+        writer.apply([Change(str(path), before, b"new")], Origin("s", "c", "Edit"))
+    done = wieldy(*words)
+    assert f"wieldy: an interrupted change was taken back: {path}\n" in done.stderr
+    assert path.read_bytes() == before and sorted(os.listdir(project)) == ["a.py", "b.txt"]
 
 
 def test_nothing_to_undo_is_one_line(wieldy):

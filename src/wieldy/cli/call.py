@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from wieldy.cli.notices import with_notices
 from wieldy.cli.parsing import command_parser
 from wieldy.cli.values import folder, mode
 from wieldy.core.event import Event, ToolProgress
@@ -49,7 +50,7 @@ def main(command: str, argv: list[str]) -> int:
         "--mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions"
     )
     options, extra = parser.parse_known_args(argv)
-    if odd := [word for word in extra if "=" not in word]:
+    if odd := [word for word in extra if word[:1] == "-" != word and "=" not in word]:
         parser.error(f"unknown option {odd[0]}")
     words = [*options.fields, *extra]
     # Before there is a loop: whoever waits for stdin in one cannot be interrupted.
@@ -61,7 +62,8 @@ async def _call(options: argparse.Namespace, words: list[str], given: str | None
     from wieldy.terminal.inquiry import terminal_asker
     from wieldy.terminal.question import terminal_ask
 
-    async with Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True) as box:
+    box = Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True)
+    async with with_notices(box):
         box.workspace.resident(Person).asker = terminal_asker()
         tool = box.catalog.find(options.tool)
         input = input_of(words, tool) if given is None else given

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from wieldy.cli.notices import with_notices
 from wieldy.cli.parsing import command_parser
 from wieldy.cli.values import count, folder
 from wieldy.toolbox import Toolbox
@@ -56,7 +57,7 @@ def main(command: str, argv: list[str]) -> int:
 async def _run(command: str, options: argparse.Namespace) -> int:
     from wieldy.journal.journal import Journal
 
-    async with Toolbox(options.root, load_settings=True) as box:
+    async with with_notices(Toolbox(options.root, load_settings=True)) as box:
         journal = box.workspace.resident(Journal)
         if command == "history":
             return await _history(journal, options)

@@ -86,12 +86,25 @@ def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence
         places = [] if tier == "exact" else recognised(document, old, tier, tiers)
         if not places:
             continue
+        if tier == "typography" and wanted.everywhere and wanted.expected == 1:
+            places = _apart(places)  # it looks the same everywhere; what is looser must be asked for by its number
+        else:
+            spans = [place.span for place in places]
+            _require_count(document, spans, wanted, f" if one overlooks {FORGIVEN[tier]}")
         spans = [place.span for place in places]
-        _require_count(document, spans, wanted, f" if one overlooks {FORGIVEN[tier]}")
         made = [spliced for place in places if (spliced := _spliced(document, place, wanted.new)) is not None]
         if len(made) == len(places):
             return Located(tuple(made), tuple(spans), tier, _note(document, tier, places))
     raise NotFound(f"old_string was not found in the file. {closest(document, old)}")
+
+
+def _apart(places: list[Place]) -> list[Place]:
+    """The places from the first on that do not overlap."""
+    kept: list[Place] = []
+    for place in places:
+        if not kept or place.span.start >= kept[-1].span.end:
+            kept.append(place)
+    return kept
 
 
 def _spliced(document: Document, place: Place, new: str) -> Splice | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from wieldy.edit.space import size_words
 from wieldy.journal.chronicle import Event
 from wieldy.journal.undo import Restored, UndoPlan
+from wieldy.search.shown import on_one_line, readable
 
 
 def plan_lines(plan: UndoPlan) -> list[str]:
@@ -27,15 +28,21 @@ def history_lines(events: Iterable[Event]) -> list[str]:
 
 def _file_line(file: Restored) -> str:
     if file.problem is not None:
-        return f"! {file.problem}"
+        return f"! {on_one_line(readable(file.problem))}"
+    path = _named(file.path)
     merged = ", merged with later changes" if file.merged else ""
     if file.now == file.then:
-        return f"= {file.path} (already so{merged})"
+        return f"= {path} (already so{merged})"
     if file.now is None:
-        return f"+ {file.path} (comes back, {size_words(len(file.then or b''))})"
+        return f"+ {path} (comes back, {size_words(len(file.then or b''))})"
     if file.then is None:
-        return f"- {file.path} (goes, {size_words(len(file.now))})"
-    return f"~ {file.path} ({_difference(file.now, file.then)}{merged})"
+        return f"- {path} (goes, {size_words(len(file.now))})"
+    return f"~ {path} ({_difference(file.now, file.then)}{merged})"
+
+
+def _named(path: str) -> str:
+    """A path as it can be shown: what a name holds must not command the terminal."""
+    return on_one_line(readable(path))
 
 
 def _difference(now: bytes, then: bytes) -> str:
@@ -48,7 +55,9 @@ def _difference(now: bytes, then: bytes) -> str:
 def _event_line(event: Event) -> str:
     entry = event.entry
     when = datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M:%S")
-    files = [path.path for path in entry.paths]
-    shown = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    files = entry.paths
+    shown = ", ".join(_named(path.path) for path in files[:3]) + (
+        f" and {len(files) - 3} more" if len(files) > 3 else ""
+    )
     state = "" if event.stands else "  [taken back]"
     return f"{when}  {entry.tool:<10} {entry.call_id}  {shown}{state}"

@@ -8,7 +8,7 @@ from wieldy.schema.pattern import pattern
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
-_CONTROL = pattern(r"[\x00-\x1f\x7f]")
+_CONTROL = pattern(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def name_in(path: str, cwd: str) -> str:

@@ -169,9 +169,25 @@ def test_a_tolerant_match_that_is_not_unique_is_refused(text: str, old: str, how
         located(text, old, "new")
 
 
-def test_everywhere_does_not_make_a_tolerant_match_ambiguous_matches_welcome() -> None:
-    with pytest.raises(WrongCount):
-        locate(Document.of("it’s it’s".encode()), Replacement("it's", "is", everywhere=True))
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ("it’s it’s\n", "it's", "is", "is is\n"),
+        ("““““\n", '""', "q", "qq\n"),
+        ("“a”\n“a”\n", '"a"', '"b"', "“b”\n“b”\n"),
+    ],
+)
+def test_everywhere_is_everywhere_whatever_the_typography(text: str, old: str, new: str, after: str) -> None:
+    document = Document.of(text.encode())
+    result = locate(document, Replacement(old, new, everywhere=True))
+    assert apply(document.data, result.splices).decode() == after and result.tier == "typography"
+
+
+@pytest.mark.parametrize(("text", "old"), [("a \nb\na \nb\n", "a\nb"), ("\tx\n  y\n\t\tx\n", "   x\n")])
+def test_looser_matches_are_changed_by_their_number_only(text: str, old: str) -> None:
+    document = Document.of(text.encode())
+    with pytest.raises(WrongCount, match="set expected_replacements to 2"):
+        locate(document, Replacement(old, "new", everywhere=True))
 
 
 @pytest.mark.parametrize(
