@@ -135,7 +135,7 @@ def hits_in(path: str, data: bytes, pattern: re.Pattern[str], sweep: Sweep) -> F
     if sweep.replace is not None:
         new = [match.expand(sweep.replace) for _, _, match in found]
         try:
-            document.codec.require("\n".join(dict.fromkeys(new)), "replace_with")
+            document.codec.require(sweep.replace, "replace_with")  # all else that comes in is the file's own
         except ToolFailure as failure:
             raise ToolFailure(f"{path}: {failure.message}") from None
         splices = [

@@ -162,6 +162,13 @@ async def test_protected_files_are_not_changed_with_their_folder(root: Path, box
     assert not (await search(box, replace_with="new", preview_only=False, exclude=".env")).is_error
 
 
+async def test_bytes_that_are_no_text_are_put_back_as_they_were(root: Path, box: Toolbox) -> None:
+    (root / "odd").write_bytes("日本語テスト".encode() * 3 + b"\xff foo\n")
+    result = await search(box, r"(.) foo", path="odd", replace_with=r"<\1> bar", preview_only=False)
+    assert not result.is_error, result.text
+    assert (root / "odd").read_bytes() == "日本語テスト".encode() * 3 + b"<\xff> bar\n"
+
+
 async def test_a_file_of_several_names_is_changed_once(root: Path, box: Toolbox) -> None:
     os.link(root / "c.txt", root / "d.txt")
     before = contents(root)
