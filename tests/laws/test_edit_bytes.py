@@ -73,7 +73,7 @@ def test_an_edit_is_the_file_before_then_the_new_text_then_the_file_after(
     st.sampled_from(["utf-8", "cp1252", "utf-16-le", "utf-16-be"]),
     st.data(),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=1500, deadline=None)
 def test_the_text_after_an_edit_is_the_text_before_with_the_edit_made(
     written: str, new: str, name: str, draw: st.DataObject
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 from wieldy.schema.pattern import pattern
@@ -19,10 +19,18 @@ def with_endings(new: str, old: str, neighbour: str) -> str:
     kinds = {end for _, end in lines}
     if len(kinds) > 1:
         pieces = new.split("\n")
-        ends = _aligned([text for text, _ in lines], [end for _, end in lines], pieces[:-1])
+        ends = _kept_apart(pieces, _aligned([text for text, _ in lines], [end for _, end in lines], pieces[:-1]))
         return "".join(map("".join, zip(pieces, ends, strict=False))) + pieces[-1]
     end = kinds.pop() if kinds else neighbour
     return new if end == "\n" else new.replace("\n", end)
+
+
+def _kept_apart(lines: list[str], ends: Iterable[str]) -> Iterator[str]:
+    """The line ends, none of which makes one with the end of the line before: an empty line ends as that does."""
+    last = ""
+    for line, end in zip(lines, ends, strict=False):
+        last = "\r" if not line and last == "\r" and end == "\n" else end
+        yield last
 
 
 def _aligned(old: list[str], ends: list[str], new: list[str]) -> Iterator[str]:

@@ -60,6 +60,8 @@ def test_new_text_is_written_in_the_encoding_of_the_file(
         (b"start\n10%\r50%\r100%\ndone\n", "10%\n50%", "20%\n50%", b"start\n20%\r50%\r100%\ndone\n"),
         (b"start\n10%\r50%\r100%\ndone\n", "10%\n50%", "10%\n\n50%", b"start\n10%\r\r50%\r100%\ndone\n"),
         (b"a\rb\nc\n", "a\nb\nc", "a\n\nc", b"a\r\r\nc\n"),
+        (b"p a\rb \nq\r\n", "a\nb \n", "$\n\nb", b"p $\r\rbq\r\n"),
+        (b"p a\rb \nq\r\n", "a\nb \n", "$\n\n\n", b"p $\r\r\n\nq\r\n"),
         (b"a\rb\n\nc\r", "b", "b\n", b"a\rb\n\n\nc\r"),
         (b"a\r\nb\r\nc\r\n", "b\n", "B\n", b"a\r\nB\r\nc\r\n"),
         (b"a\r\nb\r\nc\r\n", "b\r\n", "B\r\n", b"a\r\nB\r\nc\r\n"),
