@@ -19,7 +19,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.journal.change import Change
 from wieldy.journal.journal import Journal
 from wieldy.journal.writer import Origin
-from wieldy.testing.chaos import WatchedDisk
+from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
 
 
 def test_the_version_is_one_line(wieldy):
@@ -147,20 +147,10 @@ def test_names_of_files_do_not_command_the_terminal(wieldy):
 
 @pytest.mark.parametrize("words", [("history",), ("undo", "--preview"), ("call", "Read", "file_path=b.txt")])
 def test_a_crash_that_was_put_right_is_told(wieldy, project, environment, words):
-    class Gone(BaseException):
-        """After this, nothing that a process wants to do happens any more."""
-
-    gone: list[str] = []
-
-    def vanish(call: str) -> None:
-        if call == "rename" or gone:
-            gone.append(call)
-            raise Gone
-
     workspace = Workspace(project, session_dir=project.parent / "session", env=environment)
     path = project / "b.txt"
     before = path.read_bytes()
-    writer = Journal(workspace, disk=WatchedDisk(vanish)).writer
+    writer = Journal(workspace, disk=WatchedDisk(Vanishing("rename"))).writer
     with pytest.raises(Gone):
         writer.apply([Change(str(path), before, b"new")], Origin("s", "c", "Edit"))
     done = wieldy(*words)

@@ -73,4 +73,6 @@ class Recovery:
 
 
 def _listed(entry: Entry) -> str:
-    return ", ".join(path.path for path in entry.paths)
+    from wieldy.search.shown import on_one_line, readable
+
+    return ", ".join(on_one_line(readable(path.path)) for path in entry.paths)

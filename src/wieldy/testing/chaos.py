@@ -156,3 +156,21 @@ class Death:
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Gone(BaseException):
+    """The process is as good as dead: after this, nothing that it wants to do to a disk happens any more."""
+
+
+class Vanishing:
+    """Raises `Gone` at the first call of a kind, and at every call after it."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self._gone = False
+
+    def __call__(self, call: str) -> None:
+        """See what is called, and be gone if it is the one."""
+        self._gone = self._gone or call == self._at
+        if self._gone:
+            raise Gone

@@ -20,7 +20,7 @@ from wieldy.journal.home import project_key
 from wieldy.journal.journal import CannotWrite, Journal, Moved
 from wieldy.journal.locks import Locks
 from wieldy.journal.writer import Origin
-from wieldy.testing.chaos import Fault, WatchedDisk
+from wieldy.testing.chaos import Fault, Gone, Vanishing, WatchedDisk
 
 EDIT = Origin("s", "call", "Edit")
 
@@ -281,17 +281,7 @@ async def test_a_start_tells_what_it_put_right(root: Path):
     path = root / "a"
     path.write_bytes(b"old")
 
-    class Gone(BaseException):
-        """After this, nothing that the process wants to do happens any more."""
-
-    gone: list[str] = []
-
-    def vanish(call: str) -> None:
-        if call == "rename" or gone:
-            gone.append(call)
-            raise Gone
-
-    journal = journal_of(root, WatchedDisk(vanish))
+    journal = journal_of(root, WatchedDisk(Vanishing("rename")))
     with pytest.raises(Gone):
         journal.writer.apply([Change(str(path), b"old", b"new")], EDIT)
     assert len(os.listdir(root)) == 2

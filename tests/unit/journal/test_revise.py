@@ -21,7 +21,7 @@ from wieldy.edit.splice import changed_bytes
 from wieldy.journal.change import Change
 from wieldy.journal.journal import CannotWrite, Journal, Moved
 from wieldy.journal.writer import Origin
-from wieldy.testing.chaos import WatchedDisk
+from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
 
 TIMES = 60
 EDIT = Origin("s", "c", "Edit")
@@ -167,21 +167,6 @@ def test_what_changes_nothing_is_not_recorded(root: Path):
     assert receipt.written[0].stat == os.stat(path) and journal.chronicle().events == ()
 
 
-class Gone(BaseException):
-    """After this, nothing that a process wants to do happens any more."""
-
-
-def dying(at: str, nth: int = 1) -> Callable[[str], None]:
-    seen: list[str] = []
-
-    def watch(call: str) -> None:
-        seen.append(call)
-        if seen.count(at) >= nth:
-            raise Gone
-
-    return watch
-
-
 def of_known(path: Path, known: bytes) -> Callable[[], Revision]:
     """Prepares a change of a content that was read before, and of no other."""
 
@@ -199,7 +184,7 @@ def test_what_a_dead_writer_left_of_the_same_file_is_put_right_before_it_is_give
     os.link(path, root / "twin")
     change = Change(str(path), old, b"new")
     with pytest.raises(Gone):
-        journal_of(root, dying("truncate")).writer.apply([change], EDIT)
+        journal_of(root, Vanishing("truncate")).writer.apply([change], EDIT)
     assert path.read_bytes() not in (old, b"new")
     journal = journal_of(root)
     journal.writer.revise(str(path), of_known(path, old), EDIT)
@@ -212,12 +197,20 @@ def test_what_a_dead_writer_left_of_another_file_is_put_right_too(root: Path):
     path.write_bytes(b"old")
     other.write_bytes(b"theirs")
     with pytest.raises(Gone):
-        journal_of(root, dying("rename")).writer.apply([Change(str(other), b"theirs", b"new")], EDIT)
+        journal_of(root, Vanishing("rename")).writer.apply([Change(str(other), b"theirs", b"new")], EDIT)
     assert len(os.listdir(root)) == 3
     journal = journal_of(root)
     journal.writer.revise(str(path), of_known(path, b"old"), EDIT)
     assert (path.read_bytes(), other.read_bytes(), sorted(os.listdir(root))) == (b"OLD", b"theirs", ["a", "b"])
     assert len(journal.chronicle().events) == 1 and journal.store.refresh() == {}
+
+
+def test_a_name_that_is_told_does_not_command_a_terminal(root: Path):
+    path = root / "a\x1b[31m\nb"
+    path.write_bytes(b"old")
+    with pytest.raises(Gone):
+        journal_of(root, Vanishing("rename")).writer.apply([Change(str(path), b"old", b"new")], EDIT)
+    assert journal_of(root).start_now() == (f"an interrupted change was taken back: {root}/a\\x1b[31m\\nb",)
 
 
 def test_a_writer_that_is_still_at_it_is_left_alone_and_holds_up_nobody(root: Path):
