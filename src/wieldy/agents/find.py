@@ -15,7 +15,7 @@ from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from wieldy.agents.definition import Definition
-    from wieldy.skills.skill import Origin
+    from wieldy.agents.definition import Origin
 
 IN_PROJECT = (".wieldy/agents", ".claude/agents")
 ENTRY_CHARS = 300

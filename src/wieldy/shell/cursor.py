@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wieldy.shell.syntax import Literal, Piece, Script, Unparsable
+from wieldy.shell.syntax import LiteralText, Piece, Script, Unparsable
 
 MAX_DEPTH = 24
 
@@ -47,10 +47,10 @@ class Cursor:
     def _take(self, pieces: list[Piece], text: str, length: int, *, quoted: bool) -> None:
         self.at += length
         last = pieces[-1] if pieces else None
-        if isinstance(last, Literal) and last.quoted == quoted:
-            pieces[-1] = Literal(last.text + text, quoted)
+        if isinstance(last, LiteralText) and last.quoted == quoted:
+            pieces[-1] = LiteralText(last.text + text, quoted)
         else:
-            pieces.append(Literal(text, quoted))
+            pieces.append(LiteralText(text, quoted))
 
     def _here(self) -> str:
         return repr(self.text[self.at : min(self.at + 12, self.limit)] or "the end")

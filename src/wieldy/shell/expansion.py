@@ -6,7 +6,7 @@ import re
 
 from wieldy.schema.pattern import pattern
 from wieldy.shell.cursor import MAX_DEPTH, Cursor
-from wieldy.shell.syntax import Arithmetic, Expansion, Literal, Piece, Substitution, Unparsable, Variable
+from wieldy.shell.syntax import Arithmetic, Expansion, LiteralText, Piece, Substitution, Unparsable, Variable
 
 _BODY_TEXT = pattern(r"[^\\$`]+")
 _PARAMETER = pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
@@ -39,7 +39,7 @@ class ExpansionScanner(Cursor):
         found_name = _BARE_PARAMETER.match(self.text, self.at + 1, self.limit)
         if found_name is None:
             self.at += 1
-            return Literal("$", True)
+            return LiteralText("$", True)
         self.at = found_name.end()
         return Variable(found_name.group(), quoted)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wieldy.schema.pattern import pattern
 from wieldy.shell.scan import Scanner
-from wieldy.shell.syntax import Literal, RawWord, Redirect, Unparsable
+from wieldy.shell.syntax import LiteralText, RawWord, Redirect, Unparsable
 
 ENDINGS = frozenset({"then", "do", "done", "fi", "elif", "else", "esac", "}"})
 REDIRECT_STARTS = frozenset("<>&{0123456789")
@@ -73,9 +73,9 @@ class LineScanner(Scanner):
     def _heredoc(self, redirect: Redirect) -> None:
         mark = redirect.target
         quoted = any(char in mark.source for char in "'\"\\")
-        if any(not isinstance(piece, Literal) for piece in mark.pieces):
+        if any(not isinstance(piece, LiteralText) for piece in mark.pieces):
             raise Unparsable("a here-document whose end mark is expanded")
-        wanted = "".join(piece.text for piece in mark.pieces if isinstance(piece, Literal))
+        wanted = "".join(piece.text for piece in mark.pieces if isinstance(piece, LiteralText))
         start = line = self.at
         while line < self.limit:
             stop = self.text.find("\n", line, self.limit)
@@ -83,7 +83,7 @@ class LineScanner(Scanner):
             content = self.text[line:stop]
             if (content.lstrip("\t") if redirect.operator == "<<-" else content) == wanted:
                 body = self.text[start:line]
-                pieces = (Literal(body, True),) if quoted else self.expansions(line)
+                pieces = (LiteralText(body, True),) if quoted else self.expansions(line)
                 redirect.target = RawWord(pieces, body, start, line)
                 self.at = min(stop + 1, self.limit) if stop < self.limit else self.limit
                 return

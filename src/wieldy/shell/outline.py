@@ -15,7 +15,7 @@ from wieldy.shell.syntax import (
     Expansion,
     Function,
     Group,
-    Literal,
+    LiteralText,
     Loop,
     Piece,
     RawWord,
@@ -122,7 +122,7 @@ class _Drawing:
 
     def _words(self, words: tuple[RawWord, ...]) -> None:
         for word in words:
-            if len(word.pieces) != 1 or not isinstance(word.pieces[0], Literal):
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], LiteralText):
                 # A backtick is hidden by some parsers in here-documents and in expansions.
                 self.common = self.common and "`" not in word.source
                 self._pieces(word.pieces)
@@ -132,7 +132,7 @@ class _Drawing:
             if isinstance(piece, Substitution):
                 self.script(piece.script)
             elif isinstance(piece, Expansion):
-                self.common = self.common and all(isinstance(inner, Literal) for inner in piece.operand)
+                self.common = self.common and all(isinstance(inner, LiteralText) for inner in piece.operand)
                 self._pieces(piece.operand)
             elif isinstance(piece, Arithmetic):
                 self.common = False

@@ -14,7 +14,7 @@ from wieldy.shell.syntax import (
     Chain,
     Command,
     Function,
-    Literal,
+    LiteralText,
     Pipeline,
     RawWord,
     Redirect,
@@ -218,4 +218,4 @@ def _as_word(one: Assignment, text: str) -> RawWord:
     words = [word for word in (one.subscript, one.value, *one.items) if word is not None]
     pieces = tuple(piece for word in words for piece in word.pieces)
     name = one.name + ("[…]=" if one.subscript else "=")
-    return RawWord((Literal(name, False), *pieces), text[one.start : one.end], one.start, one.end)
+    return RawWord((LiteralText(name, False), *pieces), text[one.start : one.end], one.start, one.end)

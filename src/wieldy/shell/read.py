@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wieldy.shell.programs.options import names
-from wieldy.shell.syntax import Chain, Literal, Pipeline, RawWord, Script, Simple
+from wieldy.shell.syntax import Chain, LiteralText, Pipeline, RawWord, Script, Simple
 
 BARE_LENGTH = 1_000
 # None of these quotes, expands, separates, redirects or assigns.
@@ -29,7 +29,7 @@ def bare_script(text: str) -> Script | None:
     at = 0
     for word in text.split(" "):
         if word:
-            words.append(RawWord((Literal(word, False),), word, at, at + len(word)))
+            words.append(RawWord((LiteralText(word, False),), word, at, at + len(word)))
         at += len(word) + 1
     if not words or words[0].source in MORE_THAN_NAMES:
         return None

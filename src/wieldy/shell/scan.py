@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wieldy.schema.pattern import pattern
 from wieldy.shell.expansion import ExpansionScanner
-from wieldy.shell.syntax import Literal, Piece, RawWord, Substitution, Unparsable
+from wieldy.shell.syntax import LiteralText, Piece, RawWord, Substitution, Unparsable
 
 METACHARACTERS = frozenset(" \t\n;&|()<>")
 NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -89,7 +89,7 @@ class Scanner(ExpansionScanner):
 
     def _double_quoted(self, pieces: list[Piece]) -> None:
         self.at += 1
-        pieces.append(Literal("", True))
+        pieces.append(LiteralText("", True))
         while (char := self.peek()) != '"':
             if not char:
                 raise Unparsable("a double quote that is not closed")
@@ -122,10 +122,10 @@ class Scanner(ExpansionScanner):
         return index
 
 
-def _only_piece(bare: str | None, single: str | None, double: str | None) -> Literal:
+def _only_piece(bare: str | None, single: str | None, double: str | None) -> LiteralText:
     if bare is not None:
-        return Literal(bare, False)
-    return Literal(single if single is not None else double or "", True)
+        return LiteralText(bare, False)
+    return LiteralText(single if single is not None else double or "", True)
 
 
 def _ends_regex(char: str, depth: int) -> bool:

@@ -13,7 +13,7 @@ class Unparsable(ValueError):
 
 
 @record
-class Literal:
+class LiteralText:
     """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
 
     text: str
@@ -57,7 +57,7 @@ class Arithmetic:
     hazard: str = ""
 
 
-Piece: TypeAlias = Literal | Variable | Expansion | Substitution | Arithmetic
+Piece: TypeAlias = LiteralText | Variable | Expansion | Substitution | Arithmetic
 
 
 @record

@@ -20,7 +20,7 @@ from wieldy.shell.syntax import (
     Coprocess,
     Function,
     Group,
-    Literal,
+    LiteralText,
     Loop,
     Piece,
     Pipeline,
@@ -249,7 +249,7 @@ class Walk(SimpleCommands):
     def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
         """Follow the scripts that run when these words are expanded."""
         for word in words:
-            if len(word.pieces) != 1 or not isinstance(word.pieces[0], Literal):
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], LiteralText):
                 self._pieces(word.pieces, scene)
 
     def _pieces(self, pieces: tuple[Piece, ...], scene: Scene) -> None:

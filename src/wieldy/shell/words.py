@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, TypeAlias
-from typing import Literal as OneOf
+from typing import Literal
 
 from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.scene import Scene
-from wieldy.shell.syntax import Expansion, Literal, Piece, RawWord, Substitution, Variable
+from wieldy.shell.syntax import Expansion, LiteralText, Piece, RawWord, Substitution, Variable
 
 if TYPE_CHECKING:
     from wieldy.shell.braces import Atom
@@ -21,7 +21,7 @@ PIPE = "/dev/fd/63"
 _ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")
 _DEFAULTING = frozenset({":?", "?", ":-", "-"})
-Kind: TypeAlias = OneOf["plain", "pattern", "one", "many"]
+Kind: TypeAlias = Literal["plain", "pattern", "one", "many"]
 
 
 @record
@@ -81,7 +81,7 @@ def resolve_all(raws: tuple[RawWord, ...], scene: Scene) -> tuple[Word, ...]:
     for raw in raws:
         # Nearly every word is one literal, and there may be thousands: no call for those.
         piece = raw.pieces[0] if len(raw.pieces) == 1 else None
-        if isinstance(piece, Literal) and (piece.quoted or _ACTIVE.isdisjoint(piece.text)):
+        if isinstance(piece, LiteralText) and (piece.quoted or _ACTIVE.isdisjoint(piece.text)):
             words.append(Word(raw.source, "plain", piece.text, piece.text))
         else:
             words.extend(resolve(raw, scene))
@@ -90,7 +90,7 @@ def resolve_all(raws: tuple[RawWord, ...], scene: Scene) -> tuple[Word, ...]:
 
 def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
     """The arguments one written word becomes; braces make several."""
-    if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], Literal) and _is_bare(piece):
+    if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], LiteralText) and _is_bare(piece):
         return (Word(raw.source, "plain", piece.text, piece.text),)
     atoms = list(_atoms(raw.pieces, scene))
     fields = _expanded(atoms) if "{" in raw.source else [atoms]
@@ -106,7 +106,7 @@ def resolve_one(raw: RawWord, scene: Scene) -> Word:
     return _word(list(_atoms(raw.pieces, scene)), raw.source, scene)
 
 
-def _is_bare(piece: Literal) -> bool:
+def _is_bare(piece: LiteralText) -> bool:
     return piece.quoted or _ACTIVE.isdisjoint(piece.text) or piece.text == "["
 
 
@@ -119,7 +119,7 @@ def _expanded(atoms: list[Atom]) -> list[list[Atom]] | None:
 def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:
     atoms: list[Atom] = []
     for piece in pieces:
-        if isinstance(piece, Literal):
+        if isinstance(piece, LiteralText):
             if piece.quoted:
                 atoms.append((piece.text, "quoted"))
             else:

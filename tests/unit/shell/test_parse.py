@@ -9,7 +9,7 @@ from wieldy.shell.syntax import (
     Coprocess,
     Function,
     Group,
-    Literal,
+    LiteralText,
     Loop,
     Pipeline,
     Script,
@@ -86,7 +86,7 @@ def test_here_documents_are_read_after_their_line() -> None:
     assert isinstance(cat, Simple)
     expanded, quoted = cat.redirects
     assert any(isinstance(piece, Substitution) for piece in expanded.target.pieces)
-    assert all(isinstance(piece, Literal) for piece in quoted.target.pieces)
+    assert all(isinstance(piece, LiteralText) for piece in quoted.target.pieces)
     assert quoted.target.source == "\ttwo $(y)\n"
     assert isinstance(second.links[0][1].stages[0], Simple)
 
