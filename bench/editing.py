@@ -15,11 +15,11 @@ from pathlib import Path
 from bench.claim import Claim, best_awaited, seconds
 
 from wieldy import Toolbox
-from wieldy.core.failure import ToolFailure
-from wieldy.edit.document import Document
-from wieldy.edit.locate import Replacement, locate
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal
+from wieldy.core.errors import ToolFailure
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.matching import Replacement, locate
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal
 
 LINES = 2_000
 ROUNDS = 400

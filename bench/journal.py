@@ -11,11 +11,10 @@ from pathlib import Path
 from bench.claim import Claim, best_of
 
 from wieldy.core.workspace import Workspace
-from wieldy.edit.commit import write_atomically
-from wieldy.edit.disk import LOCAL, Disk
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal
-from wieldy.journal.writer import Origin
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.writing.commit import write_atomically
+from wieldy.files.writing.disk import LOCAL, Disk
 from wieldy.testing.chaos import WatchedDisk
 
 ROUNDS = 40

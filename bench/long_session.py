@@ -17,7 +17,7 @@ from bench.claim import Claim, best_of
 from bench.headless import Mock, ours, peak
 
 from wieldy import Script, Session, tool
-from wieldy.core.message import Message
+from wieldy.core.messages import Message
 from wieldy.core.provider import Request
 
 KILOBYTES = 20
@@ -96,7 +96,8 @@ def as_a_program() -> Iterator[Claim]:
 
 def building() -> Iterator[Claim]:
     """The body of request 200: all but the newest messages were encoded before, and are only put together."""
-    from wieldy.providers import anthropic, openai
+    from wieldy.providers import anthropic
+    from wieldy.providers import openai_chat as openai
 
     history = [Message.user("go")]
     for n in range(PROGRAM_TURNS):

@@ -66,7 +66,7 @@ async def _calls(folder: str) -> tuple[float, float, float]:
     from mcp import Client, StdioServerParameters
 
     from wieldy import Toolbox
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
 
     habits = json.dumps({"log": str(Path(folder, "log"))})
     argv = ["-I", "-S", SERVER, habits]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from bench.claim import Claim, best_of
 
-from wieldy.edit.document import Document
-from wieldy.edit.splice import apply
-from wieldy.notebook.edit import CellEdit
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.notebooks import CellEdit
+from wieldy.files.editing.splicing import apply
 
 PICTURES = 100
 

@@ -12,15 +12,14 @@ from bench.claim import Claim, best_of, seconds
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effect import Effects, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.effects import Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.origin import Origin
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.rule import Rule, parse
+from wieldy.permissions.rules import Origin, Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
-from wieldy.shell.analysis import analyse
+from wieldy.shell.policy.analysis import analyse
 
 TURNS = 20
 FRESH = 100

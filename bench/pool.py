@@ -10,8 +10,8 @@ from bench.claim import Claim, best_of
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.pool.arrange import arrange, budget
-from wieldy.pool.rank import Index
+from wieldy.toolset.order import arrange, budget
+from wieldy.toolset.search import Index
 
 VERBS = ("create", "list", "update", "delete", "search")
 NOUNS = ("issue", "file", "branch", "commit", "user", "team", "mail", "event", "page", "table", "row", "chart", "task")

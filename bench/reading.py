@@ -14,10 +14,10 @@ from pathlib import Path
 from bench.claim import Claim, best_of
 
 from wieldy.core.workspace import Workspace
-from wieldy.edit.readstate import ReadState
-from wieldy.reading.opened import Opened
-from wieldy.reading.page import read_page
-from wieldy.reading.show import Reader
+from wieldy.files.editing.read_state import ReadState
+from wieldy.files.reading.opening import Opened
+from wieldy.files.reading.pages import read_page
+from wieldy.files.reading.read_file import Reader
 
 GIGABYTE = 1 << 30
 LINES = 2000
@@ -91,8 +91,8 @@ def _peak(path: Path, skipped: int) -> float:
     """The peak memory, in MB, of a process that reads one page."""
     program = (
         "import resource, sys\n"
-        "from wieldy.reading.opened import Opened\n"
-        "from wieldy.reading.page import read_page\n"
+        "from wieldy.files.reading.opening import Opened\n"
+        "from wieldy.files.reading.pages import read_page\n"
         "with Opened(sys.argv[1]) as file: read_page(file, first=int(sys.argv[2]) + 1)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
     )

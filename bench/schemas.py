@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import msgspec
 from bench.claim import Claim, best_of
 
-from wieldy.schema.mend import Unreadable, read_object
+from wieldy.schema.json_repair import Unreadable, read_object
 from wieldy.schema.parameters import Parameters
 
 FUNCTIONS = 500

@@ -16,8 +16,8 @@ from typing import Any
 from bench.claim import Claim
 
 from wieldy import Script, Session, tool
-from wieldy.session.conversation import fold
-from wieldy.session.transcript import Transcript, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.transcript import Transcript, records
 
 TURNS = 3_100
 AROUND = 100
@@ -126,7 +126,8 @@ def resuming() -> Iterator[Claim]:
 
 def streaming() -> Iterator[Claim]:
     """A thousand pieces of text over each wire, from bytes to blocks, beside json.loads of the same bytes."""
-    from wieldy.providers import anthropic, completion
+    from wieldy.providers import anthropic
+    from wieldy.providers import openai_chat as completion
 
     text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "abcd"}}
     begin: dict[str, Any] = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -153,8 +154,8 @@ def streaming() -> Iterator[Claim]:
 
 
 async def _heard(deltas: Any, data: list[bytes]) -> None:
+    from wieldy.agent.answer import Answer
     from wieldy.providers.sse import Events
-    from wieldy.session.assemble import Answer
 
     async def events() -> AsyncIterator[list[bytes]]:
         parser = Events()

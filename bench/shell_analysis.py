@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bench.claim import Claim, best_of
 
-from wieldy.shell import analysis
-from wieldy.shell.grammar import _parser
+from wieldy.shell.parsing.tree_sitter import _parser
+from wieldy.shell.policy import analysis
 
 TYPICAL = (
     "git status",

@@ -13,8 +13,8 @@ from bench.claim import Claim
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.run import finished
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shell import finished
+from wieldy.shell.running.shells import ShellSession
 
 ROUNDS = 60
 FLOOD = "head -c 200000000 /dev/zero | tr '\\0' x"

@@ -8,39 +8,39 @@ TYPE_CHECKING = False  # typing itself takes longer to import than everything he
 if TYPE_CHECKING:
     from typing import Any
 
+    from wieldy.agent.session import Session
     from wieldy.core.content import Image, Text
     from wieldy.core.decision import Answer
-    from wieldy.core.declare import tool
-    from wieldy.core.failure import Refusal, ToolDefinitionError, ToolFailure, WieldyError
-    from wieldy.core.result import ToolResult
+    from wieldy.core.errors import Refusal, ToolDefinitionError, ToolFailure, WieldyError
+    from wieldy.core.outcome import ToolResult
     from wieldy.core.tool import Output, Progress, Tool, ToolContext
-    from wieldy.hooks.configured import python_hook
+    from wieldy.core.tool_decorator import tool
+    from wieldy.hooks.config import python_hook
     from wieldy.providers.script import Script
-    from wieldy.schema.annotate import Param
-    from wieldy.session.session import Session
-    from wieldy.shell.verdict import classify
+    from wieldy.schema.fields import Param
+    from wieldy.shell.policy.analysis import classify
     from wieldy.toolbox import Toolbox
 
 _HOME = {
     "Answer": "core.decision",
     "Image": "core.content",
     "Output": "core.tool",
-    "Param": "schema.annotate",
+    "Param": "schema.fields",
     "Progress": "core.tool",
-    "Refusal": "core.failure",
+    "Refusal": "core.errors",
     "Script": "providers.script",
-    "Session": "session.session",
+    "Session": "agent.session",
     "Text": "core.content",
     "Tool": "core.tool",
     "ToolContext": "core.tool",
-    "ToolDefinitionError": "core.failure",
-    "ToolFailure": "core.failure",
-    "ToolResult": "core.result",
+    "ToolDefinitionError": "core.errors",
+    "ToolFailure": "core.errors",
+    "ToolResult": "core.outcome",
     "Toolbox": "toolbox",
-    "WieldyError": "core.failure",
-    "classify": "shell.verdict",
-    "python_hook": "hooks.configured",
-    "tool": "core.declare",
+    "WieldyError": "core.errors",
+    "classify": "shell.policy.analysis",
+    "python_hook": "hooks.config",
+    "tool": "core.tool_decorator",
 }
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from wieldy.core.decision import Answer, Approver, Question
-from wieldy.core.event import Notice
-from wieldy.core.failure import Refusal, WieldyError
+from wieldy.core.errors import Refusal, WieldyError
+from wieldy.core.events import Notice
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import settle
 from wieldy.core.workspace import Workspace

@@ -12,39 +12,35 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from wieldy.approval import Ask, Callback, Nobody, Witnessed
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
-from wieldy.core.catalog import Catalog
+from wieldy.core.catalog import Catalog, Offered
 from wieldy.core.decision import Adviser, Approver, Decision, Judge
-from wieldy.core.event import Notice
-from wieldy.core.offer import Offered
-from wieldy.core.places import state_home
+from wieldy.core.events import Notice
+from wieldy.core.outcome import ToolResult
 from wieldy.core.record import changed
-from wieldy.core.result import ToolResult
+from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
-from wieldy.engine.bench import Bench
 from wieldy.engine.events import Events, Subscriber
-from wieldy.engine.leash import Leash
 from wieldy.engine.queue import Queue
-from wieldy.engine.spill import Spill
+from wieldy.engine.results import Spill
+from wieldy.engine.services import Bench
+from wieldy.engine.supervise import Leash
 from wieldy.engine.turn import Turn, handler
-from wieldy.journal.home import journal_folder
-from wieldy.permissions.levels import Levels
-from wieldy.pool.arrange import FOREIGN, is_foreign
-from wieldy.pool.called import Called
-from wieldy.pool.context import Context, left_out_by_name, survey
-from wieldy.pool.features import SIMPLE, gate_of, is_on
-from wieldy.pool.pool import Offering, Pool
-from wieldy.settings.attendants import Attendants
-from wieldy.settings.files import SettingsFiles
-from wieldy.settings.load import Settings
+from wieldy.files.journal.store import journal_folder
+from wieldy.permissions.risk_levels import Levels
+from wieldy.settings.load import Settings, SettingsFiles
 from wieldy.settings.load import load_settings as settings_of
+from wieldy.settings.wiring import Attendants
 from wieldy.tools import MODULES, builtin_loaders
+from wieldy.toolset.gates import SIMPLE, Context, gate_of, is_on, left_out_by_name, survey
+from wieldy.toolset.order import FOREIGN, is_foreign
+from wieldy.toolset.toolset import Called, Offering, Pool
 
 if TYPE_CHECKING:
-    from wieldy.hooks.configured import Hook
-    from wieldy.hooks.hooks import Hooks
-    from wieldy.journal.undo import UndoPlan
+    from wieldy.files.journal.undo import UndoPlan
+    from wieldy.hooks.config import Hook
+    from wieldy.hooks.dispatch import Hooks
 
 CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
 
@@ -177,9 +173,7 @@ class Toolbox:
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
-        from wieldy.engine.bind import bind
-        from wieldy.engine.lookup import lookup
-        from wieldy.engine.normalise import normalise
+        from wieldy.engine.pipeline import bind, lookup, normalise
 
         call = self._call((name, fields if input is None else input))
         plan = normalise(bind(call, lookup(call, self.catalog)), self.workspace)
@@ -201,8 +195,8 @@ class Toolbox:
 
         Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
         """
-        from wieldy.journal.journal import Journal
-        from wieldy.journal.undo import All, Call, Last, Turn
+        from wieldy.files.journal.journal import Journal
+        from wieldy.files.journal.undo import All, Call, Last, Turn
 
         journal = self.workspace.resident(Journal)
         selector = (
@@ -218,13 +212,13 @@ class Toolbox:
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
         """Do again what the last undo took back."""
-        from wieldy.journal.journal import Journal
+        from wieldy.files.journal.journal import Journal
 
         return self._reread(await self.workspace.resident(Journal).redo(merge=merge, session=self.id))
 
     def _reread(self, plan: UndoPlan) -> UndoPlan:
         """What was restored is not what the model has read: an edit of it needs a new look."""
-        from wieldy.edit.readstate import ReadState
+        from wieldy.files.editing.read_state import ReadState
 
         state = self.workspace.resident(ReadState)
         for file in plan.files:
@@ -277,7 +271,7 @@ class Toolbox:
             return
         pending = [one.name.partition(".")[2] for one in self.settings.pending if one.name.startswith("mcpServers.")]
         if pending or self._serving or self.settings.get("mcpServers"):
-            from wieldy.mcp.servers import McpServers
+            from wieldy.mcp.client.manager import McpServers
 
             self._serving = True
             self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
@@ -317,7 +311,7 @@ class Toolbox:
         """The MCP servers whose tools are not known yet."""
         if not self._serving:
             return []
-        from wieldy.mcp.servers import McpServers
+        from wieldy.mcp.client.manager import McpServers
 
         states = self.workspace.resident(McpServers).states()
         return [name for name, state in states.items() if state.word == "connecting"]
@@ -325,14 +319,14 @@ class Toolbox:
     async def _expected(self, tool: str) -> None:
         """Wait for the MCP server that a tool's name speaks of; this is a caller's word, not a model's, that it will come."""
         if self.settings.get("mcpServers"):
-            from wieldy.mcp.servers import McpServers
+            from wieldy.mcp.client.manager import McpServers
 
             await self.workspace.resident(McpServers).expected(tool)
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, but not longer than told."""
         if self.settings.get("mcpServers"):
-            from wieldy.mcp.servers import McpServers
+            from wieldy.mcp.client.manager import McpServers
 
             await self.workspace.resident(McpServers).settled(seconds)
 
@@ -340,7 +334,7 @@ class Toolbox:
         """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""
         if not os.path.exists(journal_folder(self.workspace)):
             return
-        from wieldy.journal.journal import Journal
+        from wieldy.files.journal.journal import Journal
 
         await self.workspace.resident(Journal).start()
 

@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.laws.test_permission_rules import ROOT, WORLD, made_calls, made_rules, modes, opinions
 
-from wieldy.agents.definition import Definition
-from wieldy.agents.errand import Errand
+from wieldy.agent.subagent_toolbox import NEVER, SENDERS, WIDTH, Narrowed, Selected, has
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Decision, Opinion
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.rule import Rule
+from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet
-from wieldy.session.delegate_box import NEVER, SENDERS, Selected, has
-from wieldy.session.delegate_judge import WIDTH, Narrowed
+from wieldy.subagents.definitions import Definition
+from wieldy.subagents.tasks import Errand
 
 QUICK = settings(max_examples=150, deadline=None)
 

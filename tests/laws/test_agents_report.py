@@ -12,13 +12,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.unit.session.oracle import check_history
+from tests.unit.agent.oracle import check_history
 
 from wieldy import Script, Session
-from wieldy.agents.roster import Roster
-from wieldy.core.event import Event, RunEnded
+from wieldy.agent.transcript import records
+from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import BlockStarted, Delta, Request
-from wieldy.session.transcript import records
+from wieldy.subagents.tasks import Roster
 
 STEPS = st.sampled_from(
     [

@@ -7,8 +7,7 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.alike import BLOCK, same_end, same_start
-from wieldy.edit.splice import apply, changed_bytes
+from wieldy.files.editing.splicing import BLOCK, apply, changed_bytes, same_end, same_start
 
 PIECES = st.binary(max_size=6) | st.sampled_from([b"a" * (BLOCK - 1), b"a" * BLOCK, b"a" * (BLOCK + 1), b"ab"])
 CONTENTS = st.lists(PIECES, max_size=4).map(b"".join)

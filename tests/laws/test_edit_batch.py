@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import ToolFailure
-from wieldy.edit.batch import plan_batch
-from wieldy.edit.document import Document
-from wieldy.edit.locate import Replacement, locate
-from wieldy.edit.splice import apply
+from wieldy.core.errors import ToolFailure
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.matching import Replacement, locate
+from wieldy.files.editing.replacements import plan_batch
+from wieldy.files.editing.splicing import apply
 
 TEXTS = st.text(st.sampled_from("abcdefgh\n"), min_size=1, max_size=30)
 EDITS = st.builds(

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import ToolFailure
-from wieldy.edit.codec import Codec, SplitsCharacter
-from wieldy.edit.document import Document, unix
-from wieldy.edit.splice import Splice, apply, common_prefix, common_suffix, splice, splices
-from wieldy.text.encoding import Encoding
+from wieldy.core.errors import ToolFailure
+from wieldy.files.editing.document import Codec, Document, SplitsCharacter, unix
+from wieldy.files.editing.splicing import Splice, apply, common_prefix, common_suffix, splice, splices
+from wieldy.files.encodings import Encoding
 
 ASIAN = ["cp932", "gb18030", "big5", "big5hkscs", "euc_jp", "euc_jis_2004", "cp949"]
 NAMES = ["utf-8", "cp1252", "latin-1", "koi8-r", "utf-16-le", "utf-16-be", *ASIAN]

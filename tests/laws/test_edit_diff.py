@@ -7,9 +7,9 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.diff import Hunk, patch
-from wieldy.edit.document import Document
-from wieldy.edit.splice import Splice, apply
+from wieldy.files.editing.diff import Hunk, patch
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.splicing import Splice, apply
 
 FILES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"d\r"]), max_size=40).map(b"".join)
 NEWS = st.lists(st.sampled_from([b"x", b"\n", b"b\n", b"\r\n"]), max_size=4).map(b"".join)

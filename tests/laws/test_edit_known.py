@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.diff import patch
-from wieldy.edit.document import Document, Mark
-from wieldy.edit.landing import Landing
-from wieldy.edit.revision import Revision
-from wieldy.edit.splice import Splice, apply, known_after
-from wieldy.text.encoding import UTF8, detect
+from wieldy.files.editing.diff import patch
+from wieldy.files.editing.document import Document, Mark
+from wieldy.files.editing.revision import Revision
+from wieldy.files.editing.splicing import Splice, apply, known_after
+from wieldy.files.encodings import UTF8, detect
+from wieldy.files.writing.target import Landing
 
 PIECES = st.sampled_from(
     ["a", "line\n", "\r\n", "\r", "\0", "é", "ß\n", "😀", "\ufeff", "日本\n"],

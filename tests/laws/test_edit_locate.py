@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import ToolFailure
-from wieldy.edit.document import Document
-from wieldy.edit.fold import fold, plain
-from wieldy.edit.locate import Replacement, locate
-from wieldy.edit.splice import apply
-from wieldy.edit.tolerance import TIERS, recognised
+from wieldy.core.errors import ToolFailure
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.folding import fold, plain
+from wieldy.files.editing.matching import TIERS, Replacement, locate, recognised
+from wieldy.files.editing.splicing import apply
 
 CHARS = "ab'’\"“- –\u00a0\u200be\u0301é…"
 LINES = st.text(st.sampled_from(CHARS + "\t"), max_size=8)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from wieldy.core.workspace import Workspace
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal, Moved
-from wieldy.journal.undo import Call, CannotUndo, history, redo, undo
-from wieldy.journal.writer import Origin
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.journal.undo import Call, CannotUndo, history, redo, undo
+from wieldy.files.writing.errors import Moved
 from wieldy.testing.chaos import HastyDisk
 
 names = st.sampled_from(["a", "b", "in/c", "in/side/d"])

@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.journal.record import Entry, PathRecord, decode, encode
+from wieldy.files.journal.entries import Entry, PathRecord, decode, encode
 
 # As the system's file names are: any bytes but some, those that are no UTF-8 as halves of characters.
 NAMES = st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape")) | st.text(max_size=12)

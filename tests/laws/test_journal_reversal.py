@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.edit.disk import Disk
-from wieldy.journal.change import Change
-from wieldy.journal.journal import CannotWrite, Journal
-from wieldy.journal.undo import All, history, redo, undo
-from wieldy.journal.writer import Origin
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.journal.undo import All, history, redo, undo
+from wieldy.files.writing.disk import Disk
+from wieldy.files.writing.errors import CannotWrite
 from wieldy.testing.chaos import Fault, HastyDisk
 
 NAMES = ["a", "b", "linked", "twin", "in/side", "in/deep/er", "new/one", "link"]

@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.document import Document
-from wieldy.edit.splice import apply
-from wieldy.notebook.cells import sheet_of
-from wieldy.notebook.edit import CellEdit
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.notebooks import CellEdit, sheet_of
+from wieldy.files.editing.splicing import apply
 
 SOURCES = st.text(st.sampled_from('ab \n\r\t"\\é表😀\x1b\u2028'), max_size=20)
 WRITERS = st.fixed_dictionaries(

@@ -8,8 +8,8 @@ from io import StringIO
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from wieldy.cli.arguments import read
 from wieldy.cli.headless import declare, parser
-from wieldy.cli.options import read
 
 OPTIONS: list[str] = []
 declare(lambda *names, **how: OPTIONS.extend(names))

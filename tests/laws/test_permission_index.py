@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.leads import real_path
-from wieldy.permissions.command import CommandPattern
-from wieldy.permissions.command_index import CommandIndex
-from wieldy.permissions.needles import FEW, LONGEST, Needles
-from wieldy.permissions.path_index import PathIndex
+from wieldy.core.realpath import real_path
 from wieldy.permissions.paths import below
-from wieldy.permissions.pattern import PathPattern
-from wieldy.permissions.rule import Rule, parse
+from wieldy.permissions.rules import CommandPattern, PathPattern, Rule, parse
+from wieldy.permissions.ruleset import FEW, LONGEST, CommandIndex, Needles, PathIndex
 
 WORDS = st.sampled_from(["git", "log", "npm", "run", "--all", "a", "x*y", "*", "* b", "é", "-m 1"])
 COMMANDS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)

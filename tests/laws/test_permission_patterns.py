@@ -6,12 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wieldy.permissions.origin import Origin
-from wieldy.permissions.path_index import PathIndex
-from wieldy.permissions.path_rules import pattern_of
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.pattern import escaped
-from wieldy.permissions.rule import parse
+from wieldy.permissions.rules import Origin, escaped_pattern, parse
+from wieldy.permissions.ruleset import PathIndex, pattern_of
 
 ROOT = "/w/project"
 PATHS = Paths((ROOT,), home="/home/me")
@@ -44,7 +41,7 @@ def test_a_pattern_matches_what_gitignore_matches(pattern: str, path: str, roote
 )
 def test_an_escaped_path_covers_itself_and_what_is_below_alone(path: str, other: str) -> None:
     assume(not {".", ".."} & set(path.split("/")))
-    specifier = "/" + escaped(path)
+    specifier = "/" + escaped_pattern(path)
     assert covers(specifier, path)
     assert covers(specifier, f"{path}/below")
     assume(other != path and not other.startswith(path + "/"))

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
-from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.record import changed
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.mode import MODES
-from wieldy.permissions.origin import Origin
+from wieldy.permissions.modes import MODES
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.rule import Rule, RuleProblem, parse, split_list
+from wieldy.permissions.rules import Origin, Rule, RuleProblem, parse, split_list
 from wieldy.permissions.ruleset import RuleSet
 
 ROOT, HOME = "/w/project", "/home/me"

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.abort import Abort
-from wieldy.core.effect import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes, clash
-from wieldy.engine.leash import Aborted, Leash
+from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes, clash
 from wieldy.engine.queue import Place, Queue
+from wieldy.engine.supervise import Aborted, Leash
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]
 EFFECT = st.one_of(

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as pillow
 
-from wieldy.core.failure import ToolFailure
-from wieldy.reading.image import picture
-from wieldy.reading.imageheader import read_header
-from wieldy.reading.notebook import read_notebook
+from wieldy.core.errors import ToolFailure
+from wieldy.files.reading.images import picture, read_header
+from wieldy.files.reading.notebooks import read_notebook
 
 LAW = settings(max_examples=150, deadline=None)
 json_values = st.recursive(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.text.encoding import decodes, detect
-from wieldy.text.kind import is_binary
+from wieldy.files.encodings import decodes, detect
+from wieldy.files.kinds import is_binary
 
 LAW = settings(max_examples=200, deadline=None)
 codecs = st.sampled_from(["utf-8", "gbk", "shift_jis", "euc_kr", "big5", "cp1251", "cp1252", "utf-16", "utf-32"])

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wieldy.reading.opened import HEAD, Opened
-from wieldy.reading.page import WIDEST, Page, read_page
-from wieldy.reading.window import Breaks, counted, plain
-from wieldy.text.encoding import Encoding
+from wieldy.files.encodings import Encoding
+from wieldy.files.reading.opening import HEAD, Opened
+from wieldy.files.reading.pages import WIDEST, Breaks, Page, counted, plain, read_page
 
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

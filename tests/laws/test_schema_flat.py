@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.annotate import Param
 from wieldy.schema.check import Checker
 from wieldy.schema.convert import Converter
-from wieldy.schema.field import fields_of_function
+from wieldy.schema.fields import Param, fields_of_function
 from wieldy.schema.flat import flat_arguments, flat_object
 
 LAW = settings(max_examples=400, deadline=None)

@@ -8,7 +8,7 @@ import math
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.mend import Unreadable, read_object
+from wieldy.schema.json_repair import Unreadable, read_object
 
 LAW = settings(max_examples=100, deadline=None)
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from wieldy.search.builtin import BuiltinSearch, read_options
 from wieldy.search.dialect import BadPattern
-from wieldy.search.globs import BadGlob, compile_glob
-from wieldy.search.lines import Line, LineReader
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.search.ignore import BadGlob, compile_glob
+from wieldy.search.ripgrep import Line, LineReader, find_ripgrep
 
 RG = find_ripgrep()
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(RG is None, reason="no rg to compare with")]

@@ -14,12 +14,11 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.record import fields_of
-from wieldy.search.command import Engine, choose_engine
-from wieldy.search.failure import SearchFailure
+from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files
 from wieldy.search.grep import grep
 from wieldy.search.query import Found, Query
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.search.ripgrep import Engine, choose_engine, find_ripgrep
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(find_ripgrep() is None, reason="no rg to compare with")]
 

@@ -18,13 +18,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.laws.wires import Called, Reply, Said, Wire
-from tests.unit.session.oracle import check_history
+from tests.unit.agent.oracle import check_history
 
 from wieldy import Session, Tool, ToolContext, ToolFailure, tool
-from wieldy.core.event import RunEnded
-from wieldy.core.failure import SessionError
+from wieldy.agent.transcript import NAME
+from wieldy.core.errors import SessionError
+from wieldy.core.events import RunEnded
 from wieldy.core.provider import ProviderFailure
-from wieldy.session.transcript import NAME
 
 TOOLS = st.sampled_from(["look", "slow", "act", "fails", "nowhere"])
 IDS = st.sampled_from(["same", "other", "fresh"])

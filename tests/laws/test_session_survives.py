@@ -15,12 +15,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.session.oracle import check_history, check_request
+from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session, Tool, ToolFailure, tool
-from wieldy.core.event import Event, RunEnded
-from wieldy.session.conversation import fold
-from wieldy.session.transcript import NAME, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.transcript import NAME, records
+from wieldy.core.events import Event, RunEnded
 
 CALLS = st.fixed_dictionaries(
     {"call": st.sampled_from(["note", "fails", "slow", "nowhere"])},

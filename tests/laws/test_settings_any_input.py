@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.settings import load_settings
-from wieldy.settings.document import DocumentError, read
+from wieldy.settings.document import DocumentError, Unfit, read, with_items
 from wieldy.settings.keys import KEYS
-from wieldy.settings.splice import Unfit, with_items
 
 NAMES = sorted({part for key in KEYS for part in key.name.split(".")} | {"rule", "match", "not_match", "Bash", "x"})
 SCALARS = (

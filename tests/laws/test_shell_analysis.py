@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.analysis import Analysis, analyse
-from wieldy.shell.parse import parse
-from wieldy.shell.syntax import Simple, Unparsable
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.syntax import Simple, Unparsable
+from wieldy.shell.policy.analysis import Analysis, analyse
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
 

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.grammar import common_outline
-from wieldy.shell.outline import outline
-from wieldy.shell.parse import DECLARATIONS, parse
-from wieldy.shell.plain import plain_outline
-from wieldy.shell.read import BARE, MORE_THAN_NAMES, bare_script
-from wieldy.shell.shfmt import full_outline
+from wieldy.shell.parsing.parser import DECLARATIONS, parse
+from wieldy.shell.parsing.read import BARE, MORE_THAN_NAMES, bare_script, plain_outline
+from wieldy.shell.parsing.shfmt import full_outline
+from wieldy.shell.parsing.tree_sitter import common_outline, outline
 
 WORDS = st.sampled_from(
     [

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream
 
+from wieldy.agent.answer import Answer
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped
-from wieldy.providers import anthropic, completion
-from wieldy.providers.extent import Extent
+from wieldy.providers import anthropic
+from wieldy.providers import openai_chat as completion
 from wieldy.providers.leisure import LONGEST, Leisure
-from wieldy.providers.sse import Events
-from wieldy.session.assemble import Answer
+from wieldy.providers.sse import Events, Extent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6),

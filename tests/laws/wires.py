@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Literal
 
-from tests.unit.session.oracle import check_history, check_request
+from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request
-from wieldy.providers import anthropic, completion
+from wieldy.providers import anthropic
+from wieldy.providers import openai_chat as completion
 from wieldy.providers.sse import Events
 
 

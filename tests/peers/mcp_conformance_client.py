@@ -13,7 +13,7 @@ import tempfile
 from typing import Any
 
 from wieldy import Toolbox
-from wieldy.mcp.servers import McpServers
+from wieldy.mcp.client.manager import McpServers
 
 EXAMPLES: dict[str, Any] = {"string": "x", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}}
 

@@ -17,11 +17,10 @@ from typing import Any
 
 from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, tool
 from wieldy.approval import Ask
-from wieldy.core.event import Notice
+from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
-from wieldy.mcp.server_guard import Address
-from wieldy.mcp.server_http import PATH, serve_http
-from wieldy.mcp.server_rooms import ManyRooms
+from wieldy.mcp.server.client_session import ManyRooms
+from wieldy.mcp.server.http import PATH, Address, serve_http
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from tests.unit.browser.pages import browsing, connections, ref
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy.core.decision import Question
-from wieldy.shell.reap import Tree, members
+from wieldy.shell.running.reaper import Tree, members
 
 pytestmark = pytest.mark.peer
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.failure import ToolFailure
-from wieldy.web.duckduckgo import DuckDuckGo
-from wieldy.web.search import Hit, Wanted
+from wieldy.core.errors import ToolFailure
+from wieldy.web.search import DuckDuckGo, Hit, Wanted
 
 pytestmark = pytest.mark.peer
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.merge import merge
+from wieldy.files.editing.merging import merge
 
 pytestmark = [
     pytest.mark.peer,

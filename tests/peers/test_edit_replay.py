@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.edit.document import Document
-from wieldy.edit.locate import Replacement, locate
-from wieldy.edit.splice import apply
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.matching import Replacement, locate
+from wieldy.files.editing.splicing import apply
 
 pytestmark = pytest.mark.peer
 ROOT = Path(__file__).parents[2]

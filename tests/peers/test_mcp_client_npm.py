@@ -19,9 +19,9 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
-from wieldy.core.message import Message
-from wieldy.core.voice import Said, Voice
-from wieldy.mcp.servers import McpServers
+from wieldy.core.messages import Message
+from wieldy.core.provider import Said, Voice
+from wieldy.mcp.client.manager import McpServers
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 

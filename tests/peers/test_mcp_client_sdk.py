@@ -18,7 +18,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer
-from wieldy.mcp.servers import McpServers
+from wieldy.mcp.client.manager import McpServers
 
 pytestmark = pytest.mark.peer
 

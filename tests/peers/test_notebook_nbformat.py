@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.edit.document import Document
-from wieldy.edit.splice import apply
-from wieldy.notebook.edit import CellEdit
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.notebooks import CellEdit
+from wieldy.files.editing.splicing import apply
 
 nbformat = pytest.importorskip("nbformat")
 v4 = pytest.importorskip("nbformat.v4")

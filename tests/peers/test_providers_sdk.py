@@ -11,10 +11,10 @@ from tests.unit.providers.test_requests import IMAGE, OFFER, history
 from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
 
 from wieldy import Session, tool
-from wieldy.core.message import Message
+from wieldy.core.messages import Message
 from wieldy.core.provider import Request, Usage
 from wieldy.providers import anthropic as anthropic_wire
-from wieldy.providers import openai as openai_wire
+from wieldy.providers import openai_chat as openai_wire
 
 pytestmark = pytest.mark.peer
 

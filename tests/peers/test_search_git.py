@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.command import Engine, choose_engine
 from wieldy.search.glob import find_files
 from wieldy.search.grep import grep
 from wieldy.search.query import Query
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.search.ripgrep import Engine, choose_engine, find_ripgrep
 from wieldy.search.tree import list_tree
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(shutil.which("git") is None, reason="no git here")]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.peers.shell_scripts import STUBS, Scripts
 
-from wieldy.shell.analysis import Analysis, analyse
-from wieldy.shell.parse import parse
-from wieldy.shell.second_opinion import confirmed
-from wieldy.shell.syntax import Unparsable
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.read import confirmed
+from wieldy.shell.parsing.syntax import Unparsable
+from wieldy.shell.policy.analysis import Analysis, analyse
 
 pytestmark = pytest.mark.peer
 BASH = shutil.which("bash") or "bash"

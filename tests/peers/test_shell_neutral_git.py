@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.shell.rules import look
 
-from wieldy.shell.neutral_git import git_neutral_environment
+from wieldy.shell.running.neutral_git import git_neutral_environment
 
 pytestmark = pytest.mark.peer
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from wieldy.shell.analysis import analyse
+from wieldy.shell.policy.analysis import analyse
 
 pytestmark = pytest.mark.peer
 _PROGRAMS = """

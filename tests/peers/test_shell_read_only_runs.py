@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.shell.analysis import analyse
-from wieldy.shell.neutral_git import git_neutral_environment
+from wieldy.shell.policy.analysis import analyse
+from wieldy.shell.running.neutral_git import git_neutral_environment
 
 pytestmark = pytest.mark.peer
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "read_only.txt"

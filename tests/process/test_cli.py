@@ -16,9 +16,8 @@ import pytest
 from wieldy import __version__
 from wieldy.cli import COMMANDS
 from wieldy.core.workspace import Workspace
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal
-from wieldy.journal.writer import Origin
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal, Origin
 from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
 
 

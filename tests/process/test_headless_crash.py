@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.session.oracle import check_history
+from tests.unit.agent.oracle import check_history
 
-from wieldy.session.conversation import fold
-from wieldy.session.transcript import records
+from wieldy.agent.conversation import fold
+from wieldy.agent.transcript import records
 
 TURNS = 12
 

@@ -18,14 +18,13 @@ from typing import TypeAlias
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.edit.disk import Disk
-from wieldy.edit.landing import look
-from wieldy.edit.revision import Revision
-from wieldy.edit.splice import changed_bytes
-from wieldy.journal.change import Change
-from wieldy.journal.journal import Journal
-from wieldy.journal.undo import redo, undo
-from wieldy.journal.writer import Origin
+from wieldy.files.editing.revision import Revision
+from wieldy.files.editing.splicing import changed_bytes
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.journal.undo import redo, undo
+from wieldy.files.writing.disk import Disk
+from wieldy.files.writing.target import look
 from wieldy.testing.chaos import Death, HastyDisk
 
 Act: TypeAlias = Callable[[Journal, Path], None]

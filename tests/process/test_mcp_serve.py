@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.shell.reap import HAS_PROC
+from wieldy.shell.running.reaper import HAS_PROC
 
 SERVE = [sys.executable, "-m", "wieldy", "mcp", "serve"]
 PATIENCE = 30.0
@@ -361,7 +361,7 @@ def test_a_signal_that_whoever_started_the_server_ignores_stays_ignored(project:
 
 
 def test_the_sdk_is_loaded_when_serving_begins_and_not_before(wieldy: Any):
-    code = "import sys, wieldy.mcp.server_command as s, wieldy.mcp.server_http, wieldy.mcp.server_stdio; s._parser()"
+    code = "import sys, wieldy.mcp.server.command as s, wieldy.mcp.server.http, wieldy.mcp.server.stdio; s._parser()"
     loaded = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )

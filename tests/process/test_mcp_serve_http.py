@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wieldy.shell.reap import HAS_PROC
+from wieldy.shell.running.reaper import HAS_PROC
 
 SERVE = [sys.executable, "-m", "wieldy", "mcp", "serve", "--mode", "bypassPermissions", "--http"]
 TOKEN = "a-token-of-enough-length"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.shell.reap import HAS_PROC, Tree, end, members
+from wieldy.shell.running.reaper import HAS_PROC, Tree, end, members
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="ORPHANS ARE NOT TESTED HERE: it takes a process table in /proc")
 
@@ -21,8 +21,8 @@ SECONDS = 5.0
 WORKER = """
 import asyncio, os, sys
 from wieldy.core.workspace import Workspace
-from wieldy.shell.background import BackgroundShells
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.background import BackgroundShells
+from wieldy.shell.running.shells import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.session.oracle import check_history
+from tests.unit.agent.oracle import check_history
 
-from wieldy.session.conversation import fold
-from wieldy.session.repair import INTERRUPTED
-from wieldy.session.transcript import records
+from wieldy.agent.conversation import fold
+from wieldy.agent.repair import INTERRUPTED
+from wieldy.agent.transcript import records
 
 VICTIM = """
 import asyncio, os, signal, sys

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from wieldy.session.transcript import NAME
+from wieldy.agent.transcript import NAME
 
 
 def test_a_session_that_is_open_elsewhere_is_not_resumed_but_can_be_copied(wieldy, project, environment, tmp_path):

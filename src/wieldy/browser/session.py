@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from wieldy.browser.chromium import what_is_missing
-from wieldy.browser.documents import Documents
-from wieldy.browser.happenings import Happenings
-from wieldy.browser.launch import Chromium
-from wieldy.browser.visits import Visits
-from wieldy.browser.wanted import Wanted
-from wieldy.browser.way_out import REFUSED_BY_US, WayOut
+from wieldy.browser.launch import Chromium, Documents, Happenings, what_is_missing
+from wieldy.browser.network import REFUSED_BY_US, Visits, Wanted, WayOut
 from wieldy.core.decision import Judge
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import NOTHING, Effects, Fetches
+from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.web.address import WebAddress, parse_address
-from wieldy.web.connect import Streams
-from wieldy.web.fetch import Fetcher
-from wieldy.web.reach import OutOfReach
+from wieldy.web.address_policy import OutOfReach
+from wieldy.web.fetch import Fetcher, Streams
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page, Response
+
 
 NAVIGATE_SECONDS = 30.0
 ACT_SECONDS = 10.0
@@ -212,3 +208,44 @@ def _reason(error: Exception) -> str:
     """The first line of what Playwright says, without its own name for what it was doing."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason given")
     return line.partition(": ")[2] or line
+
+
+MOST_CHARS = 30_000
+
+
+async def view(session: BrowserSession, judge: Judge, ref: str = "") -> str:
+    """The page as it is now, or one element of it. Raises `ToolFailure`."""
+    async with session.act(judge, settle=False) as page:
+        seen = await session.element(page, ref) if ref else page
+        tree = shortened(await seen.aria_snapshot(mode="ai"))
+        if ref:
+            # Refs are those of the last snapshot taken: with one of the whole page all stay usable.
+            await page.aria_snapshot(mode="ai")
+        title, url = await page.title(), page.url
+    parts = [f"{title}\n<{url}>".strip(), tree or "(the page is empty)"]
+    if problems := session.happenings():
+        parts.append("\n".join(("What else happened:", *(f"- {line}" for line in problems))))
+    return "\n\n".join(parts)
+
+
+def shortened(tree: str, most: int = MOST_CHARS) -> str:
+    """The first lines of a tree, and how many more there are."""
+    if len(tree) <= most:
+        return tree
+    kept = tree[:most].rpartition("\n")[0] or tree[:most]
+    left = tree.count("\n") - kept.count("\n")
+    return f"{kept}\n[{left} more lines; BrowserSnapshot with the `ref` of a part shows that part]"
+
+
+def usable(workspace: Workspace) -> bool | str:
+    """Whether pages can be opened here; a string says what is missing."""
+    from wieldy.browser.launch import what_is_missing
+
+    return what_is_missing(workspace.env) or True
+
+
+def talks_to_page(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    """What is done on a page reaches whoever the page belongs to."""
+
+    url = workspace.resident(BrowserSession).url
+    return (Fetches(url),) if url else NOTHING

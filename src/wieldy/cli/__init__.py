@@ -108,7 +108,7 @@ def _unknown(name: str) -> int:
     if name.startswith("-"):
         print(f"wieldy: no such option: {name}; `wieldy --help` and `wieldy -p --help` list them", file=sys.stderr)
         return USAGE_ERROR
-    from wieldy.engine.lookup import nearest
+    from wieldy.engine.pipeline import nearest
 
     near = nearest(name, list(COMMANDS))
     hint = f" Did you mean `{near[0]}`?" if near else ""

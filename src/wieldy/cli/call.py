@@ -9,16 +9,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from wieldy.cli.arguments import command_parser, folder, mode
 from wieldy.cli.notices import with_notices
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import folder, mode
-from wieldy.core.event import Event, ToolProgress
-from wieldy.core.inquiry import Person
-from wieldy.core.outcome import Done
-from wieldy.core.result import ToolResult
+from wieldy.core.events import Event, ToolProgress
+from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.engine.output import plain
-from wieldy.terminal.byhand import input_of, shown
+from wieldy.core.user_questions import Person
+from wieldy.engine.results import plain
+from wieldy.terminal.commands import input_of, shown
 from wieldy.toolbox import Toolbox
 
 EXAMPLES = """examples:
@@ -59,8 +57,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _call(options: argparse.Namespace, words: list[str], given: str | None) -> int:
-    from wieldy.terminal.inquiry import terminal_asker
-    from wieldy.terminal.question import terminal_ask
+    from wieldy.terminal.questions import terminal_ask, terminal_asker
 
     box = Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True)
     async with with_notices(box):

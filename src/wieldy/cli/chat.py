@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import mode
+from wieldy.cli.arguments import command_parser, mode
 
 EXAMPLES = """examples:
   wieldy                                   talk to the model of WIELDY_MODEL or your settings
@@ -34,8 +33,8 @@ def main(command: str, argv: list[str]) -> int:
         return 2
     from functools import partial
 
-    from wieldy.session.session import Session
-    from wieldy.session.store import last_session
+    from wieldy.agent.session import Session
+    from wieldy.agent.store import last_session
     from wieldy.terminal.chat import Chat
 
     opened = partial(

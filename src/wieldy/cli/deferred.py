@@ -15,7 +15,7 @@ from importlib.util import module_from_spec
 from types import FrameType, ModuleType
 from typing import Any
 
-from wieldy.core.log import Logger
+from wieldy.core.logs import Logger
 
 UNUSED = ("asyncio.sslproto", "inspect", "ipaddress", "locale")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from wieldy.cli.parsing import command_parser
+from wieldy.cli.arguments import command_parser
 
 
 def main(command: str, argv: list[str]) -> int:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.cli import in_plain_words
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import folder
-from wieldy.core.places import config_home, state_home
+from wieldy.cli.arguments import command_parser, folder
+from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.mcp.servers import Entry
-    from wieldy.mcp.state import State
+    from wieldy.mcp.client.connection import State
+    from wieldy.mcp.client.manager import Entry
 
 SERVER_SECONDS = 15.0
 
@@ -140,7 +139,7 @@ def _state(root: Path) -> Finding:
 
 def _sandbox(root: Path) -> list[Finding]:
     """What a sandbox would enforce, found out by trying."""
-    from wieldy.shell.sandbox import probe
+    from wieldy.shell.sandbox.sandbox import probe
 
     report = asyncio.run(probe(Toolbox(root, settings={}).workspace))
     lines = report.lines()
@@ -163,7 +162,7 @@ def _settings(root: Path) -> list[Finding]:
 
 
 def _hooks(root: Path) -> list[Finding]:
-    from wieldy.hooks.probe import probe
+    from wieldy.hooks.lint import probe
 
     box = Toolbox(root, load_settings=True)
     lines = [*box.hook_problems, *probe(box.hooks.hooks, set(box.catalog), box.workspace.root)]
@@ -181,7 +180,7 @@ async def _tried(root: Path) -> list[Finding]:
     async with Toolbox(root, load_settings=True) as box:
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return [Finding("mcp servers", "ok", "none configured")]
-        from wieldy.mcp.servers import McpServers
+        from wieldy.mcp.client.manager import McpServers
 
         servers = box.workspace.resident(McpServers)
         await servers.settled(SERVER_SECONDS)

@@ -14,16 +14,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.options import Add, read, tell
+from wieldy.cli.arguments import Add, amount, count, folder, mode, read, tell
 from wieldy.cli.signals import Signals
-from wieldy.cli.values import amount, count, folder, mode
-from wieldy.core.failure import WieldyError
+from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
+    from wieldy.agent.session import Prompt, Session
     from wieldy.core.decision import Behavior
-    from wieldy.session.session import Prompt, Session
 
 MOST_STDIN = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
@@ -73,7 +72,7 @@ class Misuse(WieldyError):
 
 def parser() -> ArgumentParser:
     """What `wieldy -p` takes, for whoever asks or errs."""
-    from wieldy.cli.parsing import command_parser
+    from wieldy.cli.arguments import command_parser
 
     made = command_parser(
         "wieldy -p",
@@ -137,7 +136,7 @@ def settings_file(options: SimpleNamespace) -> Path | None:
     """The settings file that a command line names. Raises `Misuse` where it cannot be used."""
     if not options.settings or _read_once(options.settings):
         return None
-    from wieldy.settings.source import required
+    from wieldy.settings.sources import required
 
     file = Path(options.settings).absolute()
     if (problem := required(file).error) is not None:
@@ -149,7 +148,7 @@ def rules(words: list[str], behavior: Behavior) -> list[str]:
     """Rules as people write them in one word: separated by commas or blanks, but not inside parentheses."""
     if not words:
         return []
-    from wieldy.permissions.rule import RuleProblem, parse, split_list
+    from wieldy.permissions.rules import RuleProblem, parse, split_list
 
     found = split_list(",".join(words))
     try:
@@ -182,8 +181,8 @@ def stdin_text(has_prompt: bool) -> str:
 async def _converse(
     options: SimpleNamespace, settings: Mapping[str, Any], file: Path | None, prompt: str, caught: Signals
 ) -> int:
-    from wieldy.session.session import Session
-    from wieldy.session.store import last_session
+    from wieldy.agent.session import Session
+    from wieldy.agent.store import last_session
 
     try:
         session = Session(

@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import Parser, command_parser
-from wieldy.cli.values import amount, folder
-from wieldy.settings.source import FOLDER, LOCAL, SHARED
+from wieldy.cli.arguments import Parser, amount, command_parser, folder
+from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.mcp.prompts import ServerPrompt
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.prompts import ServerPrompt
 
 EXAMPLES = """examples:
   wieldy mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -41,7 +40,7 @@ IMPATIENCE = 2.0
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy mcp`."""
     if argv[:1] == ["serve"]:
-        from wieldy.mcp.server_command import main as serve
+        from wieldy.mcp.server.command import main as serve
 
         return serve(argv[1:], Parser)
     own, program = _split(argv)
@@ -102,7 +101,7 @@ def _file(scope: str, root: str) -> Path:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from wieldy.mcp.config import Unusable, server_of
+    from wieldy.mcp.client.config import Unusable, server_of
     from wieldy.permissions.trust import Trust, item
 
     if not NAME.fullmatch(options.name):
@@ -207,7 +206,7 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
-        from wieldy.mcp.servers import McpServers
+        from wieldy.mcp.client.manager import McpServers
 
         servers = box.workspace.resident(McpServers)
         with waiting_told(servers, only):
@@ -216,7 +215,7 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
             await _signed_in(servers.connections[only])
         for problem in servers.problems:
             print(f"wieldy: {problem}", file=sys.stderr)
-        from wieldy.mcp.prompts import prompts_of
+        from wieldy.mcp.client.prompts import prompts_of
 
         prompts = await prompts_of(servers)
         return [_row(servers, name, prompts.values()) for name in servers.states()]
@@ -277,7 +276,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _unknown(name: str, root: str) -> int:
-    from wieldy.engine.lookup import nearest
+    from wieldy.engine.pipeline import nearest
 
     configured = Toolbox(root=root, load_settings=True).settings.get("mcpServers", {})
     near = nearest(name, list(configured))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from wieldy.core.event import Event, Notice
+from wieldy.core.events import Event, Notice
 from wieldy.toolbox import Toolbox
 
 

@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import folder
-from wieldy.core.message import ContentBlock
-from wieldy.session.conversation import fold
-from wieldy.session.store import Kept, kept_sessions, last_session, session_folder
-from wieldy.session.transcript import NAME, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.store import Kept, kept_sessions, last_session, session_folder
+from wieldy.agent.transcript import NAME, records
+from wieldy.cli.arguments import command_parser, folder
+from wieldy.core.messages import ContentBlock
 
 EXAMPLES = """examples:
   wieldy sessions                                  those of this folder, the last first
@@ -87,7 +86,7 @@ def _show(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     kept = _folder(options.id)
     if options.script:
-        from wieldy.session.recording import recorded
+        from wieldy.agent.recording import recorded
 
         Path(options.script).write_text(
             json.dumps(recorded(kept), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
@@ -102,7 +101,7 @@ def _export(options: argparse.Namespace) -> int:
 def _folder(session_id: str) -> Path:
     kept = session_folder(session_id)
     if not (kept / NAME).exists():
-        from wieldy.core.failure import SessionError
+        from wieldy.core.errors import SessionError
 
         raise SessionError(f"there is no session {session_id}; `wieldy sessions list --all` has them all")
     return kept
@@ -127,7 +126,7 @@ def _line(role: str, block: ContentBlock) -> str:
         case "tool_use":
             return f"  {block['name']} {json.dumps(block['input'], ensure_ascii=False)[:200]}"
         case "tool_result":
-            from wieldy.session.shorten import text_of_result
+            from wieldy.agent.compaction import text_of_result
 
             lines = text_of_result(block).splitlines() or [""]
             more = f" … {len(lines) - 1} more lines" if len(lines) > 1 else ""

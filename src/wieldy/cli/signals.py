@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wieldy.session.session import Session
+    from wieldy.agent.session import Session
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

@@ -7,17 +7,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import folder
-from wieldy.core.failure import ToolFailure
-from wieldy.engine.lookup import nearest
-from wieldy.pool.arrange import FOREIGN
+from wieldy.cli.arguments import command_parser, folder
+from wieldy.core.errors import ToolFailure
+from wieldy.engine.pipeline import nearest
 from wieldy.toolbox import Toolbox
+from wieldy.toolset.order import FOREIGN
 
 if TYPE_CHECKING:
-    from wieldy.agents.errand import Errand
-    from wieldy.agents.roster import Sent
     from wieldy.core.tool import ToolContext
+    from wieldy.subagents.tasks import Errand, Sent
 
 EXAMPLES = """examples:
   wieldy tools                what a model is offered here
@@ -78,7 +76,7 @@ async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
 def _as_in_a_session(box: Toolbox) -> None:
     """Where a model is set up, what needs one is offered as it would be to that model."""
     if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
-        from wieldy.agents.roster import Delegation
+        from wieldy.subagents.tasks import Delegation
 
         box.workspace.resident(Delegation).send = _nobody
 
@@ -92,7 +90,7 @@ async def _servers(box: Toolbox) -> None:
     if not box.settings.get("mcpServers"):
         return
     from wieldy.cli.mcp import waiting_told
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
 
     servers = box.workspace.resident(McpServers)
     with waiting_told(servers):

@@ -8,14 +8,13 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from wieldy.cli.arguments import command_parser, count, folder
 from wieldy.cli.notices import with_notices
-from wieldy.cli.parsing import command_parser
-from wieldy.cli.values import count, folder
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.journal.journal import Journal
-    from wieldy.journal.undo import Selector, UndoPlan
+    from wieldy.files.journal.journal import Journal
+    from wieldy.files.journal.undo import Selector, UndoPlan
 
 EXAMPLES = {
     "undo": """examples:
@@ -55,7 +54,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _run(command: str, options: argparse.Namespace) -> int:
-    from wieldy.journal.journal import Journal
+    from wieldy.files.journal.journal import Journal
 
     async with with_notices(Toolbox(options.root, load_settings=True)) as box:
         journal = box.workspace.resident(Journal)
@@ -71,8 +70,8 @@ async def _run(command: str, options: argparse.Namespace) -> int:
 
 
 async def _history(journal: Journal, options: argparse.Namespace) -> int:
-    from wieldy.engine.output import plain
-    from wieldy.journal.render import history_lines
+    from wieldy.engine.results import plain
+    from wieldy.files.journal.undo import history_lines
 
     events = await journal.history(options.n)
     if options.json:
@@ -85,7 +84,7 @@ async def _history(journal: Journal, options: argparse.Namespace) -> int:
 
 
 def _selector(options: argparse.Namespace) -> Selector:
-    from wieldy.journal.undo import All, Call, Last, Turn
+    from wieldy.files.journal.undo import All, Call, Last, Turn
 
     if options.call:
         return Call(options.call)
@@ -95,7 +94,7 @@ def _selector(options: argparse.Namespace) -> Selector:
 
 
 def _said(plan: UndoPlan, *, preview: bool = False) -> int:
-    from wieldy.journal.render import plan_lines
+    from wieldy.files.journal.undo import plan_lines
 
     lines = plan_lines(plan)
     if preview:

@@ -9,7 +9,7 @@ from wieldy.core.record import field, record
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Decision
-    from wieldy.core.effect import Effects
+    from wieldy.core.effects import Effects
     from wieldy.core.tool import Tool
 
 RawInput: TypeAlias = Mapping[str, Any] | bytes | str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from wieldy.core.failure import ToolDefinitionError
+from wieldy.core.errors import ToolDefinitionError
+from wieldy.core.record import record
 from wieldy.core.tool import Tool
 from wieldy.schema.pattern import pattern
 
@@ -88,3 +89,12 @@ def unusable(tool: Tool) -> str | None:
     if problem := object_schema_problem(schema):
         return f"the input schema of tool `{tool.name}` is not an object schema: {problem}"
     return None
+
+
+@record
+class Offered:
+    """One tool, whether a model is offered it, and why or why not."""
+
+    tool: Tool
+    offered: bool
+    reason: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from wieldy.core.content import Content
-from wieldy.core.failure import Stage
+from wieldy.core.content import Content, text_of
+from wieldy.core.errors import Stage
 from wieldy.core.record import record
 
 
@@ -44,3 +44,29 @@ class Interrupted:
 
 
 Outcome: TypeAlias = Done | Failed | Refused | Interrupted
+
+
+@record
+class ToolResult:
+    """The one result of one call."""
+
+    call_id: str
+    name: str
+    content: Content
+    data: Any
+    is_error: bool
+    outcome: Outcome
+
+    @property
+    def text(self) -> str:
+        """The text the model reads."""
+        return text_of(self.content)
+
+    def as_wire(self) -> dict[str, Any]:
+        """The `tool_result` block of the Anthropic Messages API."""
+        return {
+            "type": "tool_result",
+            "tool_use_id": self.call_id,
+            "content": [block.as_wire() for block in self.content],
+            "is_error": self.is_error,
+        }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from wieldy.core.failure import WieldyError
-from wieldy.core.message import ContentBlock, History
+from wieldy.core.errors import WieldyError
+from wieldy.core.messages import ContentBlock, History, Message
 from wieldy.core.record import field, record
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
 
 Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
@@ -133,3 +137,27 @@ class Provider(Protocol):
     async def aclose(self) -> None:
         """Let go of connections."""
         ...
+
+
+@record
+class Said:
+    """What a model said to one request."""
+
+    text: str
+    model: str
+    cut: bool = False
+
+
+class Speak(Protocol):
+    """Puts a request to a model."""
+
+    async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Said:
+        """Its answer. Raises `WieldyError`."""
+        ...
+
+
+class Voice:
+    """The model of one workspace, as others may ask it. Whoever has a model sets `speak`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.speak: Speak | None = None

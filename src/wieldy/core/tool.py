@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
-from wieldy.core.effect import NOTHING, UNKNOWN, Effects, is_opaque
+from wieldy.core.effects import NOTHING, UNKNOWN, Effects, is_opaque
+from wieldy.core.outcome import ToolResult
 from wieldy.core.record import field, mutable, record
-from wieldy.core.result import ToolResult
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Judge
-    from wieldy.core.event import Event
+    from wieldy.core.events import Event
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
 
@@ -199,7 +199,7 @@ class Tool:
         **declared: Any,
     ) -> Tool:
         """A tool from a raw JSON Schema and a handler that takes the input as one dict (and a context, if it wants one)."""
-        from wieldy.core.declare import schema_tool
+        from wieldy.core.tool_decorator import schema_tool
 
         return schema_tool(name, description, input_schema, handler, **declared)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from wieldy.core.event import Event
-from wieldy.core.failure import Refusal
-from wieldy.core.leads import is_plain
+from wieldy.core.errors import Refusal
+from wieldy.core.events import Event
+from wieldy.core.realpath import is_plain
 
 T = TypeVar("T")
 
@@ -103,3 +103,28 @@ def _is_too_long(path: str) -> bool:
     if len(path) <= NAME_MAX and path.isascii():
         return False
     return len(os.fsencode(path)) >= PATH_MAX or any(len(os.fsencode(name)) > NAME_MAX for name in path.split("/"))
+
+
+class Annex(Workspace):
+    """The same project, settings and residents as `house`, but for the kinds of resident in `own`.
+
+    It begins in the folder where the house stands now; neither moves the other.
+    """
+
+    def __init__(
+        self,
+        house: Workspace,
+        *,
+        session_dir: str | os.PathLike[str],
+        own: Collection[type],
+        emit: Callable[[Event], None],
+    ) -> None:
+        super().__init__(house.root, session_dir=session_dir, settings=house.settings, env=house.env, emit=emit)
+        self.cwd = house.cwd
+        self.extra_roots = house.extra_roots
+        self._house = house
+        self._own = frozenset(own)
+
+    def resident(self, kind: type[T]) -> T:
+        """The one `kind` of this annex where it has its own, else that of the house."""
+        return super().resident(kind) if kind in self._own else self._house.resident(kind)

@@ -7,12 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wieldy.core.event import RunEnded, ToolEnded
+from wieldy.agent.session import Session
+from wieldy.core.events import RunEnded, ToolEnded
 from wieldy.core.outcome import Refused
 from wieldy.core.record import record
 from wieldy.providers.script import Script
-from wieldy.session.session import Session
-from wieldy.terminal.paint import Paint
+from wieldy.terminal.questions import Paint
 from wieldy.terminal.view import View
 
 HERE = Path(__file__).parent

@@ -2,16 +2,100 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from wieldy.core.record import record
-from wieldy.diagnostics.problem import Problem
+from wieldy.core.threads import in_thread
+from wieldy.shell.running.reaper import Tree, end
+
+MOST_OUTPUT = 4 << 20
+
+
+async def output_of(argv: Sequence[str], *, stdin: bytes = b"", cwd: str, env: Mapping[str, str]) -> str | None:
+    """What a program printed, both streams, or None if it could not be started. Cancelling ends the program."""
+    name, value = "WIELDY_CHECKER", secrets.token_hex(8)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=cwd,
+            env={**env, name: value},
+            start_new_session=True,
+        )
+    except (OSError, ValueError):
+        return None
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        _, printed = await asyncio.gather(_fed(process.stdin, stdin), _read(process.stdout))
+        await process.wait()
+        return printed
+    finally:
+        if process.returncode is None:
+            await in_thread(end, Tree(f"{name}={value}", frozenset({process.pid})), grace=0.0)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _fed(pipe: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        pipe.write(data)
+        await pipe.drain()
+        pipe.close()
+
+
+async def _read(pipe: asyncio.StreamReader) -> str:
+    """The first megabytes; the rest is read and forgotten, so that the program does not block."""
+    kept = bytearray()
+    while piece := await pipe.read(1 << 16):
+        if len(kept) < MOST_OUTPUT:
+            kept += piece
+    return kept.decode("utf-8", "replace")
+
+
+@record
+class Problem:
+    """One error in one file."""
+
+    line: int
+    message: str
+    rule: str
+    checker: str
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What it is, wherever it stands: an edit above moves errors that it did not make."""
+        return self.checker, self.rule, self.message
+
+    def __str__(self) -> str:
+        rule = f" [{self.rule}]" if self.rule else ""
+        return f"line {self.line}: {' '.join(self.message.split())}{rule} ({self.checker})"
+
+
+def new_problems(before: Sequence[Problem], after: Sequence[Problem]) -> list[Problem]:
+    """Those that there were fewer of before; of several alike the last ones."""
+    known = Counter(problem.kind for problem in before)
+    found: list[Problem] = []
+    for problem in after:
+        if known[problem.kind] > 0:
+            known[problem.kind] -= 1
+        else:
+            found.append(problem)
+    return found
+
 
 # Of a compiler that stops at the first error, this much is looked through.
 COMPLAINT_CHARS = 20_000

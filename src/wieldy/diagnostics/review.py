@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
+import tempfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -14,12 +16,12 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.content import Text
 from wieldy.core.decision import Advice
-from wieldy.core.effect import Writes
+from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome
+from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.diagnostics.checkers import BY_SUFFIX
-from wieldy.diagnostics.problem import Problem
+from wieldy.diagnostics.checkers import BY_SUFFIX, Checker, Problem, Subject, checkers_for, new_problems, output_of
 
 T = TypeVar("T")
 
@@ -79,7 +81,6 @@ class Diagnostics:
         return Done((*outcome.content, Text(_told(path, found))), data)
 
     async def _introduced(self, path: str, before: bytes, after: bytes) -> list[Problem]:
-        from wieldy.diagnostics.check import Edited
 
         workspace = self._workspace
         cache = str(workspace.session_dir / "checkers")
@@ -131,3 +132,53 @@ def _content(path: str, missing: bytes | None = None) -> bytes | None:
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST else None
+
+
+@record
+class Edited:
+    """A file before and after. `cache` is a folder where checkers may keep what makes them faster the next time."""
+
+    path: str
+    before: bytes
+    after: bytes
+    root: str
+    cache: str
+    env: Mapping[str, str]
+
+    async def introduced(self, seconds: float) -> list[Problem]:
+        """The errors that came in. A checker that takes longer than `seconds` is not heard: what it would have said
+        cannot be told from what was there already."""
+        found = checkers_for(self.path, self.env)
+        if not found:
+            return []
+        folder = await in_thread(tempfile.mkdtemp, prefix="wieldy-check-")
+        try:
+            heard = await asyncio.gather(*(self._new(checker, program, folder, seconds) for checker, program in found))
+        finally:
+            await in_thread(shutil.rmtree, folder, ignore_errors=True)
+        return sorted((problem for problems in heard for problem in problems), key=lambda problem: problem.line)
+
+    async def _new(self, checker: Checker, program: str, folder: str, seconds: float) -> list[Problem]:
+        try:
+            async with asyncio.timeout(seconds):
+                now = await self._problems(checker, program, self.after, folder)
+                if not now or not self.before:
+                    return now
+                return new_problems(await self._problems(checker, program, self.before, folder), now)
+        except TimeoutError:
+            return []
+
+    async def _problems(self, checker: Checker, program: str, content: bytes, folder: str) -> list[Problem]:
+        subject = await in_thread(self._laid_out, content, folder)
+        arguments = await in_thread(checker.arguments, subject)
+        stdin = content if checker.reads_stdin else b""
+        output = await output_of((program, *arguments), stdin=stdin, cwd=self.root, env=self.env)
+        return await in_thread(lambda: list(checker.parse(output, subject))) if output else []
+
+    def _laid_out(self, content: bytes, folder: str) -> Subject:
+        """A copy of the content under the file's own name, in a folder of its own."""
+        scratch = tempfile.mkdtemp(dir=folder)
+        copy = os.path.join(scratch, os.path.basename(self.path))
+        with open(copy, "wb") as file:
+            file.write(content)
+        return Subject(self.path, self.root, copy, scratch, self.cache)

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from wieldy.core.event import Event, EventsDropped
-from wieldy.core.log import log
+from wieldy.core.events import Event, EventsDropped
+from wieldy.core.logs import log
 
 BACKLOG = 10_000
 

@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from wieldy.core.call import ToolCall
-from wieldy.core.result import ToolResult
-from wieldy.engine.bench import Bench
-from wieldy.engine.eager import at_once
+from wieldy.core.outcome import ToolResult
+from wieldy.engine.services import Bench
+from wieldy.engine.supervise import at_once
 
 
 @cache
 def handler() -> Callable[..., Coroutine[Any, Any, ToolResult]]:
     """The way of one call, loaded with the first; to look for a module takes longer than some of its stages."""
-    from wieldy.engine.handle import handle
+    from wieldy.engine.pipeline import handle
 
     return handle
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from wieldy.core.event import Notice, RunEnded
-from wieldy.headless.tally import Tally, line, summary
-from wieldy.session.session import Prompt, Session
+from wieldy.agent.session import Prompt, Session
+from wieldy.core.events import Notice, RunEnded
+from wieldy.headless.summary import Tally, line, summary
 
 if TYPE_CHECKING:
-    from wieldy.headless.lines import Lines
+    from wieldy.headless.stream_json import Lines
 
 DONE, ERROR, DENIED, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 
@@ -48,7 +48,7 @@ async def converse(
 
 
 def _lines(session: Session, write: Write, partial: bool) -> Lines:
-    from wieldy.headless.lines import Lines
+    from wieldy.headless.stream_json import Lines
 
     return Lines(session, write, partial=partial)
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from wieldy.core.record import fields_of, record
 from wieldy.hooks.command import Raw
-from wieldy.hooks.moment import MOMENTS, Moment, ToolMoment
+from wieldy.hooks.events import MOMENTS, Moment, ToolMoment
 
 Meaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
-from wieldy.core.failure import Refusal, ToolFailure
-from wieldy.core.places import config_home
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.record import record
+from wieldy.core.state_dirs import config_home
 from wieldy.core.workspace import Workspace
 
 Scope: TypeAlias = Literal["project", "user"]

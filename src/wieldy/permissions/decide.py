@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Decision, Opinion, Reason
-from wieldy.core.effect import Effect, Effects, Fetches, Opaque, Reads, Runs, Writes
-from wieldy.core.places import shared_folders
+from wieldy.core.effects import Effect, Effects, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.state_dirs import shared_folders
 from wieldy.permissions import suggest
-from wieldy.permissions.addresses import Addresses
 from wieldy.permissions.commands import Commands
-from wieldy.permissions.files import Files, Outside, Touch
-from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.levels import Level, Levels
-from wieldy.permissions.mode import ModeName, mode_named
+from wieldy.permissions.files import Addresses, Files, Outside, Touch
+from wieldy.permissions.findings import Case, Finding, by_rule
+from wieldy.permissions.modes import ModeName, mode_named
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.protected import Protected
-from wieldy.permissions.rule import Rule
+from wieldy.permissions.risk_levels import Level, Levels
+from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet, filed
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
-    from wieldy.shell.analysis import Analysis
+    from wieldy.shell.policy.analysis import Analysis
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
@@ -172,7 +171,7 @@ class Policy:
         return self._analysis_at(command, self._cwd())
 
     def _shell_analysis_at(self, command: str, cwd: str) -> Analysis:
-        from wieldy.shell.analysis import analyse
+        from wieldy.shell.policy.analysis import analyse
 
         return analyse(command, cwd=cwd, home=self._paths.home, root=self._paths.root)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from wieldy.core.decision import Behavior, Reason
-from wieldy.core.effect import Reads, Writes
+from wieldy.core.effects import Reads, Writes
 from wieldy.core.record import record
 from wieldy.permissions import suggest
-from wieldy.permissions.finding import Case, Finding, by_rule
-from wieldy.permissions.path_rules import Covering, first_of
+from wieldy.permissions.findings import Case, Finding, by_rule
 from wieldy.permissions.paths import Paths, Seen, below, is_stream
 from wieldy.permissions.protected import Protected
-from wieldy.permissions.rule import Rule
-from wieldy.permissions.ruleset import Shelf, Shelves
+from wieldy.permissions.rules import Rule, host_of
+from wieldy.permissions.ruleset import Covering, Shelf, Shelves, first_of
 
 Outside: TypeAlias = Literal["ask", "deny"]
 
@@ -210,3 +210,31 @@ def _allowing(touch: Touch, covering: Covering) -> Rule | None:
         if found is None:
             return None
     return found
+
+
+class Addresses:
+    """The network policy."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
+
+    def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
+        """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""
+        host = host_of(url)
+        for shelf in (self._deny, self._ask):
+            rule = (shelf.for_host(host) if host else None) or shelf.for_tool("WebFetch")
+            if rule is not None:
+                yield Finding(by_rule(rule, f"is about {host or url}", part))
+        yield self._permitted(host, url, case, part, command)
+
+    def _permitted(self, host: str | None, url: str, case: Case, part: str | None, command: Finding | None) -> Finding:
+        rule = self._allow.for_host(host) if host else None
+        if rule is not None:
+            return Finding(by_rule(rule, f"is about {host}", part))
+        if case.mode.accepts_all:
+            return Finding(Reason("mode", "allow", f"{case.mode.name} mode", part=part))
+        if case.cover is not None:
+            return Finding(case.cover)
+        if command is not None:
+            return command
+        return Finding(Reason("default", "ask", f"talks to {host or url}", part=part), suggest.for_host(host))

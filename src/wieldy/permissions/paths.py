@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from wieldy.core.leads import plain, real_path
+from wieldy.core.realpath import plain, real_path
 from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from wieldy.core.effect import Reads, Writes
-from wieldy.permissions import command
-from wieldy.permissions import pattern as path_pattern
-from wieldy.permissions.command import CommandPattern
-from wieldy.permissions.origin import Origin
+from wieldy.core.effects import Reads, Writes
+from wieldy.permissions import rules as command
+from wieldy.permissions import rules as path_pattern
 from wieldy.permissions.paths import Paths, Seen, below, key
-from wieldy.permissions.rule import Rule, RuleProblem, parse
+from wieldy.permissions.rules import CommandPattern, Origin, Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import Shelf
 from wieldy.schema.pattern import pattern
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.message import ContentBlock, History, Message, encoded_all, listed
+from wieldy.core.messages import ContentBlock, History, Message, encoded_all, listed
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -22,16 +22,15 @@ from wieldy.core.provider import (
     ToolOffer,
     Usage,
 )
-from wieldy.providers.decoded import decoded, number, part, text
-from wieldy.providers.front import Front
+from wieldy.providers.errors import reported
 from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
 from wieldy.providers.leisure import Signs
 from wieldy.providers.models import known
-from wieldy.providers.refusal import reported
-from wieldy.providers.stream import streamed
-from wieldy.schema.dense import dense
-from wieldy.schema.dialect import ANTHROPIC, adapted
+from wieldy.providers.request_prefix import Front
+from wieldy.providers.sse import decoded, number, part, streamed, text
 from wieldy.schema.pattern import pattern
+from wieldy.schema.provider_dialects import ANTHROPIC, adapted
+from wieldy.schema.strict_json import dense
 
 URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from wieldy.core.provider import Usage
 from wieldy.core.record import record
 
 AS_OF = "2026-11"
@@ -107,3 +108,17 @@ def known(model: str) -> Model | None:
         return None
     fitting = [start for start in MODELS if name == start or name.startswith((f"{start}-", f"{start}@", f"{start}:"))]
     return MODELS[max(fitting, key=len)] if fitting else None
+
+
+def cost(model: str, usage: Usage) -> float | None:
+    """Dollars; None where the price is not known."""
+    found = known(model)
+    if found is None:
+        return None
+    price = found.price_of(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens)
+    return (
+        usage.input_tokens * price.input
+        + usage.output_tokens * price.output
+        + usage.cache_read_tokens * price.cache_read
+        + usage.cache_write_tokens * price.cache_write
+    ) / MILLION

@@ -24,7 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from wieldy.core.failure import SessionError
+from wieldy.core.errors import SessionError
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -38,7 +38,7 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.core.record import changed
-from wieldy.schema.dense import dense_text
+from wieldy.schema.strict_json import dense_text
 
 Step = Mapping[str, Any]
 Part: TypeAlias = "tuple[str | None, str, Script]"

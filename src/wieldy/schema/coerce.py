@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from wieldy.schema.check import Checker
 from wieldy.schema.pattern import pattern
-from wieldy.schema.strict import decode
+from wieldy.schema.strict_json import decode
 
 Notes: TypeAlias = tuple[str, ...]
 

@@ -16,13 +16,12 @@ from typing import Any
 
 import msgspec
 
-from wieldy.schema.annotate import Param
-from wieldy.schema.compose import is_path
-from wieldy.schema.derive import ARRAYS, OBJECTS
-from wieldy.schema.field import (
+from wieldy.schema.derive import ARRAYS, OBJECTS, is_path
+from wieldy.schema.fields import (
     MISSING,
     PLAIN,
     Fields,
+    Param,
     fields_of_model,
     is_model,
     is_named_tuple,
@@ -170,7 +169,7 @@ class Converter:
 
     def _model_maker(self, cls: Any) -> Maker:
         if is_pydantic(cls):
-            from wieldy.schema.foreign import pydantic_maker
+            from wieldy.schema.pydantic_models import pydantic_maker
 
             return pydantic_maker(cls)
         fields = fields_of_model(cls)

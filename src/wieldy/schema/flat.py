@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from wieldy.schema.annotate import Param
-    from wieldy.schema.field import Fields
+    from wieldy.schema.fields import Fields, Param
 
 Accept: TypeAlias = Callable[[Any], dict[str, Any] | None]
 
@@ -40,7 +39,7 @@ class Plain:
 
 def flat_arguments(fields: Fields) -> Accept | None:
     """Keyword arguments of a function, or None where none of them are plain."""
-    from wieldy.schema.field import MISSING
+    from wieldy.schema.fields import MISSING
 
     if fields.rest is not MISSING or fields.tag is not None:
         return None

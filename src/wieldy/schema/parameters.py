@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.schema.problem import Misfit, Problem, SchemaError, UnsupportedAnnotation
+from wieldy.schema.check import Misfit, Problem, SchemaError, UnsupportedAnnotation
 
 if TYPE_CHECKING:
     from wieldy.schema.check import Checker
     from wieldy.schema.convert import Converter
-    from wieldy.schema.field import Fields
+    from wieldy.schema.fields import Fields
     from wieldy.schema.flat import Accept
 
 __all__ = ["Misfit", "Parameters", "Problem", "SchemaError", "UnsupportedAnnotation", "object_schema_problem"]
@@ -50,7 +50,7 @@ class Parameters:
     ) -> Parameters:
         """The parameters of a function but those in `skip`; accepting gives keyword arguments under Python names."""
         from wieldy.schema.derive import object_schema
-        from wieldy.schema.field import fields_of_function
+        from wieldy.schema.fields import fields_of_function
 
         fields = fields_of_function(function, skip)
         return cls(
@@ -65,7 +65,7 @@ class Parameters:
     def from_type(cls, kind: type, *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """The fields of a dataclass, TypedDict, msgspec.Struct or pydantic model; accepting gives an instance."""
         from wieldy.schema.derive import object_schema, pydantic_schema
-        from wieldy.schema.field import fields_of_model, is_model, is_pydantic
+        from wieldy.schema.fields import fields_of_model, is_model, is_pydantic
 
         if is_pydantic(kind):
             schema, definitions = pydantic_schema(kind)

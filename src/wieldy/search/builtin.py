@@ -14,11 +14,9 @@ from typing import BinaryIO
 
 from wieldy.core.record import record
 from wieldy.search.dialect import BadPattern, LineBreakInPattern, translate
-from wieldy.search.filetypes import file_types, name_test
-from wieldy.search.globs import compile_any
-from wieldy.search.ignore import rules_above
+from wieldy.search.ignore import compile_any, rules_above, walk_files
 from wieldy.search.occurrences import Occurrences
-from wieldy.search.walk import walk_files
+from wieldy.search.ripgrep import file_types, name_test
 
 BINARY_PROBE = 65_536
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))

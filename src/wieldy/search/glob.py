@@ -10,13 +10,11 @@ from queue import SimpleQueue
 
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
-from wieldy.search.command import Engine, listing, name_filter
-from wieldy.search.complaint import failed, notices_of
-from wieldy.search.failure import SearchFailure
-from wieldy.search.globs import BadGlob, anchor, compile_glob, literal_prefix
-from wieldy.search.newest import newest_first
-from wieldy.search.process import Ending, run
-from wieldy.search.query import Omit
+from wieldy.search.errors import SearchFailure
+from wieldy.search.grep import failed, notices_of
+from wieldy.search.ignore import BadGlob, anchor, compile_glob, literal_prefix
+from wieldy.search.query import Omit, newest_first
+from wieldy.search.ripgrep import Ending, Engine, listing, name_filter, run
 
 MAX_FILES = 1_000_000
 

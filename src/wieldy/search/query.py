@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+import os
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
 from wieldy.core.record import record
-from wieldy.search.lines import Line
+from wieldy.search.ripgrep import Line
 
 Mode: TypeAlias = Literal["files_with_matches", "content", "count"]
 Omit: TypeAlias = Callable[[str], bool]
@@ -69,3 +71,20 @@ class Found:
     total_matches: int = 0
     more: bool = False
     notices: tuple[str, ...] = ()
+
+
+def newest_first(batches: Iterable[Iterable[str]], limit: int = 0) -> list[str]:
+    """Files by the time they were changed, latest first; equal times by path, files that are gone last. 0 means all."""
+    keyed = []
+    stat = os.stat
+    for batch in batches:
+        for path in batch:
+            try:
+                keyed.append((-stat(path).st_mtime_ns, path))
+            except OSError:
+                keyed.append((0, path))
+    if limit and limit * 8 < len(keyed):
+        keyed = heapq.nsmallest(limit, keyed)
+    else:
+        keyed.sort()
+    return [path for _, path in keyed[: limit or None]]

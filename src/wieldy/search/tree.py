@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wieldy.core.record import record
-from wieldy.search.globs import Matches, compile_any
-from wieldy.search.ignore import Rules, inside_repository, rules_above
+from wieldy.search.format import on_one_line, readable
+from wieldy.search.ignore import Matches, Rules, compile_any, inside_repository, rules_above
 from wieldy.search.query import Omit
-from wieldy.search.shown import on_one_line, readable
 
 ENTRIES = 1000
 

@@ -8,7 +8,7 @@ from typing import Any
 from wieldy.core.record import changed
 from wieldy.permissions.trust import Item, item
 from wieldy.settings.check import dotted, leaves
-from wieldy.settings.source import Source
+from wieldy.settings.sources import Source
 
 
 def wanted(source: Source) -> Iterator[Item]:

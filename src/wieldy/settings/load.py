@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from wieldy.core.places import config_home
+from wieldy.core.decision import Behavior
 from wieldy.core.record import field, record
-from wieldy.permissions.origin import Layer, Origin
+from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.rule import Rule
+from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import RuleSet
-from wieldy.settings.merge import merged
-from wieldy.settings.rules import rules_of
-from wieldy.settings.source import (
+from wieldy.permissions.trust import FILE_NAME
+from wieldy.settings.sources import (
+    MCP_FILE,
     Problem,
     Source,
     foreign_places,
@@ -30,6 +31,95 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.permissions.decide import Policy
     from wieldy.permissions.trust import Item, Trust
+
+
+# Members of these are taken whole: half of one server and half of another would be a third that nobody meant.
+WHOLE = {("mcpServers",)}
+
+
+def merged(sources: Sequence[Source]) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """Values and their origins by dotted name, from sources given strongest first."""
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for source in sources:
+        _add(values, source.values, (), source, origins)
+    return values, origins
+
+
+def _add(
+    into: dict[str, Any], values: Mapping[str, Any], path: tuple[str, ...], source: Source, origins: dict[str, Origin]
+) -> None:
+    for name, value in values.items():
+        here = (*path, str(name))
+        held = into.get(name)
+        if name not in into:
+            into[name] = _copied(value)
+            _record(value, here, source, origins)
+        elif isinstance(held, dict) and isinstance(value, Mapping) and path not in WHOLE:
+            _add(held, value, here, source, origins)
+        elif isinstance(held, list) and isinstance(value, list):
+            seen = {_fingerprint(item) for item in held}
+            held += [item for item in value if _fingerprint(item) not in seen]
+
+
+def _record(value: Any, path: tuple[str, ...], source: Source, origins: dict[str, Origin]) -> None:
+    origins[".".join(path)] = source.origin(path)
+    if isinstance(value, Mapping):
+        for name, member in value.items():
+            _record(member, (*path, str(name)), source, origins)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(member) for name, member in value.items()}
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def _fingerprint(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
+
+
+def rules_of(source: Source, paths: Paths, problems: list[Problem], left_out: list[Rule]) -> Iterator[Rule]:
+    """The rules a source gives; what is wrong with the others goes to `problems`, those that break their word to `left_out`."""
+    for behavior in BEHAVIORS:
+        for value, origin in source.items(("permissions", behavior)):
+            rule = _rule(value, behavior, origin, problems)
+            if rule is None:
+                continue
+            if _keeps_its_word(rule, paths, problems):
+                yield rule
+            else:
+                left_out.append(rule)
+
+
+def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[Problem]) -> Rule | None:
+    text, examples = (value, Examples()) if isinstance(value, str) else (value["rule"], _examples(value))
+    try:
+        rule = parse(text, behavior, origin, examples)
+    except RuleProblem as problem:
+        problems.append(Problem(f"{behavior} rule left out: {problem}", origin.file, origin.line))
+        return None
+    if rule.doubt:
+        problems.append(Problem(f"{behavior} rule `{rule}`: {rule.doubt}", origin.file, origin.line))
+    return rule
+
+
+def _examples(value: Mapping[str, Any]) -> Examples:
+    return Examples(tuple(value.get("match", ())), tuple(value.get("not_match", ())))
+
+
+def _keeps_its_word(rule: Rule, paths: Paths, problems: list[Problem]) -> bool:
+    """A rule that fails its own examples may not allow anything; one that forbids stays in force."""
+    from wieldy.permissions.explain import failing
+
+    broken = failing(rule, paths)
+    for text in broken:
+        kept = "" if rule.behavior == "allow" else "; the rule stays in force"
+        problems.append(Problem(f"{rule.behavior} rule `{rule}` {text}{kept}", rule.origin.file, rule.origin.line))
+    return not broken or rule.behavior != "allow"
 
 
 @record
@@ -148,7 +238,7 @@ def _wants_foreign(sources: Sequence[Source]) -> bool:
 
 def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], report: list[Problem]) -> list[Source]:
     """Each foreign source goes right behind our own of the same layer."""
-    from wieldy.settings import compat
+    from wieldy.settings import claude_compat as compat
 
     found: list[Source] = []
     for place in foreign_places(root, env):
@@ -241,3 +331,54 @@ def _managed_only(rules: Sequence[Rule], problems: list[Problem]) -> list[Rule]:
 def _waiting(pending: Sequence[Item]) -> str:
     names = ", ".join(dict.fromkeys(one.name for one in pending))
     return f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"
+
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+
+
+class SettingsFiles:
+    """The settings files of a folder. A look costs a few microseconds, so every request may take one.
+
+    `named` is the file of the command line; `others` says whether any other counts, `foreign` whether those of the other
+    program do.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        env: Mapping[str, str] = os.environ,
+        *,
+        named: str | os.PathLike[str] | None = None,
+        others: bool = True,
+    ) -> None:
+        here = os.path.realpath(root)
+        self._own: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
+        self._foreign: tuple[str, ...] = ()
+        if others:
+            self._own += (
+                *(str(place.file) for place in own_places(here, env)),
+                os.path.join(here, MCP_FILE),
+                str(config_home(env) / FILE_NAME),
+            )
+            self._foreign = tuple(str(place.file) for place in foreign_places(here, env))
+        self.foreign = True
+        self._seen = self._look()
+
+    def changed(self) -> bool:
+        """Whether any of them has come, gone or changed since the last look."""
+        now = self._look()
+        if all(self._seen[file] == stamp for file, stamp in now.items()):
+            return False
+        self._seen |= now
+        return True
+
+    def _look(self) -> dict[str, Stamp]:
+        return {file: _stamp(file) for file in (*self._own, *(self._foreign if self.foreign else ()))}
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.decision import Behavior
-from wieldy.core.failure import WieldyError
-from wieldy.core.places import config_home
+from wieldy.core.errors import WieldyError
+from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import below
-from wieldy.permissions.rule import Rule, parse
-from wieldy.permissions.shared_file import rewrite
-from wieldy.permissions.trust import Trust, item
-from wieldy.settings.document import DocumentError
-from wieldy.settings.source import FOLDER, LOCAL, SHARED
-from wieldy.settings.splice import Unfit, with_items, with_value
+from wieldy.permissions.rules import Rule, parse
+from wieldy.permissions.trust import Trust, item, rewrite
+from wieldy.settings.document import DocumentError, Unfit, with_items, with_value
+from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 
 
 class SettingsNotSaved(WieldyError):

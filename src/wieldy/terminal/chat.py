@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
-from wieldy.core.event import Event, Notice, RunEnded
-from wieldy.core.failure import SessionError
-from wieldy.core.inquiry import Person
-from wieldy.session.session import Session
+from wieldy.core.errors import SessionError
+from wieldy.core.events import Event, Notice, RunEnded
+from wieldy.core.user_questions import Person
 from wieldy.terminal.commands import COMMANDS, Leave, prompted
-from wieldy.terminal.line import line_prompt
-from wieldy.terminal.paint import Paint
+from wieldy.terminal.questions import Paint, line_prompt
 from wieldy.terminal.view import View
 
 if TYPE_CHECKING:
@@ -181,13 +180,13 @@ class Chat:
 
     def _seated(self, session: Session) -> Session:
         """A session whose model may ask the person here."""
-        from wieldy.terminal.inquiry import AtTerminal
+        from wieldy.terminal.questions import AtTerminal
 
         session.box.workspace.resident(Person).asker = AtTerminal(self._ask_line)
         return session
 
     async def _ask(self, question: Question) -> Answer:
-        from wieldy.terminal.question import put
+        from wieldy.terminal.questions import put
 
         return await put(question, self._ask_line)
 
@@ -195,7 +194,7 @@ class Chat:
         try:
             return await self._prompt.prompt_async(prompt, handle_sigint=True)
         except (KeyboardInterrupt, EOFError):
-            from wieldy.terminal.question import Unanswered
+            from wieldy.terminal.questions import Unanswered
 
             self.session.abort()
             raise Unanswered from None

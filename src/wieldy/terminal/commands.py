@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from wieldy.core.content import Image
+from wieldy.core.errors import WieldyError
+from wieldy.core.outcome import ToolResult
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
+from wieldy.core.tool import Tool
+from wieldy.engine.pipeline import nearest
 
 if TYPE_CHECKING:
     from wieldy.terminal.chat import Chat
@@ -44,7 +50,6 @@ async def _tools(chat: Chat, rest: str) -> None:
 
 
 async def _call(chat: Chat, rest: str) -> None:
-    from wieldy.terminal.byhand import input_of, shown, words_of
 
     name, _, fields = rest.partition(" ")
     if not name:
@@ -56,8 +61,8 @@ async def _call(chat: Chat, rest: str) -> None:
 
 
 async def _mcp(chat: Chat, rest: str) -> None:
-    from wieldy.mcp.prompts import prompts_of
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.prompts import prompts_of
 
     servers = chat.session.box.workspace.resident(McpServers)
     for name, state in servers.states().items():
@@ -73,8 +78,8 @@ async def _mcp(chat: Chat, rest: str) -> None:
 
 
 async def _agents(chat: Chat, rest: str) -> None:
-    from wieldy.agents.find import AgentTypes
-    from wieldy.agents.roster import Roster
+    from wieldy.subagents.definitions import AgentTypes
+    from wieldy.subagents.tasks import Roster
 
     workspace = chat.session.box.workspace
     types = workspace.resident(AgentTypes)
@@ -92,9 +97,9 @@ async def _agents(chat: Chat, rest: str) -> None:
 
 async def prompted(chat: Chat, name: str, rest: str) -> None:
     """Have a prompt of an MCP server told to the model."""
-    from wieldy.core.failure import ToolFailure
-    from wieldy.mcp.prompts import prompt_text, prompts_of
-    from wieldy.mcp.servers import McpServers
+    from wieldy.core.errors import ToolFailure
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.prompts import prompt_text, prompts_of
 
     servers = chat.session.box.workspace.resident(McpServers)
     await servers.expected(name.removeprefix("/"))
@@ -111,7 +116,7 @@ async def prompted(chat: Chat, name: str, rest: str) -> None:
 
 
 async def _undo(chat: Chat, rest: str) -> None:
-    from wieldy.journal.render import plan_lines
+    from wieldy.files.journal.undo import plan_lines
 
     plan = await chat.session.box.undo(rest or None)
     chat.say("\n".join(plan_lines(plan)))
@@ -137,7 +142,7 @@ async def _cost(chat: Chat, rest: str) -> None:
 
 
 async def _resume(chat: Chat, rest: str) -> None:
-    from wieldy.session.store import kept_sessions
+    from wieldy.agent.store import kept_sessions
 
     if rest:
         await chat.resume(rest)
@@ -164,3 +169,63 @@ COMMANDS: Mapping[str, Command] = {
     "/resume": Command("earlier sessions; /resume ID goes on with one", _resume),
     "/exit": Command("leave", _exit),
 }
+
+
+class Unclear(WieldyError):
+    """What was typed makes no input; one line says why."""
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line that was typed for a tool: JSON or a command as it stands, fields as a shell would part them."""
+    import shlex
+
+    if line.startswith(("{", "command=")):
+        return [line]
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise Unclear("a quotation mark is not closed") from None
+
+
+def input_of(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
+    """A tool's input from words: one JSON object, or fields. Raises `Unclear`."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    properties = tool.schema.get("properties", {}) if tool else {}
+    names = [*properties, *(tool.parameters.aliases if tool else ())]
+    fields: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise Unclear(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
+        if properties and key not in names and (near := nearest(key, names, most=1)):
+            raise Unclear(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
+        fields[key] = _value(value, properties.get(key, {}))
+    return fields
+
+
+def _value(text: str, schema: Any) -> Any:
+    """Text stays text where the schema takes text; elsewhere it is JSON if it can be."""
+    if not isinstance(schema, dict) or _takes_text(schema):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _takes_text(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    if kind is None and "anyOf" in schema:
+        return any(_takes_text(option) for option in schema["anyOf"])
+    return kind is None or kind == "string" or (isinstance(kind, list) and "string" in kind)
+
+
+def shown(result: ToolResult) -> str:
+    """A result for a person: text as it is, pictures by their size."""
+    return "\n".join(
+        f"[{block.media_type}, {len(block.data) * 3 // 4:,} bytes; --json prints it]"
+        if isinstance(block, Image)
+        else block.text
+        for block in result.content
+    )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wieldy.core.event import (
+from wieldy.core.events import (
     AgentEvent,
     Compacted,
     Event,
@@ -20,10 +20,9 @@ from wieldy.core.event import (
     ToolFailed,
     ToolStarted,
 )
-from wieldy.core.outcome import Refused
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.terminal.paint import Paint
+from wieldy.terminal.questions import Paint
 
 MOST_LINES = 8
 MOST_DIFF_LINES = 24

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wieldy.agent.recording import recorded as record
     from wieldy.providers.script import Script
-    from wieldy.session.recording import recorded as record
 
-_HOME = {"Script": ("wieldy.providers.script", "Script"), "record": ("wieldy.session.recording", "recorded")}
+_HOME = {"Script": ("wieldy.providers.script", "Script"), "record": ("wieldy.agent.recording", "recorded")}
 
 __all__ = ["Script", "record"]
 

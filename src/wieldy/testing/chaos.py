@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from wieldy.edit.disk import Data, Disk
+from wieldy.files.writing.disk import Data, Disk
 
 
 class WatchedDisk(Disk):

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.agents.find import AgentTypes
-from wieldy.agents.roster import Delegation, Roster, Sent
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.effect import NOTHING, UNKNOWN, Effects
-from wieldy.core.failure import Refusal, ToolFailure
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import NOTHING, UNKNOWN, Effects
+from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
+from wieldy.subagents.definitions import AgentTypes
+from wieldy.subagents.tasks import Delegation, Roster, Sent
 
 if TYPE_CHECKING:
-    from wieldy.agents.definition import Definition
-    from wieldy.agents.errand import Report
+    from wieldy.subagents.definitions import Definition
+    from wieldy.subagents.tasks import Report
 
 DESCRIPTION, PROMPT = words(__file__)
 LONGEST = 6 * 3600.0
@@ -96,7 +96,7 @@ async def _run(
     stop: bool = False,
 ) -> Output:
     """Send an agent, or see to one that was sent before."""
-    from wieldy.agents.errand import Errand
+    from wieldy.subagents.tasks import Errand
 
     if agent_id and not prompt.strip():
         return await _seen_to(_known(ctx, agent_id), stop=stop)

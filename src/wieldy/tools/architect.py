@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.agents.builtin import ARCHITECT
-from wieldy.agents.errand import Errand
-from wieldy.agents.roster import Delegation
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.effect import NOTHING
-from wieldy.core.failure import Refusal
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import NOTHING
+from wieldy.core.errors import Refusal
+from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
+from wieldy.subagents.definitions import ARCHITECT
+from wieldy.subagents.tasks import Delegation, Errand
 from wieldy.tools.agent import LONGEST, attended
 
 DESCRIPTION, PROMPT = words(__file__)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.inquiry import Inquiry, Person
 from wieldy.core.record import record
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.user_questions import Inquiry, Person
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 A_DAY = 86_400.0

@@ -8,25 +8,24 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.declare import words
-from wieldy.core.effect import Effects, Fetches, Runs, Writes, is_opaque
-from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.effects import Effects, Fetches, Runs, Writes, is_opaque
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
+from wieldy.core.tool_decorator import words
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from wieldy.journal.witness import Witness
-    from wieldy.shell.analysis import Analysis
-    from wieldy.shell.background import BackgroundShell, BackgroundShells
-    from wieldy.shell.launch import Confine
-    from wieldy.shell.run import Ran
-    from wieldy.shell.shell import Shell
+    from wieldy.files.journal.command_snapshots import Witness
+    from wieldy.shell.policy.analysis import Analysis
+    from wieldy.shell.running.background import BackgroundShell, BackgroundShells
+    from wieldy.shell.running.launch import Confine
+    from wieldy.shell.running.shell import Ran, Shell
 
 DEFAULT_MS = 120_000
 MOST_MS = 600_000
-ENDINGS = "wieldy.shell.account"
+ENDINGS = "wieldy.shell.running.exit_notes"
 """The module that needs all others that are needed when a command ends."""
 
 
@@ -92,8 +91,7 @@ class Bash(Tool):
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
         """Run the command; yields signs of life, then the result."""
-        from wieldy.shell.session import ShellSession
-        from wieldy.shell.whereabouts import starting_point
+        from wieldy.shell.running.shells import ShellSession, starting_point
 
         workspace, command = ctx.workspace, args["command"]
         notices = [notice] if (notice := starting_point(workspace)) else []
@@ -147,17 +145,16 @@ class Job:
 
 def _foresee_the_end(witness: Witness | None) -> None:
     """Load what is needed when the command ends, now that it runs and there is nothing else to do."""
-    import wieldy.shell.account
+    import wieldy.shell.running.exit_notes
 
     if witness is not None:
-        import wieldy.journal.journal  # noqa: F401 - for what it leaves behind
+        import wieldy.files.journal.journal  # noqa: F401 - for what it leaves behind
 
 
 async def _conclusion(job: Job, workspace: Workspace) -> Output:
-    from wieldy.shell.account import ending_notes, leftover_notes
-    from wieldy.shell.exitcode import meaning
-    from wieldy.shell.run import cut_short, finished
-    from wieldy.shell.whereabouts import arrive
+    from wieldy.shell.running.exit_notes import ending_notes, leftover_notes, meaning
+    from wieldy.shell.running.shell import cut_short, finished
+    from wieldy.shell.running.shells import arrive
 
     shell = job.shell
     if shell.exit.done():
@@ -178,7 +175,7 @@ async def _conclusion(job: Job, workspace: Workspace) -> Output:
 
 
 async def _interruption(job: Job, workspace: Workspace) -> Output:
-    from wieldy.shell.run import cut_short
+    from wieldy.shell.running.shell import cut_short
 
     ran = await cut_short(job.shell, "interrupted")
     notices = [*job.notices, "interrupted: the command and everything it had started were ended"]
@@ -220,7 +217,7 @@ def _started(background: BackgroundShell, notices: list[str]) -> Output:
 
 
 def _background(workspace: Workspace) -> BackgroundShells:
-    from wieldy.shell.background import BackgroundShells
+    from wieldy.shell.running.background import BackgroundShells
 
     return workspace.resident(BackgroundShells)
 
@@ -229,8 +226,8 @@ async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | No
     """How the command is held within bounds, and what has to be said where it cannot be."""
     if not workspace.setting("sandbox.enabled", False) or _is_excluded(command, workspace):
         return None, None
-    from wieldy.shell.sandbox import Sandbox
-    from wieldy.shell.session import ShellSession
+    from wieldy.shell.running.shells import ShellSession
+    from wieldy.shell.sandbox.sandbox import Sandbox
 
     sandbox = workspace.resident(Sandbox)
     if (await sandbox.wrapper()).mechanism == "none":
@@ -241,7 +238,7 @@ async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | No
 
 
 def _analysis(command: str, workspace: Workspace) -> Analysis:
-    from wieldy.shell.analysis import analyse
+    from wieldy.shell.policy.analysis import analyse
 
     home = workspace.env.get("HOME") or os.path.expanduser("~")
     return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
@@ -257,7 +254,7 @@ async def _reading(analysis: Analysis, workspace: Workspace) -> dict[str, str] |
     folders = dict.fromkeys([cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds])
     if not folders:
         return None
-    from wieldy.shell.neutral_git import git_neutral_environment
+    from wieldy.shell.running.neutral_git import git_neutral_environment
 
     return await in_thread(git_neutral_environment, *folders, surrounding=workspace.env)
 
@@ -266,7 +263,7 @@ async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
     """Who keeps what undo will need of a command that does not only read; nobody where undo is off."""
     if not workspace.setting("journal.enabled", True) or not workspace.setting("bash.snapshot", True):
         return None
-    from wieldy.journal.witness import Witness
+    from wieldy.files.journal.command_snapshots import Witness
 
     written = tuple(effect.path for effect in analysis.effects if isinstance(effect, Writes))
     return await Witness.before(workspace, written if analysis.verdict == "known" else workspace.roots)

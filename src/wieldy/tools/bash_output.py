@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import NOTHING
+from wieldy.core.effects import NOTHING
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 _DESCRIPTION, _PROMPT = words(__file__)
 
@@ -33,7 +33,7 @@ _DESCRIPTION, _PROMPT = words(__file__)
 )
 async def TOOL(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
     """Look at a background shell."""
-    from wieldy.shell.background import BackgroundShells
+    from wieldy.shell.running.background import BackgroundShells
 
     look = await ctx.workspace.resident(BackgroundShells).look(shell_id, filter=filter, wait=wait)
     notes = [_status(look.status, look.exit_code, look.seconds)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.declared import talks_to_page, usable
-from wieldy.core.declare import tool, words
+from wieldy.browser.session import talks_to_page, usable
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -27,8 +27,7 @@ async def TOOL(
     double: Annotated[bool, "Double click"] = False,
 ) -> Output:
     """Click."""
-    from wieldy.browser.session import BrowserSession
-    from wieldy.browser.view import view
+    from wieldy.browser.session import BrowserSession, view
 
     session = ctx.workspace.resident(BrowserSession)
     async with session.act(ctx.judge) as page:

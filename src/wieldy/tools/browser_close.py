@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wieldy.browser.declared import usable
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import NOTHING
+from wieldy.browser.session import usable
+from wieldy.core.effects import NOTHING
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wieldy.browser.declared import usable
-from wieldy.core.declare import tool, words
+from wieldy.browser.session import usable
 from wieldy.core.tool import Output, ToolContext
-from wieldy.web.input import canonical_page, fetches_url
+from wieldy.core.tool_decorator import tool, words
+from wieldy.web.address import canonical_page, fetches_url
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -23,8 +23,7 @@ DESCRIPTION, PROMPT = words(__file__)
 )
 async def TOOL(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
-    from wieldy.browser.session import BrowserSession
-    from wieldy.browser.view import view
+    from wieldy.browser.session import BrowserSession, view
 
     session = ctx.workspace.resident(BrowserSession)
     status = await session.navigate(url, ctx.judge)

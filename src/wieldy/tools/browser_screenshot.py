@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.declared import usable
+from wieldy.browser.session import usable
 from wieldy.core.content import Text
-from wieldy.core.declare import tool, words
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -26,7 +26,7 @@ DESCRIPTION, PROMPT = words(__file__)
 async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False) -> Output:
     """Take a picture."""
     from wieldy.browser.session import BrowserSession
-    from wieldy.reading.image import picture
+    from wieldy.files.reading.images import picture
 
     session = ctx.workspace.resident(BrowserSession)
     async with session.act(ctx.judge, settle=False) as page:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.declared import usable
-from wieldy.core.declare import tool, words
+from wieldy.browser.session import usable
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -23,8 +23,7 @@ DESCRIPTION, PROMPT = words(__file__)
 )
 async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
-    from wieldy.browser.session import BrowserSession
-    from wieldy.browser.view import view
+    from wieldy.browser.session import BrowserSession, view
 
     session = ctx.workspace.resident(BrowserSession)
     return Output(await view(session, ctx.judge, ref), {"url": session.url})

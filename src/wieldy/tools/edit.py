@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
-from wieldy.schema.annotate import Param
+from wieldy.core.tool_decorator import tool, words
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.journal.replacement import rehearse_replacement
+    from wieldy.files.apply_edit import rehearse_replacement
 
     await rehearse_replacement(ctx, **input)
 
@@ -38,7 +38,7 @@ async def TOOL(
     expected_replacements: Annotated[int, Param("How often old_string occurs", ge=1)] = 1,
 ) -> Output:
     """Replace a text in a file."""
-    from wieldy.journal.replacement import replace
+    from wieldy.files.apply_edit import replace
 
     return await replace(
         ctx,

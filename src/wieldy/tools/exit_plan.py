@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, runtime_checkable
 
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.failure import Refusal
+from wieldy.core.errors import Refusal
 from wieldy.core.tool import Doubt, Output, ToolContext
-from wieldy.schema.annotate import Param
+from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 

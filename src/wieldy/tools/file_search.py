@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.call import PlannedCall, ToolCall
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Reads, Writes
-from wieldy.core.event import ToolProgress
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import Effects, Reads, Writes
+from wieldy.core.errors import ToolFailure
+from wieldy.core.events import ToolProgress
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.edit.sweep import FileHits, Sweep
-    from wieldy.journal.change import Change
+    from wieldy.files.editing.search_replace import FileHits, Sweep
+    from wieldy.files.journal.entries import Change
     from wieldy.search.query import Omit
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -59,9 +59,9 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
     max_files: Annotated[int, Param(ge=1)] = MAX_FILES,
 ) -> Output:
     """Search, preview or apply."""
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.sweep import Sweep
-    from wieldy.search.globs import split_globs
+    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.search_replace import Sweep
+    from wieldy.search.ignore import split_globs
 
     workspace = ctx.workspace
     apply = replace_with is not None and not preview_only
@@ -87,9 +87,9 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
 
 async def _swept(ctx: ToolContext, sweep: Sweep, max_files: int) -> tuple[list[FileHits], bool]:
     """The files with matches, and whether there are more than wanted."""
-    from wieldy.edit.sweep import FileHits
-    from wieldy.search.process import run
+    from wieldy.files.editing.search_replace import FileHits
     from wieldy.search.query import omitted_by
+    from wieldy.search.ripgrep import run
 
     await in_thread(_refuse, sweep, ctx.workspace.cwd)
     gathered = _Gathered(ctx, omitted_by(ctx.judge), max_files, FileHits.from_json)
@@ -144,8 +144,8 @@ def _refuse(sweep: Sweep, cwd: str) -> None:
     import os
     import re
 
-    from wieldy.search.globs import BadGlob, compile_any
-    from wieldy.search.unreachable import why_unreachable
+    from wieldy.search.errors import why_unreachable
+    from wieldy.search.ignore import BadGlob, compile_any
 
     sweep.compiled()
     try:
@@ -160,10 +160,10 @@ def _refuse(sweep: Sweep, cwd: str) -> None:
 
 async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tuple[str, ...]:
     """Write all files or none."""
-    from wieldy.edit.change import settle
-    from wieldy.edit.failures import CannotWrite, Moved
-    from wieldy.edit.readstate import ReadState
-    from wieldy.journal.journal import Journal
+    from wieldy.files.apply_edit import settle
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.journal.journal import Journal
+    from wieldy.files.writing.errors import CannotWrite, Moved
 
     _require_permission(ctx, sweep.root, files)
     state = ctx.workspace.resident(ReadState)
@@ -189,11 +189,11 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
 def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]], list[str]]:
     """The changes, each to a file that really lies where the call was allowed to write, and what is to be said of them: a
     file of several names is changed by the first."""
-    from wieldy.edit.failures import Moved
-    from wieldy.edit.landing import look
-    from wieldy.edit.readstate import digest_of
-    from wieldy.edit.splice import apply
-    from wieldy.journal.change import Change
+    from wieldy.files.editing.read_state import digest_of
+    from wieldy.files.editing.splicing import apply
+    from wieldy.files.journal.entries import Change
+    from wieldy.files.writing.errors import Moved
+    from wieldy.files.writing.target import look
 
     changes: list[tuple[Change, Any]] = []
     names: dict[tuple[int, int], str] = {}
@@ -232,7 +232,7 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> N
 
 
 def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tuple[str, ...]) -> Output:
-    from wieldy.search.shown import name_in, readable
+    from wieldy.search.format import name_in, readable
 
     count = sum(file.count for file in files)
     shown = [line for file in files for line in _lines(name_in(file.path, cwd), file)]

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Reads
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import Effects, Reads
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 LIMIT = 100
@@ -42,12 +42,11 @@ async def TOOL(
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = LIMIT,
 ) -> Output:
     """List the files that match."""
-    from wieldy.search.command import choose_engine, seconds_within
-    from wieldy.search.failure import SearchFailure
+    from wieldy.search.errors import SearchFailure, why_unreachable
+    from wieldy.search.format import name_in, readable
     from wieldy.search.glob import find_files
     from wieldy.search.query import omitted_by
-    from wieldy.search.shown import name_in, readable
-    from wieldy.search.unreachable import why_unreachable
+    from wieldy.search.ripgrep import choose_engine, seconds_within
 
     started = time.perf_counter()
     workspace = ctx.workspace

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Reads
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import Effects, Reads
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.search.query import Found, Query
@@ -52,12 +52,11 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
     """Search and show one page of what was found."""
-    from wieldy.search.command import choose_engine, seconds_within
-    from wieldy.search.failure import SearchFailure
-    from wieldy.search.globs import split_globs
+    from wieldy.search.errors import SearchFailure, why_unreachable
     from wieldy.search.grep import grep
+    from wieldy.search.ignore import split_globs
     from wieldy.search.query import Query, omitted_by
-    from wieldy.search.unreachable import why_unreachable
+    from wieldy.search.ripgrep import choose_engine, seconds_within
 
     workspace = ctx.workspace
     query = Query(
@@ -88,7 +87,7 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
 
 
 def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]:
-    from wieldy.search.shown import name_in
+    from wieldy.search.format import name_in
 
     if query.mode != "content":
         for file in found.files:
@@ -131,7 +130,7 @@ def _totals(query: Query, found: Found) -> str:
 
 
 def _data(query: Query, found: Found, body: str) -> dict[str, Any]:
-    from wieldy.search.shown import readable
+    from wieldy.search.format import readable
 
     data: dict[str, Any] = {
         "mode": query.mode,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import NOTHING
+from wieldy.core.effects import NOTHING
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 _DESCRIPTION, _PROMPT = words(__file__)
 
@@ -26,7 +26,7 @@ _DESCRIPTION, _PROMPT = words(__file__)
 )
 async def TOOL(shell_id: str, ctx: ToolContext) -> Output:
     """End a background shell."""
-    from wieldy.shell.background import BackgroundShells
+    from wieldy.shell.running.background import BackgroundShells
 
     shells = ctx.workspace.resident(BackgroundShells)
     was_over = shells.find(shell_id).status != "running"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -26,7 +26,7 @@ def _configured(workspace: Workspace) -> bool | str:
 )
 async def TOOL(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
     """List."""
-    from wieldy.mcp.resources import list_resources
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.resources import list_resources
 
     return await list_resources(ctx.workspace.resident(McpServers), server)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Reads
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import Effects, Reads
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ async def TOOL(
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
     """Show a folder as a tree."""
-    from wieldy.search.globs import BadGlob
+    from wieldy.search.errors import why_unreachable
+    from wieldy.search.format import on_one_line, readable
+    from wieldy.search.ignore import BadGlob
     from wieldy.search.query import omitted_by
-    from wieldy.search.shown import on_one_line, readable
     from wieldy.search.tree import list_tree
-    from wieldy.search.unreachable import why_unreachable
 
     folder = path or ctx.workspace.cwd
     try:

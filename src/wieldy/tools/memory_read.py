@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Reads
-from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.effects import Effects, Reads
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import MOST_LISTED, SCOPES, Scope, folder_of, memos, place, require_confined
 
@@ -19,7 +19,7 @@ LARGEST = 200_000
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.pool.features import gate_of
+    from wieldy.toolset.gates import gate_of
 
     return gate_of("MemoryRead", workspace.settings, workspace.env) or True
 
@@ -67,10 +67,10 @@ def _listed(workspace: Workspace) -> Output:
 
 
 def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
-    from wieldy.edit.document import Document
-    from wieldy.edit.readstate import ReadState
-    from wieldy.reading.opened import Opened
-    from wieldy.text.kind import is_binary
+    from wieldy.files.editing.document import Document
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.kinds import is_binary
+    from wieldy.files.reading.opening import Opened
 
     real = ctx.led_to(absolute)
     require_confined(real, scope, ctx.workspace)

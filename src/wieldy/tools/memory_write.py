@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Writes
-from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.effects import Effects, Writes
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import Scope, place, require_confined
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.edit.change import Prepare
-    from wieldy.edit.commit import Written
-    from wieldy.edit.revision import Revision
+    from wieldy.files.editing.revision import Prepare, Revision
+    from wieldy.files.writing.commit import Written
 
 DESCRIPTION, PROMPT = words(__file__)
 LARGEST = 100_000
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.pool.features import gate_of
+    from wieldy.toolset.gates import gate_of
 
     return gate_of("MemoryWrite", workspace.settings, workspace.env) or True
 
@@ -53,8 +52,8 @@ async def TOOL(
     scope: Scope = "project",
 ) -> Output:
     """Write or remove one file of memory."""
-    from wieldy.edit.change import change_file
-    from wieldy.edit.readstate import ReadState
+    from wieldy.files.apply_edit import change_file
+    from wieldy.files.editing.read_state import ReadState
 
     absolute = place(path, scope, ctx.workspace)
     require_confined(ctx.led_to(absolute), scope, ctx.workspace)
@@ -68,19 +67,19 @@ async def TOOL(
 
 
 def _prepare(ctx: ToolContext, absolute: str, content: str) -> Prepare:
-    from wieldy.edit.overwrite import rewrite
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
+    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.editing.replacements import rewrite
 
     state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(absolute)
     return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once, led_to=real)
 
 
 async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import look_at
-    from wieldy.journal.journal import CannotWrite, Moved
+    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.editing.revision import look_at
+    from wieldy.files.writing.errors import CannotWrite, Moved
 
     state = ctx.workspace.resident(ReadState)
     landing = look_at(absolute, Policy.of(ctx.workspace), led_to=ctx.led_to(absolute))
@@ -97,8 +96,8 @@ async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
 
 
 async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after: bytes | None) -> Written:
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
+    from wieldy.files.journal.entries import Change
+    from wieldy.files.journal.journal import Journal
 
     change = Change(absolute, before, after, ctx.led_to(absolute))
     journal = ctx.workspace.resident(Journal)

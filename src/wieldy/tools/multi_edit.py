@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.declare import tool, words
 from wieldy.core.record import record
 from wieldy.core.tool import Output, ToolContext
-from wieldy.schema.annotate import Param
+from wieldy.core.tool_decorator import tool, words
+from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.journal.amend import Wish
+    from wieldy.files.apply_edit import Wish
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -28,7 +28,7 @@ class EditItem:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.journal.amend import rehearse
+    from wieldy.files.apply_edit import rehearse
 
     await rehearse(ctx, _wish(ctx, input["file_path"], [EditItem(**edit) for edit in input["edits"]]))
 
@@ -50,16 +50,16 @@ async def TOOL(
     edits: Annotated[list[EditItem], "Made in order, each on the result of the last"],
 ) -> Output:
     """Replace several texts in a file."""
-    from wieldy.journal.amend import amend
+    from wieldy.files.apply_edit import amend
 
     return await amend(ctx, _wish(ctx, file_path, edits), "MultiEdit")
 
 
 def _wish(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> Wish:
-    from wieldy.edit.locate import Replacement
-    from wieldy.edit.plan import plan_many
-    from wieldy.edit.revision import revising
-    from wieldy.journal.amend import Wish
+    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.matching import Replacement
+    from wieldy.files.editing.replacements import plan_many
+    from wieldy.files.editing.revision import revising
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
     plan = partial(plan_many, wanted)

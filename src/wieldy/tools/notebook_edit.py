@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 if TYPE_CHECKING:
-    from wieldy.edit.revision import Revision
-    from wieldy.journal.amend import Wish
-    from wieldy.notebook.edit import CellEdit
+    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.notebooks import CellEdit
+    from wieldy.files.editing.revision import Revision
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.journal.amend import rehearse
+    from wieldy.files.apply_edit import rehearse
 
     edit = _wanted(**{**input, "notebook_path": None})
     await rehearse(ctx, _wish(ctx, input["notebook_path"], edit))
@@ -43,7 +43,7 @@ async def TOOL(
     edit_mode: Literal["replace", "insert", "insert_before", "delete"] = "replace",
 ) -> Output:
     """Change one cell."""
-    from wieldy.journal.amend import amend
+    from wieldy.files.apply_edit import amend
 
     edit = _wanted(None, new_source, cell_id, cell_type, edit_mode)
     return await amend(ctx, _wish(ctx, notebook_path, edit), "NotebookEdit")
@@ -56,17 +56,17 @@ def _wanted(
     cell_type: Any = None,
     edit_mode: Any = "replace",
 ) -> CellEdit:
-    from wieldy.notebook.edit import CellEdit
+    from wieldy.files.editing.notebooks import CellEdit
 
     return CellEdit(edit_mode, cell_id, new_source, cell_type)
 
 
 def _wish(ctx: ToolContext, path: str, edit: CellEdit) -> Wish:
-    from wieldy.edit.policy import Policy
-    from wieldy.edit.readstate import ReadState
-    from wieldy.edit.revision import revise
-    from wieldy.journal.amend import Wish
-    from wieldy.notebook.edit import require_notebook
+    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.notebooks import require_notebook
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.editing.revision import revise
 
     state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(path)
     if policy.on_change == "markers":

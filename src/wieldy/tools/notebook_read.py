@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.declare import tool, words
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -25,17 +25,16 @@ async def TOOL(ctx: ToolContext, notebook_path: str, cell_id: Annotated[str | No
     try:
         return await in_thread(_shown, ctx, notebook_path, cell_id)
     except OSError as error:
-        from wieldy.reading.unreadable import why_unreadable
+        from wieldy.files.reading.opening import why_unreadable
 
         raise ToolFailure(await in_thread(why_unreadable, notebook_path, error)) from None
 
 
 def _shown(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
-    from wieldy.edit.readstate import ReadState
-    from wieldy.reading.notebook import LARGEST_FILE, read_notebook
-    from wieldy.reading.notebook_view import show_notebook
-    from wieldy.reading.opened import Opened, shown
-    from wieldy.reading.show import loaded
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
+    from wieldy.files.reading.opening import Opened, shown
+    from wieldy.files.reading.read_file import loaded
 
     with Opened(path, ctx.led_to(path)) as file:
         data = loaded(file, LARGEST_FILE)

@@ -8,18 +8,17 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
-from wieldy.core.declare import tool, words
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.record import changed
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.reading.extent import CHARS, LIMIT
-from wieldy.schema.annotate import Param
+from wieldy.core.tool_decorator import tool, words
+from wieldy.files.reading.pages import CHARS, LIMIT
+from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.edit.readstate import ReadState
-    from wieldy.reading.repeats import Repeats
-    from wieldy.reading.show import Reader
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.reading.read_file import Reader, Repeats
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -59,7 +58,7 @@ async def TOOL(
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))
         return reader.show(file) if show.is_plain(file) else await _in_thread(reader, lambda reader: reader.show(file))
     except OSError as error:
-        from wieldy.reading.unreadable import why_unreadable
+        from wieldy.files.reading.opening import why_unreadable
 
         raise ToolFailure(await in_thread(why_unreadable, file_path, error)) from None
 
@@ -76,8 +75,8 @@ async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output
 @cache
 def _craft() -> tuple[ModuleType, type[ReadState], type[Repeats]]:
     """What a read takes, loaded with the first: to look for modules takes as long as to look at a small file."""
-    from wieldy.edit.readstate import ReadState
-    from wieldy.reading import show
-    from wieldy.reading.repeats import Repeats
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.reading import read_file as show
+    from wieldy.files.reading.read_file import Repeats
 
     return show, ReadState, Repeats

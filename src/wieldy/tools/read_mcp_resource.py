@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.tools.list_mcp_resources import _configured
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -20,7 +20,7 @@ DESCRIPTION, PROMPT = words(__file__)
 )
 async def TOOL(server: str, uri: str, ctx: ToolContext) -> Output:
     """Read."""
-    from wieldy.mcp.resources import read_resource
-    from wieldy.mcp.servers import McpServers
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.resources import read_resource
 
     return await read_resource(ctx.workspace.resident(McpServers), server, uri)

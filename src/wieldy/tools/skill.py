@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.effect import Effects, Reads
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import Effects, Reads
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
-from wieldy.skills.find import Skills
+from wieldy.skills.discovery import Skills
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -60,7 +60,7 @@ async def _load(
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
     if ctx.real.get(found.path) != found.path:  # another file than the one that was judged
         raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
-    from wieldy.skills.told import told
+    from wieldy.skills.skill import told
 
     text = await in_thread(told, found, args)
     return Output(text, {"skill": found.name, "folder": found.folder, "allowedTools": list(found.tools)})

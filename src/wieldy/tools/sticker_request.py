@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import Effects, Writes
-from wieldy.core.failure import Refusal
-from wieldy.core.places import state_home
+from wieldy.core.effects import Effects, Writes
+from wieldy.core.errors import Refusal
+from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -46,7 +46,7 @@ WITH_REGIONS = frozenset({"AU", "BR", "CA", "US"})
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.pool.features import gate_of
+    from wieldy.toolset.gates import gate_of
 
     return gate_of("StickerRequest", workspace.settings, workspace.env) or True
 
@@ -111,8 +111,8 @@ async def TOOL(
     """Write the request down."""
     import os
 
-    from wieldy.journal.change import Change
-    from wieldy.journal.journal import Journal
+    from wieldy.files.journal.entries import Change
+    from wieldy.files.journal.journal import Journal
 
     address = _address(name, street, city, country, postal_code, region)
     at = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.declare import tool, words
+from wieldy.core.tool_decorator import tool, words
 
 DESCRIPTION, PROMPT = words(__file__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from wieldy.core.declare import FunctionTool, words
-from wieldy.core.event import Notice
+from wieldy.core.events import Notice
+from wieldy.core.outcome import ToolResult
 from wieldy.core.record import record
-from wieldy.core.result import ToolResult
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, Tool, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -24,7 +24,7 @@ async def TOOL(
     max_results: Annotated[int, "default 5"] = 5,
 ) -> Output:
     """Find and activate."""
-    from wieldy.pool.pool import Pool
+    from wieldy.toolset.toolset import Pool
 
     pool = ctx.workspace.resident(Pool)
     missing: list[str] = []

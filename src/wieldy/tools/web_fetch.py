@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.content import Content, Image, Text
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
-from wieldy.web.input import canonical_url, fetches_url
+from wieldy.core.tool_decorator import tool, words
+from wieldy.web.address import canonical_url, fetches_url
 
 if TYPE_CHECKING:
     from wieldy.web.fetch import Moved
@@ -34,9 +34,8 @@ async def TOOL(
 ) -> Output:
     """Fetch a page."""
     from wieldy.web.address import parse_address
-    from wieldy.web.cache import PageCache
     from wieldy.web.fetch import Fetcher, Moved
-    from wieldy.web.page import read_page
+    from wieldy.web.page import PageCache, read_page
     from wieldy.web.summary import Summaries, Unanswered
 
     cache = ctx.workspace.resident(PageCache)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.declare import tool, words
-from wieldy.core.effect import NOTHING
-from wieldy.core.failure import ToolFailure
+from wieldy.core.effects import NOTHING
+from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 from wieldy.core.workspace import Workspace
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = words(__file__)
 

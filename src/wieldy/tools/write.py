@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.declare import tool, words
 from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool_decorator import tool, words
 
 if TYPE_CHECKING:
-    from wieldy.journal.amend import Wish
+    from wieldy.files.apply_edit import Wish
 
 DESCRIPTION, PROMPT = words(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.journal.amend import rehearse
+    from wieldy.files.apply_edit import rehearse
 
     await rehearse(ctx, _wish(ctx, **input))
 
@@ -32,13 +32,13 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 )
 async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
     """Write a file."""
-    from wieldy.journal.amend import amend
+    from wieldy.files.apply_edit import amend
 
     return await amend(ctx, _wish(ctx, file_path, content), "Write")
 
 
 def _wish(ctx: ToolContext, file_path: str, content: str) -> Wish:
-    from wieldy.edit.overwrite import rewriting
-    from wieldy.journal.amend import Wish
+    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.replacements import rewriting
 
     return Wish(file_path, content, rewriting(file_path, content, ctx.workspace, ctx.led_to(file_path)))

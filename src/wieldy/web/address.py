@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
+from wieldy.core.effects import Effects, Fetches
+from wieldy.core.errors import Refusal
 from wieldy.core.record import record
+from wieldy.core.workspace import Workspace
 from wieldy.schema.pattern import pattern
 
 LONGEST = 8192
@@ -129,3 +134,30 @@ def _target(parts: SplitResult) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 100 else text[:97] + "…"
+
+
+def canonical_url(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+    """The input with its `url` in canonical form. Raises `Refusal` for what is no web address."""
+    return {**input, "url": _parsed(input["url"]).url}
+
+
+def canonical_page(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+    """The same, but with the part after `#`: pages that are programs have their places there."""
+    from urllib.parse import quote, urlsplit
+
+    url = _parsed(input["url"]).url
+    fragment = quote(urlsplit(input["url"].strip()).fragment, safe=KEPT_IN_QUERY)
+    return {**input, "url": f"{url}#{fragment}" if fragment else url}
+
+
+def fetches_url(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    """Talks to the host of `url`."""
+    return (Fetches(input["url"]),)
+
+
+def _parsed(url: str) -> WebAddress:
+
+    try:
+        return parse_address(url)
+    except BadAddress as problem:
+        raise Refusal("normalise", str(problem)) from None

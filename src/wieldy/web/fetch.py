@@ -4,20 +4,98 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.web.address import BadAddress, WebAddress
-from wieldy.web.connect import Connect, Streams, open_streams, tls_context
-from wieldy.web.reach import OutOfReach, Reach, Resolve, system_addresses
-from wieldy.web.unpack import unpacker
+from wieldy.web.address_policy import OutOfReach, Reach, Resolve, system_addresses
 
 if TYPE_CHECKING:
     import h11
+
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect: TypeAlias = Callable[[str, int, ssl.SSLContext | None, str], Awaitable[Streams]]
+"""Connects to (address, port); with a TLS context the certificate must be for the name, the last argument."""
+
+
+async def open_streams(address: str, port: int, tls: ssl.SSLContext | None, name: str) -> Streams:
+    """A connection of the system."""
+    if tls is None:
+        return await asyncio.open_connection(address, port)
+    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+
+
+def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
+    """The authorities of the system, and those of `WIELDY_CA_FILE` or `SSL_CERT_FILE`. Reads files: not for the loop."""
+    context = ssl.create_default_context()
+    if extra := env.get("WIELDY_CA_FILE") or env.get("SSL_CERT_FILE"):
+        try:
+            context.load_verify_locations(extra)
+        except (OSError, ssl.SSLError) as error:
+            raise ToolFailure(f"The certificates in {extra} cannot be read: {error}.") from None
+    return context
+
+
+class Unpacker(Protocol):
+    """Takes bytes as they arrive."""
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        """What they unpack to, at most `most` bytes; nothing may be fed after less came out than there was."""
+        ...
+
+
+class Plain:
+    """A body that is not packed."""
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        """The bytes themselves."""
+        return data[:most]
+
+
+class Packed:
+    """gzip, or deflate with or without the header that some servers leave out."""
+
+    def __init__(self, encoding: str) -> None:
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._may_be_raw = encoding == "deflate"
+        self._head = b""
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        """Unpack some more."""
+        if most <= 0 or self._inflate.eof:
+            return b""
+        if self._may_be_raw:
+            # Two bytes tell whether there is a header; before that nothing may be given away.
+            data, self._head = self._head + data, self._head + data
+            if len(data) < 2:
+                return b""
+        try:
+            unpacked = self._inflate.decompress(data, most)
+        except zlib.error as error:
+            if not self._may_be_raw:
+                raise ToolFailure(f"The server sent a damaged answer: {error}.") from None
+            self._may_be_raw, self._inflate = False, zlib.decompressobj(-zlib.MAX_WBITS)
+            return self.feed(data, most)
+        self._may_be_raw = False
+        return unpacked
+
+
+def unpacker(encoding: str) -> Unpacker:
+    """What unpacks a body of this `Content-Encoding`."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return Plain()
+        case "gzip" | "x-gzip" | "deflate" as packed:
+            return Packed(packed)
+        case unknown:
+            raise ToolFailure(f"The server packed its answer as `{unknown[:40]}`, which was not asked for.")
+
 
 MOST_BYTES = 20 << 20
 MOST_HOPS = 10

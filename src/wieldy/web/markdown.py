@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 
 SOURCE = str(Path(__file__).parents[2])
 SECONDS = 20.0

@@ -2,18 +2,91 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 from wieldy.core.content import Content, Text, text_of
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.record import record
 from wieldy.core.threads import in_thread
-from wieldy.reading.imageheader import media_type_of
-from wieldy.text.kind import HEAD, is_binary
-from wieldy.web.charset import decode_page
+from wieldy.core.workspace import Workspace
+from wieldy.files.encodings import BOMS, decodes, detect
+from wieldy.files.kinds import HEAD, is_binary
+from wieldy.files.reading.images import media_type_of
 from wieldy.web.fetch import Fetched
 from wieldy.web.markdown import LARGEST, title_of, to_markdown
+
+DECLARED = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]{1,40})|^<\?xml[^>]{0,100}?encoding=["']([\w:.-]{1,40})""",
+    re.IGNORECASE,
+)
+DECLARED_WITHIN = 4096
+# A charset that fails for one character in so many, or more, is not the right one.
+FEW = 50
+# What these names stand for on the web is a larger relative of what they say.
+LARGER = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+}
+# Codecs that are no character sets of pages: decoding hostile bytes with them is at best nonsense.
+NOT_FOR_PAGES = frozenset(
+    {"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem"}
+)
+
+
+def decode_page(body: bytes, declared: str | None, *, markup: bool = False) -> str:
+    """The text of a page. `declared` is the charset of its header; with `markup` the page may name one itself."""
+    marked = next(((bom, codec) for bom, codec in BOMS if body.startswith(bom)), None)
+    if marked is not None:
+        bom, codec = marked
+        return body[len(bom) :].decode(codec, "replace")
+    named = [declared, _named_inside(body) if markup else None]
+    known = [codec for codec in map(_codec, named) if codec]
+    for codec in known:
+        # A page that was cut off may end within a character.
+        if decodes(body, codec, whole=False):
+            return body.decode(codec, "replace")
+    as_said = body.decode(known[0], "replace") if known else ""
+    if as_said.count(_LOST) * FEW < len(as_said):
+        return as_said
+    found = detect(body)
+    return body[len(found.bom) :].decode(found.name, "replace")
+
+
+def _named_inside(body: bytes) -> str | None:
+    found = DECLARED.search(body[:DECLARED_WITHIN])
+    if found is None:
+        return None
+    name = (found[1] or found[2]).decode("ascii", "replace").lower()
+    # A page whose words can be read as bytes of ASCII is in none of the wide encodings, whatever it says.
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else name
+
+
+def _codec(name: str | None) -> str | None:
+    """The Python codec of a charset label; None for one that is unknown or no character set."""
+    try:
+        found = codecs.lookup(name.strip().strip("\"'")) if name else None
+    except (LookupError, ValueError):
+        return None
+    if found is None or found.name in NOT_FOR_PAGES or not getattr(found, "_is_text_encoding", True):
+        return None
+    return LARGER.get(found.name, found.name)
+
+
+_LOST = "\N{REPLACEMENT CHARACTER}"
+
 
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
@@ -80,7 +153,7 @@ async def _text(answer: Fetched, media_type: str, charset: str | None) -> Page:
 
 
 async def _image(answer: Fetched, media_type: str) -> Page:
-    from wieldy.reading.image import picture
+    from wieldy.files.reading.images import picture
 
     _whole(answer)
     made = await in_thread(picture, answer.body, answer.address.url)
@@ -89,7 +162,7 @@ async def _image(answer: Fetched, media_type: str) -> Page:
 
 
 async def _pdf(answer: Fetched, folder: Path) -> Page:
-    from wieldy.reading.pdf import read_pdf
+    from wieldy.files.reading.pdf import read_pdf
 
     _whole(answer)
     found = await in_thread(read_pdf, answer.body, answer.address.url, pages=f"1-{PDF_PAGES}")
@@ -137,3 +210,44 @@ def _looks_like_markup(body: bytes) -> bool:
 
 def _size(count: int) -> str:
     return f"{count / (1 << 20):.1f} MB" if count >= 1 << 20 else f"{max(count // 1024, 1)} KB"
+
+
+SECONDS = 15 * 60.0
+BUDGET = 32 << 20
+MOST = 200
+
+
+class PageCache:
+    """The cache of a workspace: `workspace.resident(PageCache)`."""
+
+    def __init__(self, workspace: Workspace, *, clock: Callable[[], float] = monotonic, budget: int = BUDGET) -> None:
+        self._clock = clock
+        self._budget = budget
+        self._pages: OrderedDict[str, tuple[float, Page]] = OrderedDict()
+        self._weight = 0
+
+    def find(self, url: str) -> Page | None:
+        """The page of this address, if it was read a short time ago."""
+        found = self._pages.get(url)
+        if found is None:
+            return None
+        since, page = found
+        if self._clock() - since > SECONDS:
+            self._drop(url)
+            return None
+        self._pages.move_to_end(url)
+        return page
+
+    def keep(self, url: str, page: Page) -> None:
+        """Keep a page under the address it was asked for by; those not looked at for longest make room."""
+        self._drop(url)
+        if page.weight > self._budget // 4:
+            return
+        self._pages[url] = (self._clock(), page)
+        self._weight += page.weight
+        while self._weight > self._budget or len(self._pages) > MOST:
+            self._drop(next(iter(self._pages)))
+
+    def _drop(self, url: str) -> None:
+        if (found := self._pages.pop(url, None)) is not None:
+            self._weight -= found[1].weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from wieldy.core.failure import WieldyError
+from wieldy.core.errors import WieldyError
 from wieldy.core.workspace import Workspace
 
 MOST_CHARS = 100_000

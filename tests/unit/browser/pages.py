@@ -12,10 +12,9 @@ import pytest
 from tests.unit.web.loopback import Names
 
 from wieldy import Toolbox
-from wieldy.browser.chromium import what_is_missing
-from wieldy.core.result import ToolResult
-from wieldy.web.connect import Streams, open_streams
-from wieldy.web.fetch import Fetcher
+from wieldy.browser.launch import what_is_missing
+from wieldy.core.outcome import ToolResult
+from wieldy.web.fetch import Fetcher, Streams, open_streams
 
 LOCAL = {"web": {"allowPrivateHosts": ["127.0.0.1", "*.test"]}, "browser": {"sandbox": False}}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wieldy.browser.chromium import arguments, find_browser, what_is_missing
+from wieldy.browser.launch import arguments, find_browser, what_is_missing
 
 
 def program(folder: Path, name: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wieldy.browser.happenings import MOST, Happenings
+from wieldy.browser.launch import MOST, Happenings
 
 
 def test_what_happened_is_told_once_and_the_oldest_make_room() -> None:

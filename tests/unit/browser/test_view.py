@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from wieldy.browser.view import shortened
+from wieldy.browser.session import shortened
 
 
 def test_a_long_tree_is_cut_between_lines_and_says_so() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.browser.visits import Visits
+from wieldy.browser.network import Visits
 from wieldy.web.address import parse_address
 
 SHOP, BANK, ADS = (parse_address(f"https://{name}.example/") for name in ("shop", "bank", "ads"))

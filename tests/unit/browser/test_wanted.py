@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wieldy.browser.wanted import Wanted
+from wieldy.browser.network import Wanted
 
 
 @pytest.mark.asyncio

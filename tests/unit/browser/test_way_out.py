@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 import pytest
 from tests.unit.web.loopback import response, serving
 
-from wieldy.browser.way_out import WayOut
-from wieldy.core.failure import ToolFailure
+from wieldy.browser.network import WayOut
+from wieldy.core.errors import ToolFailure
 from wieldy.web.address import WebAddress
-from wieldy.web.connect import Streams, open_streams
+from wieldy.web.fetch import Streams, open_streams
 
 
 async def only_shop(where: WebAddress) -> Streams:

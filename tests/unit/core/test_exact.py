@@ -11,8 +11,7 @@ import threading
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.exact import Swapped, open_exact, open_exact_folder
-from wieldy.core.leads import real_path
+from wieldy.core.realpath import Swapped, open_exact, open_exact_folder, real_path
 
 SWAPS = 1_000
 
@@ -71,8 +70,8 @@ def test_a_folder_is_found_however_it_is_spelled(path):
 WITHOUT_PROC = """
 import os, sys
 from pathlib import Path
-from wieldy.core.exact import Swapped, open_exact, open_exact_folder
-from wieldy.core.leads import real_path
+from wieldy.core.realpath import Swapped, open_exact, open_exact_folder
+from wieldy.core.realpath import real_path
 
 assert not os.path.exists("/proc/self")
 root = Path(sys.argv[1])

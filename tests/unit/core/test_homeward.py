@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.core.homeward import homeward
+from wieldy.core.threads import homeward
 
 FDS = Path("/proc/self/fd")
 
@@ -155,7 +155,7 @@ def test_a_loop_that_watches_no_files_is_told_in_its_own_way():
 
 OUT_OF_DESCRIPTORS = """
 import asyncio, os, resource
-from wieldy.core.homeward import homeward
+from wieldy.core.threads import homeward
 
 async def main():
     loop, told = asyncio.get_running_loop(), asyncio.Event()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wieldy.core.log import Logger, log
+from wieldy.core.logs import Logger, log
 
 SRC = Path(__file__).parents[3] / "src"
 
@@ -35,14 +35,14 @@ def test_what_is_said_is_heard_with_the_place_it_was_said_at(caplog):
 
 def test_nothing_is_loaded_until_something_is_said_aloud():
     done = ran(
-        "from wieldy.core.log import log; log.debug('a'); print('logging' in sys.modules);"
+        "from wieldy.core.logs import log; log.debug('a'); print('logging' in sys.modules);"
         "log.error('b'); print('logging' in sys.modules)"
     )
     assert (done.stdout.split(), done.stderr) == (["False", "True"], "")
 
 
 def test_a_logger_that_is_not_quiet_speaks_to_stderr_where_nobody_has_set_up_logging():
-    done = ran("from wieldy.core.log import Logger; Logger('asyncio').error('lost')")
+    done = ran("from wieldy.core.logs import Logger; Logger('asyncio').error('lost')")
     assert done.stderr == "lost\n"
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.diagnostics.check import Edited
-from wieldy.diagnostics.checkers import checkers_for
-from wieldy.diagnostics.problem import Problem, new_problems
+from wieldy.diagnostics.checkers import Problem, checkers_for, new_problems
+from wieldy.diagnostics.review import Edited
 
 pytestmark = pytest.mark.asyncio
 

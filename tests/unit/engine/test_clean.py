@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wieldy.engine.clean import clean
+from wieldy.engine.results import clean
 
 UNWELCOME = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ASCII = st.text(st.characters(max_codepoint=0x7F))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from wieldy.engine.deadlines import Deadlines
+from wieldy.engine.supervise import Deadlines
 
 pytestmark = pytest.mark.asyncio
 

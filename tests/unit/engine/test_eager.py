@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from wieldy.engine.eager import at_once, begun
+from wieldy.engine.supervise import at_once, begun
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Output, Progress, Toolbox, ToolDefinitionError, tool
-from wieldy.engine.limits import Cached, Invalidation, RateLimited, TimeLimited, limited
+from wieldy.engine.tool_limits import Cached, Invalidation, RateLimited, TimeLimited, limited
 
 pytestmark = pytest.mark.asyncio
 

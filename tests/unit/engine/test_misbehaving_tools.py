@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from wieldy import Output, Progress, tool
-from wieldy.core.outcome import Interrupted
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import Interrupted, ToolResult
 
 pytestmark = pytest.mark.asyncio
 
@@ -227,7 +226,7 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     import gc
 
     from wieldy.core.abort import Abort
-    from wieldy.engine.leash import Aborted, Leash
+    from wieldy.engine.supervise import Aborted, Leash
 
     async def work() -> str:
         return "done"

@@ -9,7 +9,7 @@ import pytest
 
 from wieldy import ToolContext, tool
 from wieldy.core.decision import Advice, Opinion
-from wieldy.core.event import EventsDropped
+from wieldy.core.events import EventsDropped
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,11 +10,11 @@ import pytest
 
 from wieldy import Toolbox, tool
 from wieldy.core.decision import Advice
-from wieldy.core.event import PermissionDecided, ToolStarted
-from wieldy.core.failure import Refusal
+from wieldy.core.errors import Refusal
+from wieldy.core.events import PermissionDecided, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool, ToolContext
-from wieldy.hooks.configured import python_hook
+from wieldy.hooks.config import python_hook
 
 pytestmark = pytest.mark.asyncio
 

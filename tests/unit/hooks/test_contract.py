@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.hooks.configured import Hook, configured
+from wieldy.hooks.config import BadMatcher, Hook, configured, matcher
 from wieldy.hooks.contract import ENDINGS, Ending, meaning, tables
-from wieldy.hooks.fold import fold
-from wieldy.hooks.matcher import BadMatcher, matcher
-from wieldy.hooks.moment import MOMENTS
-from wieldy.hooks.probe import probe
-from wieldy.hooks.reply import Reply, interpret
+from wieldy.hooks.events import MOMENTS
+from wieldy.hooks.lint import probe
+from wieldy.hooks.reply import Reply, fold, interpret
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 

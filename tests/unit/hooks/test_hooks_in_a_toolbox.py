@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox, tool
-from wieldy.hooks.configured import python_hook
+from wieldy.hooks.config import python_hook
 
 pytestmark = pytest.mark.asyncio
 

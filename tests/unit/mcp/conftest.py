@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.mcp.servers import McpServers
+from wieldy.mcp.client.manager import McpServers
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 

@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from wieldy import Tool, Toolbox
-from wieldy.mcp.server import OneRoom, Service
-from wieldy.mcp.server_room import Room
+from wieldy.mcp.server.client_session import Room
+from wieldy.mcp.server.server import OneRoom, Service
 
 both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.mcp.config import Unusable, configured, server_of
+from wieldy.mcp.client.config import Unusable, configured, server_of
 from wieldy.permissions.trust import Trust
 from wieldy.settings.load import load_settings
 

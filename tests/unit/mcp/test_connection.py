@@ -12,9 +12,9 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
-from wieldy.core.event import ToolProgress
-from wieldy.mcp.servers import McpServers
-from wieldy.mcp.state import ServerSaid
+from wieldy.core.events import ToolProgress
+from wieldy.mcp.client.connection import ServerSaid
+from wieldy.mcp.client.manager import McpServers
 
 
 @pytest.mark.asyncio

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from wieldy.core.inquiry import Inquiry, Person, Reply
-from wieldy.mcp.fields import inquiries, values
+from wieldy.core.user_questions import Inquiry, Person, Reply
+from wieldy.mcp.client.server_requests import inquiries, values
 
 SCHEMA = {
     "type": "object",

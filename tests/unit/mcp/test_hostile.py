@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.mcp.servers import McpServers
+from wieldy.mcp.client.manager import McpServers
 
 
 def alive(pid: int) -> bool:

@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.definition import Unfit, definition_of, parameters_of
-from wieldy.mcp.listing import INPUT, OUTPUT, REFUSED, TASK, mended
-from wieldy.mcp.names import server_keys, wire_names
-from wieldy.mcp.pins import Pins
-from wieldy.mcp.tail import Tail
-from wieldy.schema.problem import Misfit
+from wieldy.mcp.client.config import Pins
+from wieldy.mcp.client.tools import (
+    INPUT,
+    OUTPUT,
+    REFUSED,
+    TASK,
+    Unfit,
+    definition_of,
+    mended,
+    parameters_of,
+    server_keys,
+    wire_names,
+)
+from wieldy.mcp.client.transport import Tail
+from wieldy.schema.check import Misfit
 
 FIT = re.compile(r"mcp__[A-Za-z0-9_-]+__[A-Za-z0-9_-]*")
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wieldy.mcp.oauth import FILE_NAME, Callback, Tokens
+from wieldy.mcp.client.oauth import FILE_NAME, Callback, Tokens
 
 
 async def visit(address: str, path: str) -> bytes:

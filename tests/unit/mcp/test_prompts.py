@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.failure import ToolFailure
-from wieldy.mcp.prompts import ServerPrompt, filled, prompt_text, prompts_of
-from wieldy.mcp.servers import McpServers
+from wieldy.core.errors import ToolFailure
+from wieldy.mcp.client.manager import McpServers
+from wieldy.mcp.client.prompts import ServerPrompt, filled, prompt_text, prompts_of
 
 SERVER = Path(__file__).with_name("prompting_server.py")
 GREET = ServerPrompt("mcp__p__greet", "p", "greet", "Greet somebody.", ("name", "style"), ("name",))

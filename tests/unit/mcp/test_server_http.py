@@ -15,9 +15,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from wieldy import Toolbox, tool
-from wieldy.mcp.server_guard import Address, Guard, address
-from wieldy.mcp.server_http import serve_http
-from wieldy.mcp.server_rooms import ManyRooms
+from wieldy.mcp.server.client_session import ManyRooms
+from wieldy.mcp.server.http import Address, Guard, address, serve_http
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {

@@ -15,7 +15,7 @@ from mcp import MCPError
 from tests.unit.mcp.serving import both_eras, connected, text
 
 from wieldy import tool
-from wieldy.core.event import Notice
+from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
 
 QUESTIONS = {

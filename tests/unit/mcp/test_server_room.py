@@ -15,7 +15,7 @@ from mcp import MCPError
 from tests.unit.mcp.serving import both_eras, connected, text
 
 from wieldy import Image, Output, Progress, Tool, tool
-from wieldy.core.event import Event, ToolCancelled, ToolEnded
+from wieldy.core.events import Event, ToolCancelled, ToolEnded
 
 
 @pytest.fixture

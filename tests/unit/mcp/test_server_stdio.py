@@ -15,8 +15,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from wieldy.mcp.server_inbox import Inbox, mended
-from wieldy.mcp.server_outbox import Outbox
+from wieldy.mcp.server.stdio import Inbox, Outbox, mended
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 

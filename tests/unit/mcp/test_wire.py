@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.wire import QUEUED, Wire
+from wieldy.mcp.client.transport import QUEUED, Wire
 
 
 class Pipe:

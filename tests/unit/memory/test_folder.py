@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.failure import Refusal, ToolFailure
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import Memo, folder_of, memos, place, require_confined
 

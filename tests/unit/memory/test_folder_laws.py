@@ -8,7 +8,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import Refusal
+from wieldy.core.errors import Refusal
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import SCOPES, Scope, folder_of, place
 

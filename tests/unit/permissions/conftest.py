@@ -10,13 +10,12 @@ import pytest
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effect import UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.effects import UNKNOWN, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.levels import Levels
-from wieldy.permissions.origin import Origin
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.rule import Rule, parse
+from wieldy.permissions.risk_levels import Levels
+from wieldy.permissions.rules import Origin, Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.clean_tree import CleanTree, git_status
+from wieldy.permissions.advisers import CleanTree, git_status
 
 
 def git(root: str, *words: str) -> None:

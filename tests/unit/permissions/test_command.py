@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.permissions.command import CommandPattern, escaped
+from wieldy.permissions.rules import CommandPattern, escaped
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_accepting_edits_accepts_what_a_harmless_command_writes_in_the_workspace
 
 
 def test_a_path_that_only_begins_like_a_stream_is_a_file(judge, called, plan) -> None:
-    from wieldy.core.effect import Writes
+    from wieldy.core.effects import Writes
 
     assert judge().decide(called("Bash", "echo x > /dev/fd/../../etc/passwd")).behavior == "ask"
     assert judge(allow=["Poke"]).decide(plan("Poke", (Writes("/dev/fd/../../etc/passwd"),))).behavior == "ask"
@@ -306,7 +306,7 @@ def test_ask_rules_hold_for_every_part_and_in_bypass(judge, called) -> None:
 
 
 def test_any_tool_that_runs_commands_is_held_to_command_rules(judge, plan) -> None:
-    from wieldy.core.effect import Runs
+    from wieldy.core.effects import Runs
 
     policy = judge(deny=["Bash(rm:*)"], allow=["Monitor"])
     assert policy.decide(plan("Monitor", (Runs("tail -f log; rm x"),))).behavior == "deny"

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Opinion
-from wieldy.core.effect import NOTHING, Opaque, Runs
-from wieldy.permissions.mode import mode_named, next_mode
-from wieldy.permissions.origin import IN_SESSION
-from wieldy.permissions.rule import parse
+from wieldy.core.effects import NOTHING, Opaque, Runs
+from wieldy.permissions.modes import mode_named, next_mode
+from wieldy.permissions.rules import IN_SESSION, parse
 from wieldy.permissions.ruleset import RuleSet
 
 

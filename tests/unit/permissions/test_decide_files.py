@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.decision import Opinion
-from wieldy.core.effect import Reads, Writes
+from wieldy.core.effects import Reads, Writes
 from wieldy.permissions.paths import Paths
 
 EDITORS = ["Write", "Edit", "MultiEdit", "NotebookEdit"]

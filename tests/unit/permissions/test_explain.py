@@ -5,12 +5,11 @@ from pathlib import Path
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effect import NOTHING
+from wieldy.core.effects import NOTHING
+from wieldy.core.visible_text import hidden_characters, visible
 from wieldy.permissions.explain import explain, listing, listing_lines, replay, try_examples
-from wieldy.permissions.origin import Origin
-from wieldy.permissions.rule import Examples, parse
+from wieldy.permissions.rules import Examples, Origin, parse
 from wieldy.permissions.ruleset import RuleSet
-from wieldy.permissions.visible import hidden_characters, visible
 
 
 def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(judge, called, root: str) -> None:

@@ -3,12 +3,9 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.origin import Origin
-from wieldy.permissions.path_index import PathIndex
-from wieldy.permissions.path_rules import pattern_of
 from wieldy.permissions.paths import Paths
-from wieldy.permissions.pattern import escaped
-from wieldy.permissions.rule import parse
+from wieldy.permissions.rules import Origin, escaped_pattern, parse
+from wieldy.permissions.ruleset import PathIndex, pattern_of
 
 PATHS = Paths(("/w/project",), home="/home/me")
 SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/.config/wieldy")
@@ -93,5 +90,5 @@ def test_many_stars_need_no_backtracking() -> None:
 
 @pytest.mark.parametrize("name", ["a*b", "[x]", "!n", "#h", "a\\b", "q?", "plain"])
 def test_an_escaped_path_covers_only_itself(name: str) -> None:
-    assert covers("//w/" + escaped(name), f"/w/{name}")
-    assert not covers("//w/" + escaped(name), "/w/other")
+    assert covers("//w/" + escaped_pattern(name), f"/w/{name}")
+    assert not covers("//w/" + escaped_pattern(name), "/w/other")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.rule import RuleProblem, parse, split_list
+from wieldy.permissions.rules import RuleProblem, parse, split_list
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy import Toolbox
-from wieldy.shell.sandbox import Sandbox
+from wieldy.shell.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.asyncio
 

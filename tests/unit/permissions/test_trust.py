@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.shared_file import rewrite
-from wieldy.permissions.trust import Trust, item
+from wieldy.permissions.trust import Trust, item, rewrite
 
 HOOK = item("hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}])
 SERVER = item("mcpServers.db", {"command": "db-server"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.permissions.visible import hidden_characters, visible
+from wieldy.core.visible_text import hidden_characters, visible
 
 
 @pytest.mark.parametrize("code", range(128))

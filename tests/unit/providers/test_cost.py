@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.provider import Usage
-from wieldy.providers.cost import cost
-from wieldy.providers.models import MODELS, known
+from wieldy.providers.models import MODELS, cost, known
 
 MILLION = 1_000_000
 

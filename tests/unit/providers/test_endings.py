@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wieldy.providers import anthropic, completion
+from wieldy.providers import anthropic
+from wieldy.providers import openai_chat as completion
 
 
 def compact(event: dict[str, Any], *, named: bool) -> bytes:

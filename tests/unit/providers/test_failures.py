@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refused, sse, status, stream
 
-from wieldy.core.failure import SessionError
+from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.http import Http
-from wieldy.providers.pick import pick
+from wieldy.providers.registry import pick
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
 

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.providers.wire import STREAMS, Asked, heard, loopback, provider, request, stream
 
 from wieldy import Session, tool
-from wieldy.core.event import RunEnded, ToolSucceeded
+from wieldy.agent.answer import Answer
+from wieldy.core.events import RunEnded, ToolSucceeded
 from wieldy.core.provider import BlockGrew, ProviderFailure
-from wieldy.session.assemble import Answer
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])

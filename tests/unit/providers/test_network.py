@@ -15,9 +15,9 @@ import pytest
 import trustme
 from tests.unit.providers.wire import Loopback, heard, loopback, openai_stream, provider, refused, request, stream
 
-from wieldy.core.message import Message
+from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure
-from wieldy.providers.proxy import ProxyProblem, proxy_for
+from wieldy.providers.http import ProxyProblem, proxy_for
 
 HELLO = stream(openai_stream([("text", "hi")]))
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, stream
 
 from wieldy import Session, tool
-from wieldy.core.event import RunEnded, ToolSucceeded
+from wieldy.core.events import RunEnded, ToolSucceeded
 
 
 @pytest.mark.asyncio

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
 
-from wieldy.core.message import Message
+from wieldy.core.messages import Message
 from wieldy.core.provider import Request, ToolOffer
-from wieldy.providers import anthropic, openai
-from wieldy.providers.front import Front
+from wieldy.providers import anthropic
+from wieldy.providers import openai_chat as openai
+from wieldy.providers.request_prefix import Front
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
 OFFER = ToolOffer("Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}})

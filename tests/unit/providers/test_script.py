@@ -8,8 +8,8 @@ import pytest
 from tests.unit.providers.wire import heard, request
 
 from wieldy import Script
-from wieldy.core.failure import SessionError
-from wieldy.core.message import Message
+from wieldy.core.errors import SessionError
+from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure, Usage
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.providers.wire import STREAMS, heard, loopback, openai_stream, provider, request, sse, status, stream
 
 from wieldy import Session
-from wieldy.core.message import Message
+from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure, Usage
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])

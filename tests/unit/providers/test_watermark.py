@@ -18,7 +18,8 @@ import trustme
 from tests.unit.providers.wire import STREAMS, Asked, each, loopback, stream
 
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, ProviderFailure, Stopped
-from wieldy.providers import anthropic, completion
+from wieldy.providers import anthropic
+from wieldy.providers import openai_chat as completion
 from wieldy.providers.connection import Connection
 from wieldy.providers.http import Http, Response
 from wieldy.providers.leisure import Leisure

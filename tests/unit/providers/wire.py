@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from wieldy.core.message import Message
+from wieldy.agent.answer import Answer
+from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
 from wieldy.providers.anthropic import Anthropic
-from wieldy.providers.openai import OpenAI
-from wieldy.session.assemble import Answer
+from wieldy.providers.openai_chat import OpenAI
 
 Step = tuple[str, ...]  # ("text", words) · ("think", words) · ("call", id, name, json)
 

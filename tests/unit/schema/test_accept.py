@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Misfit, Parameters
 
 
@@ -147,7 +147,7 @@ def test_every_wrong_field_is_listed_at_once():
 
 BOUNDED_UNIONS = """
 from typing import Annotated
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 word, few = Annotated[str, Param(pattern="^a")], Annotated[int, Param(ge=0, lt=10)]
 for _ in range(500):

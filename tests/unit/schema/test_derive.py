@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters, UnsupportedAnnotation
 
 

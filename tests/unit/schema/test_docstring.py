@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from wieldy.schema.docstring import prose, read
+from wieldy.schema.fields import prose, read
 
 GOOGLE = """Find files.
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.annotate import Param
-from wieldy.schema.explain import explain
+from wieldy.schema.check import explain
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Misfit, Parameters
 
 

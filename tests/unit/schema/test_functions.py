@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Misfit, Parameters, UnsupportedAnnotation
 
 if TYPE_CHECKING:

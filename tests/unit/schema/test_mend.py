@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from wieldy.schema.mend import Read, Unreadable, read_object
+from wieldy.schema.json_repair import Read, Unreadable, read_object
 
 
 def as_is(read: Read) -> object:

@@ -9,7 +9,7 @@ import pytest
 import typing_extensions
 from inline_snapshot import snapshot
 
-from wieldy.schema.annotate import Param
+from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Misfit, Parameters, UnsupportedAnnotation
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.command import choose_engine
-from wieldy.search.failure import SearchFailure
+from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files, search_place
+from wieldy.search.ripgrep import choose_engine
 
 
 def put(root: Path, *names: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.search.globs import BadGlob, anchor, compile_any, compile_glob, literal_prefix, split_globs
+from wieldy.search.ignore import BadGlob, anchor, compile_any, compile_glob, literal_prefix, split_globs
 
 
 @pytest.mark.parametrize(

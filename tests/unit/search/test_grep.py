@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.record import changed
-from wieldy.search.command import Engine, choose_engine
-from wieldy.search.failure import SearchFailure
+from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files
 from wieldy.search.grep import MAX_CHARS, grep
 from wieldy.search.query import Found, Query
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.search.ripgrep import Engine, choose_engine, find_ripgrep
 
 NOBODY = 65_534
 pytestmark = pytest.mark.asyncio

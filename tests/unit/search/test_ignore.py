@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.ignore import inside_repository, parse, rules_above
-from wieldy.search.walk import walk_files
+from wieldy.search.ignore import inside_repository, parse, rules_above, walk_files
 
 
 def kept(root: Path, in_repository: bool = True, home: Path | None = None) -> list[str]:

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from wieldy.search.lines import Line, LineReader
-from wieldy.search.shown import LINE_CHARS, cut_line, name_in, on_one_line, readable
+from wieldy.search.format import LINE_CHARS, cut_line, name_in, on_one_line, readable
+from wieldy.search.ripgrep import Line, LineReader
 
 
 def read(*pieces: bytes) -> list[Line]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wieldy.search.nearby import around, similar_names
+from wieldy.search.similar_paths import around, similar_names
 
 
 def put(root: Path, *names: str) -> None:

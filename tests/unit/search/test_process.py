@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from wieldy.search.process import run
+from wieldy.search.ripgrep import run
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 

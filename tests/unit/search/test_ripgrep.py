@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.command import choose_engine
-from wieldy.search.failure import SearchFailure
-from wieldy.search.ripgrep import Ripgrep, find_ripgrep
+from wieldy.search.errors import SearchFailure
+from wieldy.search.ripgrep import Ripgrep, choose_engine, find_ripgrep
 
 
 def program(path: Path, said: str = "ripgrep 99.1.0 (rev 0)") -> Path:

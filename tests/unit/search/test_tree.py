@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.globs import BadGlob
+from wieldy.search.ignore import BadGlob
 from wieldy.search.tree import fair_shares, list_tree
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Session, Toolbox, tool
-from wieldy.core.event import Notice, ToolEnded
+from wieldy.core.events import Notice, ToolEnded
 from wieldy.core.tool import Tool
 from wieldy.testing import Script
 

@@ -10,12 +10,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from wieldy.hooks.configured import configured
-from wieldy.hooks.moment import MOMENTS
+from wieldy.hooks.config import configured
+from wieldy.hooks.events import MOMENTS
 from wieldy.settings.check import checked
 from wieldy.settings.document import DocumentError, read
-from wieldy.settings.keys import KEYS, Key, tree
-from wieldy.settings.schema import FILE
+from wieldy.settings.keys import FILE, KEYS, Key, tree
 
 PROJECT = Path(__file__).parents[3]
 SHIPPED: dict[str, Any] = read(FILE.read_text("utf-8")).value

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.settings.document import read
-from wieldy.settings.splice import Unfit, with_items, with_value
+from wieldy.settings.document import Unfit, read, with_items, with_value
 
 ALLOW = ("permissions", "allow")
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from wieldy.permissions.grants import granted
-from wieldy.permissions.rule import RuleProblem
+from wieldy.permissions.rules import RuleProblem
 from wieldy.permissions.trust import Trust
-from wieldy.settings.keys import KEYS, find
-from wieldy.settings.schema import FILE, as_text, settings_schema
+from wieldy.settings.keys import FILE, KEYS, as_text, find, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 
 
@@ -66,7 +65,7 @@ def test_one_value_is_set_in_the_users_file(project) -> None:
 
 
 def test_the_shipped_schema_is_the_one_the_table_makes() -> None:
-    assert FILE.read_text("utf-8") == as_text(), "run `python -m wieldy.settings.schema`"
+    assert FILE.read_text("utf-8") == as_text(), "run `python -m wieldy.settings.keys`"
 
 
 def test_the_schema_agrees_with_the_checks() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wieldy.core.effect import Fetches, Reads, Writes
-from wieldy.shell.analysis import Analysis, analyse
-from wieldy.shell.parts import Part
+from wieldy.core.effects import Fetches, Reads, Writes
+from wieldy.shell.policy.analysis import Analysis, analyse
+from wieldy.shell.policy.parts import Part
 
 HOME = "/home/me"
 ROOT = "/home/me/work"

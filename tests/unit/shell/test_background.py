@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from wieldy.core.event import Event, Notice
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
+from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
-from wieldy.shell.background import BackgroundShells
-from wieldy.shell.reap import Tree, members
-from wieldy.shell.session import ShellSession
-from wieldy.shell.spill import CAP
+from wieldy.shell.running.background import BackgroundShells
+from wieldy.shell.running.output import CAP
+from wieldy.shell.running.reaper import Tree, members
+from wieldy.shell.running.shells import ShellSession
 
 
 class Place:

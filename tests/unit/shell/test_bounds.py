@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.bounds import Bounds, bounds_of, git_places
+from wieldy.shell.sandbox.policy import Bounds, bounds_of, git_places
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.brand import (
+from wieldy.shell.running.launch import PREAMBLE
+from wieldy.shell.running.process_tag import (
     COUNT_BITS,
     LOCKS,
     MOST_LOOKED_AT,
@@ -24,8 +25,7 @@ from wieldy.shell.brand import (
     may_have_left,
     numbers,
 )
-from wieldy.shell.environment import PREAMBLE
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shells import ShellSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has limits of other processes")
 

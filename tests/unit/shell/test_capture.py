@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.capture import HEAD, TAIL, Capture
+from wieldy.shell.running.output import HEAD, TAIL, Capture
 
 
 def fed(tmp_path, *pieces: bytes, shown: int = 1_000) -> Capture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
 
-from wieldy.shell.verdict import classify
+from wieldy.shell.policy.analysis import classify
 
 NOT_READ_ONLY = r"""
 sed -n '1e id' f

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.rules import denied, look
 
-from wieldy.shell.outline import outline
-from wieldy.shell.parse import parse
-from wieldy.shell.second_opinion import confirmed
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.read import confirmed
+from wieldy.shell.parsing.tree_sitter import outline
 
 MANY = [f"ls d{number}" for number in range(600)]
 
@@ -73,7 +73,7 @@ def test_a_catastrophe_behind_too_many_commands_is_one() -> None:
     ],
 )
 def test_everyday_nesting_needs_no_second_process(text: str) -> None:
-    from wieldy.shell.grammar import common_outline
+    from wieldy.shell.parsing.tree_sitter import common_outline
 
     drawn = outline(parse(text), text)
     assert drawn.common

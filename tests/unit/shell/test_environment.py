@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.environment import MARK, command_environment, scrub_secrets
+from wieldy.shell.running.launch import MARK, command_environment, scrub_secrets
 
 
 def test_nothing_waits_for_a_person():

@@ -17,11 +17,10 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.background import BackgroundShells
-from wieldy.shell.reap import HAS_PROC
-from wieldy.shell.run import cut_short, finished
-from wieldy.shell.session import ShellSession
-from wieldy.shell.shell import Shell
+from wieldy.shell.running.background import BackgroundShells
+from wieldy.shell.running.reaper import HAS_PROC
+from wieldy.shell.running.shell import Shell, cut_short, finished
+from wieldy.shell.running.shells import ShellSession
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="ESCAPES ARE NOT TESTED HERE: it takes a process table in /proc")
 
@@ -248,7 +247,7 @@ async def test_the_host_is_left_as_it_was(workspace: Workspace, escapee: Escapee
 WORKER = """
 import asyncio, sys
 from wieldy.core.workspace import Workspace
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shells import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")

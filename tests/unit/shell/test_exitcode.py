@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.exitcode import meaning
+from wieldy.shell.running.exit_notes import meaning
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.core.failure import ToolFailure
-from wieldy.shell.filter import matching_lines
+from wieldy.core.errors import ToolFailure
+from wieldy.shell.running.output import matching_lines
 
 TEXT = "alpha\nbeta 12\ngamma error: x\n\nerror at the end"
 

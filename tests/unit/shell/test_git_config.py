@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.core.effect import Writes
-from wieldy.shell.analysis import analyse
+from wieldy.core.effects import Writes
+from wieldy.shell.policy.analysis import analyse
 
 
 def written(command: str) -> list[str]:

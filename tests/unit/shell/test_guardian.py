@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from wieldy.shell import reap
-from wieldy.shell.guardian import SOURCE, START, Guardian, interpreter_command
-from wieldy.shell.vigil import CALM_MS
+from wieldy.shell.running import reaper as reap
+from wieldy.shell.running.guardian import SOURCE, START, Guardian, interpreter_command
+from wieldy.shell.running.guardian_process import CALM_MS
 
 
 def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:

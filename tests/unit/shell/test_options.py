@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.programs.options import Parsed, read, table
-from wieldy.shell.words import Word, plain
+from wieldy.shell.policy.programs.options import Parsed, read, table
+from wieldy.shell.policy.word_values import Word, plain
 
 TABLE = table("-ab -n: -f:r -o:w -C? -# --alpha --number= --file=r --output=w --color=? --pair=2r !--alpaca !--nuke")
 

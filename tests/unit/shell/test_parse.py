@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.parse import MAX_LENGTH, parse
-from wieldy.shell.syntax import (
+from wieldy.shell.parsing.parser import MAX_LENGTH, parse
+from wieldy.shell.parsing.syntax import (
     Branches,
     Condition,
     Coprocess,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
 
-from wieldy.core.effect import Fetches, Runs, Writes
-from wieldy.shell.parts import Part
+from wieldy.core.effects import Fetches, Runs, Writes
+from wieldy.shell.policy.parts import Part
 
 
 def one(command: str) -> Part:
@@ -243,8 +243,8 @@ def test_text_fed_to_a_shell_is_code(command: str) -> None:
 
 
 def test_a_command_that_two_parsers_read_differently_is_unknown() -> None:
-    from wieldy.shell.parse import parse
-    from wieldy.shell.second_opinion import confirmed
+    from wieldy.shell.parsing.parser import parse
+    from wieldy.shell.parsing.read import confirmed
 
     assert confirmed("ls -l | wc", parse("ls -l | wc"))
     assert not confirmed("ls -l | wc", parse("ls -l ; wc -l"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.shell.rules import look
 
-from wieldy.shell.programs.registry import tables
+from wieldy.shell.policy.programs.registry import tables
 
 CORPORA = Path(__file__).parents[2] / "corpora" / "shell"
 

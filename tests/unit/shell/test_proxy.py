@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.proxy import Proxy, is_allowed
-from wieldy.shell.run import Ran, finished
-from wieldy.shell.sandbox import Sandbox, choose
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shell import Ran, finished
+from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.sandbox.proxy import Proxy, is_allowed
+from wieldy.shell.sandbox.sandbox import Sandbox, choose
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 

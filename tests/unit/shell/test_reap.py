@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.shell import reap
-from wieldy.shell.reap import Process, Tree, end, lasting, members
+from wieldy.shell.running import reaper as reap
+from wieldy.shell.running.reaper import Process, Tree, end, lasting, members
 
 pytestmark = pytest.mark.skipif(not reap.HAS_PROC, reason="needs a process table in /proc")
 
@@ -144,7 +144,7 @@ def test_strangers_are_left_alone(mark):
 
 
 def test_the_one_who_asks_is_never_a_member(mark):
-    script = f"from wieldy.shell.reap import *; print([p.pid for p in members(Tree({mark!r}))], end(Tree({mark!r})))"
+    script = f"from wieldy.shell.running.reaper import *; print([p.pid for p in members(Tree({mark!r}))], end(Tree({mark!r})))"
     done = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, "WIELDY_MARK": mark}, capture_output=True, text=True
     )

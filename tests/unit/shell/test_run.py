@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.shell.run import Ran, cut_short, finished
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shell import Ran, cut_short, finished
+from wieldy.shell.running.shells import ShellSession
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest_asyncio
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.shell.reap import Tree, members
-from wieldy.shell.run import Ran, cut_short, finished
-from wieldy.shell.session import ShellSession
-from wieldy.shell.spill import CAP
+from wieldy.shell.running.output import CAP
+from wieldy.shell.running.reaper import Tree, members
+from wieldy.shell.running.shell import Ran, cut_short, finished
+from wieldy.shell.running.shells import ShellSession
 
 
 @pytest_asyncio.fixture

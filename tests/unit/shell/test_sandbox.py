@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell import landlock
-from wieldy.shell.bounds import Bounds, bounds_of
-from wieldy.shell.launch import find_bash
-from wieldy.shell.run import Ran, finished
-from wieldy.shell.sandbox import NONE, Sandbox, Wrapper, choose, probe, refusal_note, try_out
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.launch import find_bash
+from wieldy.shell.running.shell import Ran, finished
+from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.sandbox import landlock
+from wieldy.shell.sandbox.policy import Bounds, bounds_of
+from wieldy.shell.sandbox.sandbox import NONE, Sandbox, Wrapper, choose, probe, refusal_note, try_out
 
 BASH = find_bash(None)
 
@@ -168,7 +168,7 @@ async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
     confine = await workspace.resident(Sandbox).confinement(also_writable=(str(tmp_path),))
     shell = session.start("setsid sleep 300 & trap '' TERM; sleep 300", cwd=workspace.cwd, confine=confine)
     await shell.pulse(shell.started + 0.5)
-    from wieldy.shell.reap import Tree, members
+    from wieldy.shell.running.reaper import Tree, members
 
     assert members(Tree(session.token))
     await workspace.aclose()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.snapshot import TICK_NS, Difference, Differences, Limits, Snapshots
+from wieldy.files.journal.tree_snapshot import TICK_NS, Difference, Differences, Limits, Snapshots
 
 
 class Tree:

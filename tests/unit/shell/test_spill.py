@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.spill import Spill
+from wieldy.shell.running.output import Spill
 
 
 def test_what_fits_is_kept_byte_for_byte(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.run import Ran, finished
-from wieldy.shell.session import ShellSession
+from wieldy.shell.running.shell import Ran, finished
+from wieldy.shell.running.shells import ShellSession
 
 
 async def stayed(workspace: Workspace, command: str) -> Ran:

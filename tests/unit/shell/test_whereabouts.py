@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.whereabouts import arrive, starting_point
+from wieldy.shell.running.shells import arrive, starting_point
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.parse import parse
-from wieldy.shell.scene import Scene
-from wieldy.shell.syntax import Simple
-from wieldy.shell.words import Word, plain, resolve_all, within
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.syntax import Simple
+from wieldy.shell.policy.word_values import Scene, Word, plain, resolve_all, within
 
 SCENE = Scene("/home/me", "/w", ("/w",))
 

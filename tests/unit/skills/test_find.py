@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.event import Event, Notice
+from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
-from wieldy.skills.find import Skills
-from wieldy.skills.skill import ENTRY_CHARS, Skill, listing, read_skill
-from wieldy.skills.told import told
+from wieldy.skills.discovery import Skills
+from wieldy.skills.skill import ENTRY_CHARS, Skill, listing, read_skill, told
 
 
 @pytest.fixture

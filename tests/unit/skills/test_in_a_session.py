@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
+from wieldy.agent.request_prefix import Outset
 from wieldy.providers.script import Script
-from wieldy.session.outset import Outset
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
-from wieldy.terminal.question import MOST_SHOWN, put
+from wieldy.terminal.questions import MOST_SHOWN, put
 
 pytestmark = pytest.mark.asyncio
 

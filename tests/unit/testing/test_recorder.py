@@ -10,8 +10,8 @@ import pytest
 
 import wieldy.testing
 from wieldy import Session, tool
-from wieldy.core.failure import SessionError
-from wieldy.session.past import past_calls
+from wieldy.agent.store import past_calls
+from wieldy.core.errors import SessionError
 from wieldy.testing import Script, record
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from wieldy import Script, Session, Toolbox
 from wieldy.core.content import Text
-from wieldy.core.effect import NOTHING, UNKNOWN
-from wieldy.core.event import AgentEvent, ModelRequested
-from wieldy.core.outcome import Done
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import NOTHING, UNKNOWN
+from wieldy.core.events import AgentEvent, ModelRequested
+from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.workspace import Workspace
 from wieldy.tools.agent import TOOL as AGENT
 from wieldy.tools.architect import TOOL as ARCHITECT

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.core.inquiry import Inquiry, Reply
-from wieldy.terminal.inquiry import AtTerminal, shown, understood
+from wieldy.core.user_questions import Inquiry, Reply
+from wieldy.terminal.questions import AtTerminal, shown, understood
 
 ONE = Inquiry("Which database?", ("Postgres", "SQLite", "7"))
 SEVERAL = Inquiry("Which targets?", ("linux", "mac"), several=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.inquiry import Inquiry, Person, Reply
 from wieldy.core.outcome import Refused
+from wieldy.core.user_questions import Inquiry, Person, Reply
 from wieldy.tools.ask_user import TOOL
 
 pytestmark = pytest.mark.asyncio

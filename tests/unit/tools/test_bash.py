@@ -14,10 +14,10 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Decision, Opinion, Reason
-from wieldy.core.event import ToolProgress
-from wieldy.shell.reap import Tree, members
-from wieldy.shell.sandbox import choose
-from wieldy.shell.session import ShellSession
+from wieldy.core.events import ToolProgress
+from wieldy.shell.running.reaper import Tree, members
+from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.sandbox.sandbox import choose
 from wieldy.tools.bash import TOOL
 
 

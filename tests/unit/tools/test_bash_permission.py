@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.effect import Reads, Runs
+from wieldy.core.effects import Reads, Runs
 from wieldy.tools.bash import TOOL
 
 

@@ -17,7 +17,7 @@ from tests.unit.web.loopback import Names, response, serving
 from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.tool import Tool
-from wieldy.shell.reap import Tree, members
+from wieldy.shell.running.reaper import Tree, members
 from wieldy.tools import MODULES, builtin_loaders
 
 NAMES = [name for name in MODULES if name.startswith("Browser")]

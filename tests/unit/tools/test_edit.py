@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox
-from wieldy.core.effect import Reads, Writes
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import Reads, Writes
+from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
 from wieldy.tools.edit import TOOL
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.outcome import Refused
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import Refused, ToolResult
 
 pytestmark = pytest.mark.asyncio
 TEXT = b"one\ntwo \xe2\x80\x9cthree\xe2\x80\x9d\n\tfour\nfive\n"

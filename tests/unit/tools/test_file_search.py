@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox
-from wieldy.core.effect import Reads, Writes
-from wieldy.core.event import Event, ToolProgress
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import Reads, Writes
+from wieldy.core.events import Event, ToolProgress
+from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
 from wieldy.tools.file_search import TOOL
 

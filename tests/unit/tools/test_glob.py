@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.effect import Reads
-from wieldy.core.result import ToolResult
+from wieldy.core.effects import Reads
+from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
 from wieldy.tools.glob import TOOL
 

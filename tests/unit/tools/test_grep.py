@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import ToolResult
 from wieldy.tools.grep import TOOL
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import ToolResult
 
 pytestmark = pytest.mark.asyncio
 

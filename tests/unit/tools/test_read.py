@@ -14,8 +14,8 @@ from PIL import Image as pillow
 
 from wieldy import Toolbox
 from wieldy.core.content import Image, Text
-from wieldy.core.effect import Reads
-from wieldy.edit.readstate import ReadState
+from wieldy.core.effects import Reads
+from wieldy.files.editing.read_state import ReadState
 from wieldy.tools.read import TOOL
 
 

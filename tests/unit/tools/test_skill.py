@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.event import Event, Notice
+from wieldy.core.events import Event, Notice
 from wieldy.tools.skill import TOOL
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.event import Event, ToolStarted
+from wieldy.core.events import Event, ToolStarted
 from wieldy.tools.think import TOOL
 
 

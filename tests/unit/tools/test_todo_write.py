@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.event import Event, Notice
+from wieldy.core.events import Event, Notice
 from wieldy.tools.todo_write import TOOL, Todo, TodoList
 
 pytestmark = pytest.mark.asyncio

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.web.loopback import Names, Recorder, response, serving
 
 from wieldy import Toolbox
-from wieldy.core.failure import WieldyError
+from wieldy.core.errors import WieldyError
 from wieldy.tools.web_fetch import TOOL
 from wieldy.web.fetch import Fetcher
 from wieldy.web.summary import Summaries

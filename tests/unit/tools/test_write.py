@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox
-from wieldy.core.result import ToolResult
+from wieldy.core.outcome import ToolResult
 
 pytestmark = pytest.mark.asyncio
 

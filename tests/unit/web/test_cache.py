@@ -5,8 +5,7 @@ from pathlib import Path
 from tests.unit.web.loopback import workspace
 
 from wieldy.core.content import Text
-from wieldy.web.cache import MOST, SECONDS, PageCache
-from wieldy.web.page import Page
+from wieldy.web.page import MOST, SECONDS, Page, PageCache
 
 
 def page(text: str) -> Page:

@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from wieldy.web.charset import decode_page
+from wieldy.web.page import decode_page
 
 FRENCH = "Le café où l'on mangeait des crêpes était fermé à Noël."
 JAPANESE = "これは日本語の文章です。漢字とひらがなが混ざっています。"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.web.loopback import Names, Recorder, response, serving, workspace
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.web.address import parse_address
+from wieldy.web.address_policy import OutOfReach
 from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
-from wieldy.web.reach import OutOfReach
 
 LOCAL = ["127.0.0.1"]
 

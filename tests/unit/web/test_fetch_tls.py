@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.web.loopback import Names, response, serving, workspace
 
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.web.address import parse_address
 from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
 

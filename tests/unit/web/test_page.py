@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.content import Image
-from wieldy.core.failure import ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.web.address import parse_address
 from wieldy.web.fetch import Fetched
 from wieldy.web.markdown import to_markdown

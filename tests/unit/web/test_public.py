@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.web.public import why_not_public
+from wieldy.web.address_policy import why_not_public
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.web.loopback import Names
 
 from wieldy.web.address import parse_address
-from wieldy.web.reach import OutOfReach, Reach, system_addresses
+from wieldy.web.address_policy import OutOfReach, Reach, system_addresses
 
 
 async def reached(url: str, *private: str, names: Names | None = None) -> tuple[str, ...]:

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.web.loopback import response, serving, workspace
 
-from wieldy.core.failure import ToolFailure
-from wieldy.web.duckduckgo import hits
-from wieldy.web.search import Hit, Wanted, kept
-from wieldy.web.searxng import SearXNG
+from wieldy.core.errors import ToolFailure
+from wieldy.web.search import Hit, SearXNG, Wanted, hits, kept
 
 FOUND = [Hit("A", "https://a.org/1"), Hit("Sub", "https://docs.a.org/2"), Hit("Like", "https://nota.org/3")]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.failure import ToolFailure
-from wieldy.web.unpack import unpacker
+from wieldy.core.errors import ToolFailure
+from wieldy.web.fetch import unpacker
 
 ENCODINGS = ("gzip", "deflate", "raw", "")
 

@@ -1,0 +1,49 @@
+"""Everything that can go wrong, in one tree.
+
+    WieldyError
+    ├── ToolDefinitionError   a tool that cannot be offered: said at registration
+    ├── Refusal               a call that will not run: the stage that said no, and what the model can do next
+    ├── ToolFailure           a tool that ran and failed: message, then stderr, then stdout
+    └── SessionError          the run cannot go on: one line for the person
+
+`Refusal` and `ToolFailure` become outcomes in `engine/pipeline.py`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+Stage: TypeAlias = Literal["lookup", "abort", "schema", "normalise", "check", "hook", "permission"]
+
+
+class WieldyError(Exception):
+    """Any failure wieldy raises on purpose."""
+
+
+class ToolDefinitionError(WieldyError):
+    """A tool without name, description or object schema, or a second one of the same name."""
+
+
+class Refusal(WieldyError):
+    """The call will not run. `advice` is written for the model: what is wrong and what to do next."""
+
+    def __init__(self, stage: Stage, advice: str, *, data: Any = None) -> None:
+        super().__init__(advice)
+        self.stage: Stage = stage
+        self.advice = advice
+        self.data = data
+
+
+class ToolFailure(WieldyError):
+    """The tool ran and could not do what was asked. The message is written for the model."""
+
+    def __init__(self, message: str, *, stderr: str = "", stdout: str = "", data: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.stderr = stderr
+        self.stdout = stdout
+        self.data = data
+
+
+class SessionError(WieldyError):
+    """The run ends here. The message is one line for the person."""

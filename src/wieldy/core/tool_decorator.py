@@ -1,0 +1,252 @@
+"""`@tool`: a typed, documented function becomes a tool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+
+from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Reads, Writes
+from wieldy.core.errors import ToolDefinitionError
+from wieldy.core.tool import Doubt, Tool, ToolContext, settle
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from wieldy.core.workspace import Workspace
+    from wieldy.schema.parameters import Parameters
+
+
+_ASYNC = 0x80 | 0x200  # CO_COROUTINE, CO_ASYNC_GENERATOR; the module that names them is slow to load
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Names: TypeAlias = str | tuple[str, ...]
+Flag: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
+
+if TYPE_CHECKING:  # a class of many fields takes long to define
+
+    class Declared(TypedDict, total=False):
+        """What `@tool` takes beside the function; each has the default a cautious reader would expect."""
+
+        name: str
+        title: str
+        description: str
+        prompt: str
+        read_only: bool
+        reads: Names
+        writes: Names
+        effects: Callable[[Mapping[str, Any], Workspace], Effects]
+        paths: Names
+        aliases: Mapping[str, str]
+        concurrency_safe: Flag
+        needs_permission: Flag
+        destructive: Flag
+        deferred: bool
+        enabled: Callable[[Workspace], Any]
+        normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
+        check: Callable[[Mapping[str, Any], ToolContext], Any]
+        rehearses: bool
+        max_result_chars: int
+        timeout: float
+        input_schema: Mapping[str, Any]
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(**declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **declared: Unpack[Declared]
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function.
+
+    The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
+    reads; its annotations are the input. Say `reads="path"` or `writes="path"` for parameters that name files, `read_only=True`
+    for a tool that changes nothing. A tool that says nothing runs alone and asks first.
+    """
+    if function is not None:
+        return FunctionTool(function, declared)
+    return lambda function: FunctionTool(function, declared)
+
+
+class FunctionTool(Tool):
+    """A tool whose work is one function."""
+
+    def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
+        self.function = function
+        self.declared = declared
+        self.name = str(declared.get("name") or getattr(function, "__name__", ""))
+        self.title = declared.get("title", "")
+        self.prompt = declared.get("prompt", "")
+        self.reads = _names(declared.get("reads", ()))
+        self.writes = _names(declared.get("writes", ()))
+        self.paths = tuple(dict.fromkeys((*_names(declared.get("paths", ())), *self.reads, *self.writes)))
+        self.aliases = declared.get("aliases", {})
+        self.read_only = declared.get("read_only", bool(self.reads) and not self.writes)
+        self.deferred = declared.get("deferred", False)
+        self.max_result_chars = declared.get("max_result_chars", Tool.max_result_chars)
+        self.timeout = declared.get("timeout", Tool.timeout)
+        self.rehearses = declared.get("rehearses", False)
+        self.input_schema = declared.get("input_schema")
+        self._context = _context_parameter(function)
+        self._is_async = _is_async(function)
+
+    @cached_property
+    def description(self) -> str:  # type: ignore[override]
+        """The declared description, or the docstring without its sections on arguments and results."""
+        if declared := self.declared.get("description"):
+            return declared
+        from wieldy.schema.fields import prose
+
+        return prose(self.function.__doc__ or "")
+
+    def declared_parameters(self) -> Parameters:
+        """The input, from the raw schema if one was given, else from the annotations."""
+        from wieldy.schema.parameters import Parameters
+
+        if self.input_schema is not None:
+            return Parameters.from_schema(self.input_schema, aliases=self.aliases)
+        skip = (self._context,) if self._context else ()
+        return Parameters.from_function(self.function, skip=skip, aliases=self.aliases)
+
+    def run(self, args: Any, ctx: ToolContext) -> Any:
+        """Call the function; one that is sync runs in a thread, so that it cannot hold up anything else."""
+        if self._context:
+            args = {**args, self._context: ctx}
+        if self._is_async:
+            return self.function(**args)
+        from wieldy.core.threads import stepped
+
+        return stepped(self.function, args)
+
+    def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
+        """The declared effects; a tool that declared none touches nothing if it is read-only, and anything if not."""
+        if declared := self.declared.get("effects"):
+            return declared(input, workspace)
+        if not self.reads and not self.writes:
+            return NOTHING if self.read_only else UNKNOWN
+        read = [Reads(path) for name in self.reads for path in _paths(input.get(name))]
+        return (*read, *[Writes(path) for name in self.writes for path in _paths(input.get(name))])
+
+    def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+        """The declared canonical form."""
+        declared = self.declared.get("normalize")
+        return declared(input, workspace) if declared else input
+
+    def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
+        """What was declared, else left to the effects."""
+        return _flag(self.declared.get("concurrency_safe"), input)
+
+    def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
+        """What was declared, else yes unless read-only."""
+        declared = _flag(self.declared.get("needs_permission"), input)
+        return super().needs_permission(input, effects) if declared is None else declared
+
+    def destructive(self, input: Mapping[str, Any]) -> bool:
+        """What was declared, else no."""
+        return bool(_flag(self.declared.get("destructive"), input))
+
+    async def enabled(self, workspace: Workspace) -> bool | str:
+        """What the declared self-check says."""
+        declared = self.declared.get("enabled")
+        return True if declared is None else await settle(declared(workspace))
+
+    @property
+    def says_itself(self) -> bool:
+        """Whether a self-check was declared, or a subclass has one."""
+        return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
+
+    @property
+    def checks(self) -> bool:
+        """Whether a check was declared."""
+        return "check" in self.declared
+
+    async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
+        """What the declared check says."""
+        declared = self.declared.get("check")
+        return None if declared is None else await settle(declared(input, ctx))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The plain function, for whoever wants to call it without a toolbox."""
+        return self.function(*args, **kwargs)
+
+
+def schema_tool(
+    name: str,
+    description: str,
+    input_schema: Mapping[str, Any],
+    handler: Callable[..., Any],
+    **declared: Any,
+) -> Tool:
+    """A tool from a raw schema; see `Tool.from_schema`."""
+    return HandlerTool(handler, {**declared, "name": name, "description": description, "input_schema": input_schema})  # type: ignore[typeddict-item]
+
+
+class HandlerTool(FunctionTool):
+    """A tool whose function takes the whole input as one dict."""
+
+    def run(self, args: Any, ctx: ToolContext) -> Any:
+        """Hand the input over, and the context to whoever has a parameter for it."""
+        positional = (args, ctx) if self._takes_context else (args,)
+        if self._is_async:
+            return self.function(*positional)
+        from wieldy.core.threads import stepped
+
+        return stepped(self.function, {}, *positional)
+
+    @cached_property
+    def _takes_context(self) -> bool:
+        from inspect import signature
+
+        try:
+            parameters = signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            return False
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return len(positional) > 1
+
+
+def words(module_file: str) -> tuple[str, str]:
+    """What the model reads of a tool, from the `.md` beside its module: the first paragraph describes it, the rest guides."""
+    with open(os.path.splitext(module_file)[0] + ".md", "rb", buffering=0) as file:
+        text = file.read().decode().replace("\r\n", "\n").strip()
+    description, _, prompt = text.partition("\n\n")
+    return " ".join(description.split()), prompt.strip()
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    if type(value) is str:
+        return (value,)
+    if value is None:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
+    return declared(input) if callable(declared) else declared
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & _ASYNC)
+    from inspect import isasyncgenfunction, iscoroutinefunction
+
+    return iscoroutinefunction(function) or isasyncgenfunction(function)
+
+
+def _context_parameter(function: Callable[..., Any]) -> str | None:
+    annotations: dict[str, Any] | None = getattr(function, "__annotations__", None)
+    if annotations is None:
+        raise ToolDefinitionError(f"@tool needs a function, not {type(function).__name__}")
+    for name, annotation in annotations.items():
+        if annotation is ToolContext or (isinstance(annotation, str) and annotation.endswith("ToolContext")):
+            return name
+    return None

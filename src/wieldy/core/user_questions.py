@@ -1,0 +1,60 @@
+"""Questions of substance to the person: which way to go, not whether something may run (that is `decision.Question`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from wieldy.core.errors import Refusal
+from wieldy.core.record import record
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+
+@record
+class Inquiry:
+    """One question. The person may always answer in words of their own; `several` lets them choose more than one option."""
+
+    question: str
+    options: tuple[str, ...] = ()
+    several: bool = False
+
+
+@record
+class Reply:
+    """What the person said: options they chose, words of their own, or both."""
+
+    chosen: tuple[str, ...] = ()
+    words: str = ""
+
+    def __str__(self) -> str:
+        return "; ".join((*self.chosen, *([self.words] if self.words else [])))
+
+
+class Asker(Protocol):
+    """Puts questions to a person. A terminal, an editor or a program behind an API is one."""
+
+    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+        """One reply to each question, in order, or None when the person does not want to answer."""
+        ...
+
+
+class Person:
+    """The person of one workspace, as tools may ask them: `workspace.resident(Person)`. Whoever has a screen sets `asker`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.asker: Asker | None = None
+
+    async def answer(self, inquiries: Sequence[Inquiry]) -> tuple[Reply, ...]:
+        """The person's replies. Raises `Refusal` where nobody is there, or they do not want to answer."""
+        if self.asker is None:
+            raise Refusal(
+                "permission",
+                "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
+                "what you assumed.",
+            )
+        replies = await self.asker.answer(inquiries)
+        if replies is None:
+            raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
+        return tuple(replies)

@@ -1,0 +1,237 @@
+"""The way of every tool that changes one file: tried before anyone is asked, then written through the journal."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.record import record
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output, ToolContext
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.matching import Replacement
+from wieldy.files.editing.read_state import ReadState
+from wieldy.files.editing.replacements import plan_one
+from wieldy.files.editing.report import Draft, is_quick
+from wieldy.files.editing.revision import SMALL, Prepare, Revision, TakesLonger, revising
+from wieldy.files.journal.entries import Change
+from wieldy.files.journal.journal import Journal
+from wieldy.files.writing.commit import Written
+from wieldy.files.writing.errors import CannotWrite, Moved
+from wieldy.files.writing.target import READ_FLAGS
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+
+Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
+
+ATTEMPTS = 3
+VERIFIED_AT_ONCE = 1 << 20
+
+
+async def change_file(
+    prepare: Prepare, write: Write, state: ReadState, rehearsed: Revision | None = None, draft: Draft | None = None
+) -> Output:
+    """Prepare and write one file; when it moves in between, once more on what is there then. What was `rehearsed` need
+    not be prepared again, and a report that was begun as a `draft` is used."""
+    draft = draft or Draft()
+    for _ in range(ATTEMPTS):
+        revision, rehearsed = rehearsed or await prepared(prepare), None
+        try:
+            written = await write(revision)
+        except Moved as moved:
+            why = moved
+            continue
+        except CannotWrite as failure:
+            raise ToolFailure(failure.message) from failure
+        return await concluded(revision, written, state, draft)
+    raise ToolFailure(str(why))
+
+
+async def concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+    """What is said of a revision that is written."""
+    if is_quick(revision):
+        return _concluded(revision, written, state, draft)
+    return await in_thread(_concluded, revision, written, state, draft)
+
+
+async def prepared(prepare: Prepare) -> Revision:
+    """The revision, made on the loop if that is a matter of a moment."""
+    for _ in range(ATTEMPTS):
+        try:
+            try:
+                return prepare(True)
+            except TakesLonger:
+                return await in_thread(prepare, False)
+        except Moved as moved:
+            why = moved
+    raise ToolFailure(str(why))
+
+
+def settle(
+    path: str, content: bytes, written: Written, state: ReadState, whole: bool, document: Document | None = None
+) -> tuple[str, ...]:
+    """Look at what was written and remember it; `whole` says that all of it is known, `document` what else is known of
+    the content. Notes for the result."""
+    if written.stat is None or not _holds(written.real_path, content):
+        state.forget(written.real_path)
+        return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
+    state.wrote(written.real_path, data=content, stat=written.stat, whole=whole, document=document)
+    return written.notes
+
+
+def _concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+    report = draft.finished(revision)
+    notes = settle(revision.path, revision.after, written, state, revision.known_whole, report.after)
+    return report.with_notes(notes)
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Whether a file holds exactly this, without loading it whole."""
+    at = 0
+    try:
+        fd = os.open(path, READ_FLAGS)
+    except OSError:
+        return False
+    try:
+        while True:
+            wanted = min(VERIFIED_AT_ONCE, len(content) - at + 1)
+            piece = os.read(fd, wanted)
+            if not content.startswith(piece, at):
+                return False
+            at += len(piece)
+            if len(piece) < wanted and (at == len(content) or not piece):  # there is no more
+                return at == len(content)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+KEPT = 16
+
+
+def refusing(prepare: Prepare) -> Prepare:
+    """The same, but what cannot be made is refused: nothing has run."""
+
+    def prepare_or_refuse(at_once: bool) -> Revision:
+        try:
+            return prepare(at_once)
+        except ToolFailure as failure:
+            raise Refusal("check", failure.message, data=failure.data) from failure
+
+    return prepare_or_refuse
+
+
+class Rehearsals:
+    """The changes of one workspace that were tried and have not run yet.
+
+    One that is taken may be out of date by then; the journal finds that out, because `before` no longer fits.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._state = workspace.resident(ReadState)
+        self._roots = workspace.roots
+        self._kept: OrderedDict[str, tuple[object, Revision]] = OrderedDict()
+
+    async def rehearse(self, call_id: str, wish: object, prepare: Prepare, real: str) -> None:
+        """Try a change. Looks only at files the model knows or may look for: what is elsewhere is not told before
+        permission is given. `real` is where the path leads: the file that `prepare` will look at, and no other."""
+        if self._state.reading(real) is None and not self._is_inside(real):
+            return
+        revision = await prepared(refusing(prepare))
+        if len(revision.after) + len(revision.before or b"") < SMALL:
+            self._kept[call_id] = wish, revision
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+
+    def take(self, call_id: str, wish: object) -> Revision | None:
+        """The change a call was tried with, if it still asks for the same."""
+        kept = self._kept.pop(call_id, None)
+        return kept[1] if kept is not None and kept[0] == wish else None
+
+    def _is_inside(self, real: str) -> bool:
+        return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self._roots)
+
+
+@record
+class Wish:
+    """What a call wants of the file at `path`; `what` tells it from other wishes, `prepare` tries it."""
+
+    path: str
+    what: object
+    prepare: Prepare
+
+
+async def rehearse(ctx: ToolContext, wish: Wish) -> None:
+    """Refuse what cannot be made; keep what can until it may be."""
+    rehearsals = ctx.workspace.resident(Rehearsals)
+    await rehearsals.rehearse(ctx.call_id, (wish.path, wish.what), wish.prepare, ctx.led_to(wish.path))
+
+
+async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
+    """Change the file, and say how. What is said is made up while the disk is waited for."""
+    state, draft = ctx.workspace.resident(ReadState), Draft()
+    prepare = refusing(wish.prepare)
+    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, (wish.path, wish.what))
+    if rehearsed is None and ctx.led_to(wish.path) == wish.path:
+        revised = await _revised(ctx, wish.path, prepare, draft, tool)
+        if revised is not None:
+            return await concluded(*revised, state, draft)
+
+    async def write(revision: Revision) -> Written:
+        draft.about(revision)
+        change = Change(wish.path, revision.before, revision.after, ctx.led_to(wish.path), splice=revision.change)
+        receipt = await ctx.workspace.resident(Journal).apply(
+            [change], call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
+        )
+        return receipt.written[0]
+
+    return await change_file(prepare, write, state, rehearsed, draft)
+
+
+async def _revised(
+    ctx: ToolContext, path: str, prepare: Prepare, draft: Draft, tool: str
+) -> tuple[Revision, Written] | None:
+    """Look at the file and change it in one go; None where it takes more than a moment, or another try."""
+
+    def prepared() -> Revision:
+        revision = prepare(True)
+        draft.about(revision)
+        return revision
+
+    try:
+        return await ctx.workspace.resident(Journal).revise(
+            path, prepared, call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
+        )
+    except (TakesLonger, Moved):
+        return None
+    except CannotWrite as failure:
+        raise ToolFailure(failure.message) from failure
+
+
+async def rehearse_replacement(ctx: ToolContext, **wanted: Any) -> None:
+    """Refuse what cannot be replaced; keep what can until it may be."""
+    await rehearse(ctx, _wish(ctx, **wanted))
+
+
+async def replace(ctx: ToolContext, **wanted: Any) -> Output:
+    """Change the file, and say how."""
+    return await amend(ctx, _wish(ctx, **wanted), "Edit")
+
+
+def _wish(
+    ctx: ToolContext,
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
+    expected_replacements: int = 1,
+) -> Wish:
+    edit = Replacement(old_string, new_string, expected_replacements, replace_all)
+    return Wish(file_path, edit, revising(file_path, partial(plan_one, edit), ctx.workspace, ctx.led_to(file_path)))

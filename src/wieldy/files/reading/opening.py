@@ -1,0 +1,134 @@
+"""A regular file, opened so that nothing can hang: devices, pipes and sockets are turned away before and after."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+from collections.abc import Iterator
+from types import TracebackType
+
+from wieldy.core.errors import ToolFailure
+from wieldy.core.realpath import Swapped, open_exact
+
+HEAD = 256 * 1024
+SECTOR = 512
+
+_KINDS = (
+    (modes.S_ISFIFO, "a named pipe (FIFO)"),
+    (modes.S_ISSOCK, "a socket"),
+    (modes.S_ISCHR, "a character device"),
+    (modes.S_ISBLK, "a block device"),
+)
+
+
+class Opened:
+    """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file.
+
+    `real` is where the path led when it was judged: that file is opened, or none. `before` is what it was just before.
+    """
+
+    __slots__ = ("_descriptor", "head", "path", "real", "stat")
+
+    def __init__(self, path: str, real: str | None = None, before: os.stat_result | None = None) -> None:
+        self.path = path
+        try:
+            self.real = real or os.path.realpath(path)
+            # Looked at before the open too: opening some devices already does something.
+            _turn_away(path, before or os.stat(path))
+            self._descriptor = open_exact(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error)) from None
+        try:
+            self.stat = os.fstat(self._descriptor)
+            _turn_away(path, self.stat)
+            size = self.stat.st_size
+            self.head = os.read(self._descriptor, min(size + 1, HEAD) if size else HEAD)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the file says how long it is; what the kernel makes up as it is read (`/proc`) does not."""
+        return self.stat.st_size > 0 or not self.head
+
+    def whole(self, most: int) -> bytes | None:
+        """All bytes, or None if there are more than `most`. Only once, and not after `blocks`."""
+        if self.stat.st_size > most:
+            return None
+        # Where all is there by what the file says of its length, only its end is to be seen: no large buffer for that.
+        step = SECTOR if len(self.head) == self.stat.st_size else HEAD
+        data, left = [self.head], most + 1 - len(self.head)
+        while left > 0 and (more := os.read(self._descriptor, min(left, step))):
+            data.append(more)
+            left -= len(more)
+            step = HEAD
+        if left > 0:
+            return b"".join(data) if len(data) > 1 else self.head
+        self.head = b"".join(data)
+        return None
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """The bytes in pieces, none held longer than the caller holds it."""
+        yield self.head
+        while block := os.read(self._descriptor, size):
+            yield block
+
+
+def shown(path: str) -> str:
+    """A path as text that can be sent anywhere; bytes that are no UTF-8 become replacement marks."""
+    if path.isascii():
+        return path
+    return "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= char <= "\udfff" else char for char in path)
+
+
+def _turn_away(path: str, stat: os.stat_result) -> None:
+    if modes.S_ISREG(stat.st_mode):
+        return
+    if modes.S_ISDIR(stat.st_mode):
+        raise ToolFailure(f"{shown(path)} is a directory, not a file. Use LS or Glob to see what is in it.")
+    kind = next((name for test, name in _KINDS if test(stat.st_mode)), "no regular file")
+    raise ToolFailure(f"{shown(path)} is {kind}; only regular files can be read.")
+
+
+def why_unreadable(path: str, error: OSError) -> str:
+    """What to tell about a file that gave this error; looks round for similar names where it is missing."""
+    name = shown(path)
+    if isinstance(error, Swapped):
+        return f"{name} leads elsewhere than when it was checked; nothing was read. Try again when nobody moves it."
+    match error.errno:
+        case errno.ENOENT if (target := _link(path)) is not None:
+            return f"{name} is a symbolic link to {shown(target)}, which does not exist."
+        case errno.ENOENT:
+            return f"{name} does not exist. {_suggestion(path)}"
+        case errno.ENOTDIR:
+            return f"{name} cannot exist: part of the path is a file, not a directory. {_suggestion(path)}"
+        case errno.ELOOP:
+            return f"{name} is a symbolic link that leads back to itself."
+        case errno.EACCES | errno.EPERM:
+            return f"{name} may not be read: permission denied."
+        case errno.EAGAIN:
+            return f"{name} has nothing to read now and would wait for more. Use Bash with a timeout."
+        case _:
+            return f"{name} cannot be read: {error.strerror or error}."
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _suggestion(path: str) -> str:
+    from wieldy.search.similar_paths import similar_names
+
+    names = similar_names(path)
+    return f"Did you mean {' or '.join(names)}?" if names else "Use Glob or LS to find the right path."

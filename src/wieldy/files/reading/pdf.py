@@ -1,0 +1,133 @@
+"""PDF documents: the text of some pages, or pictures of them. Wraps pypdfium2."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from wieldy.core.content import Content, Image, Text
+from wieldy.core.errors import ToolFailure
+from wieldy.core.record import record
+
+LARGEST_FILE = 128 << 20
+WHOLE_PAGES = 10
+MOST_PAGES = 20
+NO_TEXT = "There is no text on this page; ask for it with as_images=true."
+LONG_SIDE = 1568
+POINTS_PER_INCH = 72
+SHARPEST = 200 / POINTS_PER_INCH
+
+# PDFium keeps its state in globals: one call at a time in the whole process.
+_alone = threading.Lock()
+
+
+@record
+class PdfPages:
+    """Some pages of a document: their numbers (from 1), and the text or the picture of each."""
+
+    count: int
+    numbers: tuple[int, ...]
+    texts: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """The pages as a result carries them."""
+        if self.images:
+            pairs = zip(self.numbers, self.images, strict=True)
+            return tuple(block for n, image in pairs for block in (Text(f"Page {n} of {self.count}:"), image))
+        pages = zip(self.numbers, self.texts, strict=True)
+        return (Text("\n\n".join(f"<page {n} of {self.count}>\n{text or NO_TEXT}" for n, text in pages)),)
+
+
+def read_pdf(data: bytes, name: str, *, pages: str | None = None, as_images: bool = False) -> PdfPages:
+    """The pages asked for ("1-5,8"), or all where there are few; `name` is what errors call the document."""
+    with _document(data, name) as document:
+        count = len(document)
+        numbers = _chosen(pages, count, name)
+        if as_images:
+            return PdfPages(count, numbers, images=tuple(_drawn(document, n, name) for n in numbers))
+        return PdfPages(count, numbers, texts=tuple(_text(document, n) for n in numbers))
+
+
+def page_numbers(pages: str, count: int) -> tuple[int, ...]:
+    """The page numbers that "1-5,8" names, in order and once each; raises ValueError with the reason."""
+    chosen: dict[int, None] = {}
+    for part in pages.replace(" ", "").split(","):
+        start, dash, end = part.partition("-")
+        if not start.isdecimal() or (dash and end and not end.isdecimal()):
+            raise ValueError(f'`{part}` is no page or range of pages; write it like "1-5,8"')
+        first = int(start)
+        last = first if not dash else int(end) if end else count
+        if not 1 <= first <= last:
+            raise ValueError(f"`{part}` does not run from a lower page to a higher one, starting at 1")
+        if first > count:
+            raise ValueError(f"page {first} does not exist: there are {count}")
+        if min(last, count) - first >= MOST_PAGES:
+            raise ValueError(f"at most {MOST_PAGES} pages can be read at once")
+        chosen.update(dict.fromkeys(range(first, min(last, count) + 1)))
+    if len(chosen) > MOST_PAGES:
+        raise ValueError(f"at most {MOST_PAGES} pages can be read at once")
+    return tuple(chosen)
+
+
+@contextmanager
+def _document(data: bytes, name: str) -> Iterator[Any]:
+    try:
+        import pypdfium2  # type: ignore[import-untyped]
+    except ImportError:
+        raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.") from None
+    with _alone:
+        try:
+            document = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as error:
+            raise ToolFailure(_why_closed(name, str(error))) from None
+        with closing(document):
+            try:
+                yield document
+            except pypdfium2.PdfiumError as error:
+                raise ToolFailure(f"{name} is damaged: {error}.") from None
+
+
+def _why_closed(name: str, error: str) -> str:
+    if "password" in error.lower():
+        return f"{name} is protected by a password and cannot be read."
+    return f"{name} is damaged or no PDF: {error}."
+
+
+def _chosen(pages: str | None, count: int, name: str) -> tuple[int, ...]:
+    if pages:
+        try:
+            return page_numbers(pages, count)
+        except ValueError as error:
+            raise ToolFailure(f"`pages`: {error}. {name} has {count} pages.") from None
+    if count > WHOLE_PAGES:
+        raise ToolFailure(
+            f'{name} has {count} pages. Say which to read with `pages`, for example "1-{WHOLE_PAGES}" '
+            f"(at most {MOST_PAGES} at once)."
+        )
+    return tuple(range(1, count + 1))
+
+
+def _text(document: Any, number: int) -> str:
+    with closing(document[number - 1]) as page, closing(page.get_textpage()) as text:
+        found: str = text.get_text_range() if text.count_chars() else ""
+        return found.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _drawn(document: Any, number: int, name: str) -> Image:
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        raise ToolFailure("Pictures of PDF pages need Pillow: pip install 'wieldy[docs]'.") from None
+    from wieldy.files.reading.images import picture
+
+    with closing(document[number - 1]) as page:
+        scale = min(LONG_SIDE / max(*page.get_size(), 1), SHARPEST)
+        with closing(page.render(scale=scale)) as bitmap:
+            png = io.BytesIO()
+            bitmap.to_pil().save(png, "PNG")
+    return picture(png.getvalue(), f"page {number} of {name}").block

@@ -1,0 +1,1 @@
+"""Write files atomically: where a write lands, how it is committed, and how a crash is repaired."""

@@ -1,0 +1,1 @@
+"""The MCP client: other servers' tools, prompts and resources for our model."""

@@ -1,0 +1,136 @@
+"""Who attends to the calls of a toolbox as its settings want it: hooks, limits, checkers and other advisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from wieldy.core.abort import Abort
+from wieldy.core.catalog import Catalog
+from wieldy.core.decision import Adviser, Approver
+from wieldy.core.record import changed
+from wieldy.core.workspace import Workspace
+from wieldy.engine.services import Bench
+from wieldy.permissions.advisers import CleanTree
+from wieldy.permissions.decide import Policy
+from wieldy.settings.load import Settings
+
+if TYPE_CHECKING:
+    from wieldy.core.call import PlannedCall
+    from wieldy.engine.tool_limits import Limiting
+    from wieldy.hooks.config import Hook
+    from wieldy.hooks.dispatch import Hooks
+    from wieldy.permissions.grants import Coverage
+    from wieldy.permissions.rules import Rule
+
+
+class Attendants:
+    """`given_hooks` and `advisers` come from code and stay; all others follow the settings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        workspace: Workspace,
+        *,
+        given_hooks: Sequence[Hook],
+        advisers: Sequence[Adviser],
+        stop: Callable[[], Abort],
+        halt: Callable[[str], None],
+    ) -> None:
+        self.hook_problems: tuple[str, ...] = ()
+        self._settings = settings
+        self._policy = policy
+        self._workspace = workspace
+        self._given_hooks = tuple(given_hooks)
+        self._advisers = tuple(advisers)
+        self._stop = stop
+        self._halt = halt
+        self._limiting: Limiting | None = None
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
+        from wieldy.hooks.dispatch import Hooks
+
+        return Hooks(
+            self._wanted_hooks(),
+            self._workspace,
+            mode=lambda: self._policy.mode,
+            applies=self._covers,
+            halt=self._halt,
+        )
+
+    def _covers(self, rule: Rule, plan: PlannedCall) -> bool:
+        return self._coverage(rule, plan)
+
+    @cached_property
+    def _coverage(self) -> Coverage:
+        from wieldy.permissions.grants import Coverage
+
+        return Coverage(self._policy)
+
+    def follow(self, settings: Settings) -> None:
+        """Attend by these settings from now on."""
+        self._settings = settings
+        if "hooks" in vars(self):
+            self.hooks.hooks = tuple(self._wanted_hooks())
+
+    def seated(self, bench: Bench, catalog: Catalog, person: Approver) -> Bench:
+        """A bench for the calls to come. Those under way keep the one they began at."""
+        bench = changed(bench, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
+        if self._given_hooks or self._settings.get("hooks") or "hooks" in vars(self):
+            self._listen_to_hooks(bench, person)
+        self._apply_limits(bench, catalog)
+        if self._settings.get("edit.diagnostics"):
+            self._check_edits(bench)
+        return bench
+
+    def _own_advisers(self) -> Iterator[Adviser]:
+        yield CleanTree(self._policy, lambda: self._workspace.cwd)
+        if self._settings.get("sandbox.autoAllow") is True:
+            from wieldy.permissions.advisers import Sandboxed
+
+            yield Sandboxed(self._workspace)
+
+    def _wanted_hooks(self) -> list[Hook]:
+        found: list[Hook] = []
+        problems: list[str] = []
+        section = self._settings.get("hooks")
+        if section is not None and self._settings.get("disableAllHooks") is not True:
+            from wieldy.hooks.config import configured
+
+            found, problems = configured(section)
+        self.hook_problems = tuple(problems)
+        return [*found, *self._given_hooks]
+
+    def _listen_to_hooks(self, bench: Bench, person: Approver) -> None:
+        from wieldy.hooks.dispatch import HookedApprover, Review
+
+        # A session speaks to one `Hooks` for good; a call to those that were configured when it began.
+        hooks = self.hooks.now()
+        bench.approver = HookedApprover(hooks, person)
+        bench.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *bench.advisers)
+        bench.reviewers = (Review(hooks),)
+
+    def _apply_limits(self, bench: Bench, catalog: Catalog) -> None:
+        """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""
+        sections = self._settings.get("tools", {})
+        if not sections and self._limiting is None:
+            return
+        if self._limiting is None:
+            from wieldy.engine.tool_limits import Limiting
+
+            self._limiting = Limiting(catalog)
+        self._limiting.apply(sections)
+        if self._limiting.caches:
+            bench.advisers = (*bench.advisers, self._limiting.invalidation)
+
+    def _check_edits(self, bench: Bench) -> None:
+        """Have every edit followed by the checkers of its language."""
+        from wieldy.diagnostics.review import Diagnostics
+
+        checks = Diagnostics(self._workspace, self._stop)
+        bench.advisers = (*bench.advisers, checks)
+        bench.reviewers = (checks, *bench.reviewers)

@@ -1,0 +1,1 @@
+"""Bash source → a syntax tree. What the grammar does not know for certain is refused, never guessed."""

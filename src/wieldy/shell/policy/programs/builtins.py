@@ -1,0 +1,165 @@
+"""The shell's own commands: those that only move, print, test or set a variable that no program listens to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wieldy.schema.pattern import pattern
+from wieldy.shell.policy.programs.options import names, read, table
+from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, unknown
+from wieldy.shell.policy.word_values import Word, plain
+
+SAFE_VARIABLES = names(
+    "LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TERM COLUMNS LINES NO_COLOR "
+    "FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG "
+    "PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE"
+)
+_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEARD = pattern(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
+_STORING = pattern(r"%[-#+ 0-9.*'lhjzt]*n")
+_UNARY = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
+_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_SET_OPTIONS = pattern(r"[-+][efuxvhbEmnTBCa]+")
+_NAMED_SETTINGS = names("errexit nounset pipefail xtrace verbose noglob noclobber")
+
+
+def is_quiet_variable(name: str) -> bool:
+    """Whether setting this variable changes no program's behaviour: known ones, and lower-case names of the script's own."""
+    return name in SAFE_VARIABLES or (name.islower() and not _HEARD.fullmatch(name))
+
+
+def _anything(call: Call) -> Judgement:
+    return NOTHING
+
+
+def _printf(call: Call) -> Judgement:
+    if not call.args:
+        return NOTHING
+    first, *rest = call.args
+    if first.static and first.text == "--" and rest:
+        first = rest[0]
+    elif first.may_be_option:
+        return unknown("`printf` with an option, which can set variables")
+    if not first.static or _STORING.search(first.text):
+        return unknown("a format of `printf` that can set variables")
+    return NOTHING
+
+
+def _cd(call: Call) -> Judgement:
+    words = [word for word in call.args if not (word.static and word.text in ("-P", "-L", "--"))]
+    if len(words) > 1 or any(word.static and word.text.startswith("-") for word in words):
+        return unknown("a `cd` that is not to one folder")
+    if words and not words[0].static:
+        return unknown("a `cd` to a folder that cannot be told")
+    return NOTHING
+
+
+def _test(call: Call) -> Judgement:
+    args = list(call.args)
+    if call.name == "[" and (not args or args.pop().text != "]"):
+        return unknown("a `[` without `]`")
+    for index, word in enumerate(args):
+        if word.kind in ("many", "pattern"):
+            return unknown(f"`{word.source}` in a test could become several words")
+        if word.static and word.text in ("-v", "-R"):
+            return unknown("a test for a variable can run code in a subscript")
+        if word.dynamic and not _is_operand(args, index):
+            return unknown(f"`{word.source}` could become a test operator")
+    # A test looks at what is known about a file, never at its content: nothing that a path rule guards.
+    return NOTHING
+
+
+def _is_operand(args: list[Word], index: int) -> bool:
+    """Whether a word that is not known stands where only an operand can stand."""
+    before = args[index - 1].text if index and args[index - 1].static else ""
+    after = args[index + 1].text if index + 1 < len(args) and args[index + 1].static else ""
+    return (
+        len(args) == 1
+        or before in _UNARY
+        or before in _BINARY
+        or after in _BINARY
+        or (before == "!" and len(args) == 2)
+    )
+
+
+def _exit(call: Call) -> Judgement:
+    if len(call.args) > 1 or any(not (word.dynamic or word.text.lstrip("-").isdecimal()) for word in call.args):
+        return unknown(f"`{call.name}` with more than a number")
+    return NOTHING
+
+
+def _set(call: Call) -> Judgement:
+    words = iter(call.args)
+    for word in words:
+        if word.static and word.text in ("-o", "+o"):
+            value = next(words, plain(""))
+            if not value.static or value.text not in _NAMED_SETTINGS:
+                return unknown("`set -o` with an unknown setting")
+        elif word.static and (
+            found := _SET_OPTIONS.fullmatch(word.text[:-1] if word.text.endswith("o") else word.text)
+        ):
+            if word.text.endswith("o") and found and next(words, plain("")).text not in _NAMED_SETTINGS:
+                return unknown("`set -o` with an unknown setting")
+        else:
+            return unknown("`set` with arguments")
+    return NOTHING
+
+
+def _read(call: Call) -> Judgement:
+    parsed = read(call.args, table("-ers -d: -n: -N: -p: -t: -u:", exact=True))
+    if parsed.problem:
+        return unknown(parsed.problem)
+    return _names_only(parsed.operands)
+
+
+def _unset(call: Call) -> Judgement:
+    parsed = read(call.args, table("-v", exact=True))
+    return unknown(parsed.problem) if parsed.problem else _names_only(parsed.operands)
+
+
+def _declare(call: Call) -> Judgement:
+    """`export`, `local`, `declare` and `readonly`: names without subscripts that no program listens to."""
+    parsed = read(call.args, table("-rxp" if call.name != "local" else "-r", exact=True))
+    if parsed.problem:
+        return unknown(parsed.problem)
+    for word in parsed.operands:
+        name, equals, _ = word.stem.partition("=")
+        if (
+            not _NAME.fullmatch(name)
+            or not (equals or word.static)
+            or not is_quiet_variable(name)
+            or word.kind == "many"
+        ):
+            return unknown(f"`{call.name}` of `{name or word.source}`, which programs may listen to")
+    return NOTHING
+
+
+def _names_only(words: list[Word]) -> Judgement:
+    for word in words:
+        if not word.static or not _NAME.fullmatch(word.text) or not is_quiet_variable(word.text):
+            return unknown(f"the variable `{word.source}` may be one that programs listen to")
+    return NOTHING
+
+
+BUILTINS: Mapping[str, Judge] = {
+    "echo": _anything,
+    ":": _anything,
+    "true": _anything,
+    "false": _anything,
+    "break": _exit,
+    "continue": _exit,
+    "exit": _exit,
+    "return": _exit,
+    "shift": _exit,
+    "printf": _printf,
+    "cd": _cd,
+    "test": _test,
+    "[": _test,
+    "set": _set,
+    "read": _read,
+    "unset": _unset,
+    "export": _declare,
+    "local": _declare,
+    "declare": _declare,
+    "readonly": _declare,
+}

@@ -1,0 +1,1 @@
+"""Confine commands with bubblewrap or Landlock."""

@@ -1,0 +1,186 @@
+"""Streams that break: before a tool has started they are asked for again, afterwards what was said stands."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.agent.conftest import ended, events_of
+from tests.unit.agent.oracle import check_history
+
+from wieldy import Script
+from wieldy.agent.model_turn import LONGEST_BACKOFF, LONGEST_WAIT, pause
+from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolStarted, ToolSucceeded
+from wieldy.core.provider import ProviderFailure
+
+FAIL = {"fail": "overloaded", "status": 529, "retry_after": 0}
+NOTE = {"call": "note", "input": {"word": "once"}}
+
+
+@pytest.mark.asyncio
+async def test_a_stream_that_breaks_before_any_tool_started_is_asked_for_again(make_session, ledger):
+    model = Script([[{"text": "half"}, FAIL], [FAIL], [NOTE], [{"text": "done"}]])
+    async with make_session(model) as session:
+        events = await events_of(session)
+        assert ended(events).why == "done"
+        assert [event.status for event in events if isinstance(event, Retried)] == [529, 529]
+        assert ledger.ran == ["once"]
+        assert "half" not in str(session.messages)
+        check_history(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_stream_that_breaks_after_a_tool_started_keeps_its_result_and_goes_on(make_session, ledger):
+    model = Script([[{"text": "first"}, NOTE, {"text": "and th"}, FAIL], [{"text": "done"}]])
+    async with make_session(model) as session:
+        events = await events_of(session)
+        assert ended(events).why == "done"
+        assert ledger.ran == ["once"]
+        assert [e.stop_reason for e in events if isinstance(e, ModelAnswered)] == ["broken", "end_turn"]
+        kinds = [[block["type"] for block in message["content"]] for message in session.messages]
+        assert kinds == [["text"], ["text", "tool_use", "text"], ["tool_result"], ["text"]]
+        check_history(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_half_a_call_of_a_broken_stream_is_forgotten(make_session, ledger):
+    half = {"call": "note", "raw": '{"word": "tw', "open": True}
+    async with make_session(Script([[NOTE, half, FAIL], [{"text": "done"}]])) as session:
+        await events_of(session)
+        assert ledger.ran == ["once"]
+        assert len(session.messages[1]["content"]) == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["auth", "model", "bad_request", "protocol", "overflow"])
+async def test_failures_that_cannot_pass_end_the_run_at_once_with_their_message(make_session, kind):
+    model = Script([[{"fail": kind, "message": "so it is"}]])
+    async with make_session(model) as session:
+        last = ended(await events_of(session))
+        assert (last.why, last.detail, last.is_error) == ("error", "so it is", True)
+        assert len(model.requests) == 1
+
+
+@pytest.mark.asyncio
+async def test_it_gives_up_after_eight_attempts_and_the_session_can_go_on(make_session):
+    model = Script([[FAIL]] * 8 + [[{"text": "back"}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).why == "error"
+        assert len(model.requests) == 8
+        assert await session.ask("still there?") == "back"
+        check_history(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_broken_stream_that_no_retry_can_mend_ends_the_run_with_the_results_kept(make_session, ledger):
+    async with make_session(Script([[NOTE, {"fail": "bad_request"}]])) as session:
+        assert ended(await events_of(session)).why == "error"
+        assert session.messages[2]["content"][0]["content"] == [{"type": "text", "text": "noted once"}]
+
+
+@pytest.mark.asyncio
+async def test_a_tool_runs_while_the_model_still_speaks(make_session, ledger):
+    released = asyncio.Event()
+
+    class Holding(Script):
+        """Speaks on only when the tool has run."""
+
+        async def _deltas(self, turn):
+            async for delta in super()._deltas(turn):
+                yield delta
+                if getattr(delta, "index", None) == 0 and type(delta).__name__ == "BlockEnded":
+                    await released.wait()
+
+    model = Holding([[NOTE, {"text": "and so on"}], [{"text": "done"}]])
+    order = []
+    async with make_session(model) as session:
+        async for event in session.run("go"):
+            order.append(event.kind)
+            if isinstance(event, ToolSucceeded):
+                released.set()
+    assert order.index("tool.succeeded") < order.index("model.said") < order.index("model.answered")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("steps", range(14))
+async def test_a_result_is_in_the_next_request_at_whatever_step_of_the_loop_the_tool_ends(make_session, steps):
+    class Lingering(Script):
+        """Goes on for some steps of the event loop after its call."""
+
+        async def _deltas(self, turn):
+            async for delta in super()._deltas(turn):
+                if type(delta).__name__ == "Stopped":
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                yield delta
+
+    model = Lingering([[NOTE], [{"text": "done"}]])
+    async with make_session(model) as session:
+        await events_of(session)
+    assert model.requests[1].messages[-1].content[0]["content"] == [{"type": "text", "text": "noted once"}]
+
+
+@pytest.mark.asyncio
+async def test_a_call_cut_off_by_the_length_limit_is_never_run(make_session, ledger):
+    cut = {"call": "note", "raw": '{"word": "x"', "open": True}
+    model = Script([[cut, {"stop": "max_tokens"}], [{"text": "less then"}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).why == "done"
+        assert ledger.ran == []
+        assert "cut off" in str(session.messages[2])
+
+
+@pytest.mark.asyncio
+async def test_closed_blocks_of_incomplete_json_are_never_run(make_session, ledger):
+    model = Script([[{"call": "note", "raw": '{"word": "x"'}, {"stop": "max_tokens"}], [{"text": "ok"}]])
+    async with make_session(model) as session:
+        await events_of(session)
+        assert ledger.ran == []
+        assert session.messages[1]["content"][0]["input"] == {}
+
+
+@pytest.mark.asyncio
+async def test_results_come_in_the_order_of_the_calls(make_session):
+    calls = [{"call": "slow", "input": {"word": str(n), "seconds": 0.03 - n / 100}} for n in range(3)]
+    async with make_session(Script([calls, [{"text": "done"}]])) as session:
+        await events_of(session)
+        assert [b["content"][0]["text"] for b in session.messages[2]["content"]] == ["noted 0", "noted 1", "noted 2"]
+
+
+@pytest.mark.asyncio
+async def test_the_same_failing_call_is_refused_the_third_time_and_ends_the_run_the_fifth(make_session, ledger):
+    async with make_session(Script([[{"call": "fails", "input": {"word": "x"}}]] * 9)) as session:
+        assert ended(await events_of(session)).why == "looping"
+        assert ledger.ran == ["x", "x"]
+        assert len(session.messages) == 11
+        check_history(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_every_request_and_start_is_announced(make_session):
+    async with make_session(Script([[NOTE], [{"text": "x"}]])) as session:
+        events = await events_of(session)
+    assert [e.turn for e in events if isinstance(e, ModelRequested)] == [1, 2]
+    assert [dict(e.input) for e in events if isinstance(e, ToolStarted)] == [{"word": "once"}]
+
+
+@pytest.mark.parametrize(
+    ("failure", "attempt", "seconds"),
+    [
+        (ProviderFailure("overloaded", ""), 1, 1.0),
+        (ProviderFailure("overloaded", ""), 3, 4.0),
+        (ProviderFailure("connection", ""), 8, None),
+        (ProviderFailure("refused", ""), 3, 4.0),
+        (ProviderFailure("refused", ""), 4, None),
+        (ProviderFailure("rate", "", retry_after=17), 1, 17),
+        (ProviderFailure("rate", "", retry_after=LONGEST_WAIT + 1), 1, None),
+        (ProviderFailure("auth", ""), 1, None),
+    ],
+)
+def test_how_long_to_wait(failure, attempt, seconds):
+    assert pause(failure, attempt, jitter=lambda: 1.0) == seconds
+
+
+def test_waits_are_bounded_and_never_the_same():
+    assert pause(ProviderFailure("rate", ""), 20, 30, lambda: 1.0) == LONGEST_BACKOFF
+    assert pause(ProviderFailure("rate", ""), 1, jitter=lambda: 0.0) == 0.5

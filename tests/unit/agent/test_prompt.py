@@ -1,0 +1,128 @@
+"""What the model is told first: bounded, stable in front, the nearest instructions last."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from wieldy import Script, Session
+from wieldy.agent.system_prompt import INSTRUCTIONS, instructions, surroundings, system_prompt
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / ".claude").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "repo" / "part").mkdir()
+    return tmp_path / "repo"
+
+
+def told(root: Path, home: Path) -> str:
+    return instructions(str(root), {"HOME": str(home)})
+
+
+def test_the_users_come_first_and_the_nearest_last(repository, home):
+    (home / ".claude" / "CLAUDE.md").write_text("the user's")
+    (repository / "AGENTS.md").write_text("the repository's")
+    (repository / "part" / "CLAUDE.md").write_text("the part's")
+    (repository / "part" / "CLAUDE.local.md").write_text("mine alone")
+    text = told(repository / "part", home)
+    places = [text.index(words) for words in ("the user's", "the repository's", "the part's", "mine alone")]
+    assert places == sorted(places)
+
+
+def test_a_file_that_is_linked_to_twice_is_read_once(repository, home):
+    (repository / "AGENTS.md").write_text("only once")
+    (repository / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert told(repository, home).count("only once") == 1
+
+
+def test_outside_a_repository_only_the_folder_itself_counts(tmp_path, home):
+    (tmp_path / "AGENTS.md").write_text("from above")
+    (tmp_path / "plain").mkdir()
+    assert told(tmp_path / "plain", home) == ""
+
+
+def test_imports_are_followed_but_not_in_code_not_in_circles_and_not_out_of_the_repository(repository, home, tmp_path):
+    (tmp_path / "secret.md").write_text("the secret")
+    (repository / "more.md").write_text("more words, @AGENTS.md")
+    (repository / "AGENTS.md").write_text("See @more.md and `@more.md` and @../secret.md and me@more.md and @none.md")
+    text = told(repository, home)
+    assert text.count("more words") == 1
+    assert "`@more.md`" in text
+    assert "the secret" not in text
+    assert "@none.md" in text
+
+
+def test_the_users_own_are_found_where_the_settings_are(repository, home, tmp_path):
+    for folder, env in (
+        (home / ".config/wieldy", {}),
+        (tmp_path / "xdg/wieldy", {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}),
+        (tmp_path / "elsewhere", {"WIELDY_HOME": str(tmp_path / "elsewhere")}),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "AGENTS.md").write_text(f"from {folder.name} and @more.md")
+        (folder / "more.md").write_text("more words")
+        text = instructions(str(repository), {"HOME": str(home), **env})
+        assert f"from {folder.name} and more words" in text
+
+
+def test_names_and_homes_that_no_file_can_have_are_no_obstacle(repository):
+    (repository / "AGENTS.md").write_text(f"See @{'x' * 300} and this.")
+    assert "and this." in instructions(str(repository), {"HOME": f"/{'x' * 300}"})
+
+
+def test_a_link_out_of_the_repository_is_not_followed_either(repository, home, tmp_path):
+    (tmp_path / "secret.md").write_text("the secret")
+    os.symlink(tmp_path / "secret.md", repository / "inside.md")
+    (repository / "AGENTS.md").write_text("@inside.md")
+    assert "the secret" not in told(repository, home)
+
+
+def test_all_instructions_together_are_bounded(repository, home):
+    (repository / "AGENTS.md").write_text("a" * (INSTRUCTIONS + 5_000))
+    (repository / "part" / "AGENTS.md").write_text("nearest")
+    text = told(repository / "part", home)
+    assert len(text) < INSTRUCTIONS + 500
+    assert "too long" in text
+    assert text.endswith("nearest")
+
+
+def test_bytes_that_are_no_text_are_no_obstacle(repository, home):
+    (repository / "AGENTS.md").write_bytes(b"caf\xe9 \xff")
+    assert "caf" in told(repository, home)
+
+
+def test_the_mode_is_said_where_it_matters():
+    assert "plan mode" in system_prompt((), mode="plan")
+    assert "plan mode" not in system_prompt((), mode="default")
+    assert system_prompt((), mode="default", extra="and this").endswith("and this")
+
+
+def test_what_changes_from_day_to_day_comes_last(tmp_path):
+    here = surroundings(str(tmp_path), str(tmp_path), model="m", today="2030-01-02")
+    assert "2030-01-02" in here
+    assert "git: no" in here
+
+
+@pytest.mark.asyncio
+async def test_prompt_and_tools_are_small_and_the_same_from_request_to_request(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model = Script([[{"call": "LS", "input": {"path": "."}}], [{"text": "x"}]])
+    async with Session(tmp_path, model=model, settings={}) as session:
+        await session.ask("go")
+    first, second = model.requests
+    assert first.system == second.system
+    assert first.tools == second.tools
+    assert sum(map(len, first.system)) <= 6_000
+    tools = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in first.tools]
+    assert len(json.dumps(tools, ensure_ascii=False)) <= 14_000

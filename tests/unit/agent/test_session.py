@@ -1,0 +1,294 @@
+"""A session: runs, limits, interruption, resuming."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from tests.unit.agent.conftest import ended, events_of
+from tests.unit.agent.oracle import check_history, check_request
+
+from wieldy import Script, Session
+from wieldy.agent.store import kept_sessions, last_session
+from wieldy.agent.transcript import records
+from wieldy.core.errors import SessionError
+from wieldy.core.events import ModelAnswered, ToolStarted
+from wieldy.providers.anthropic import body
+
+NOTE = {"call": "note", "input": {"word": "once"}}
+SLOW = {"call": "slow", "input": {"word": "slow"}}
+
+
+@pytest.mark.asyncio
+async def test_a_conversation_goes_on_with_everything_said_before(make_session):
+    model = Script([[NOTE], [{"text": "first"}], [{"text": "second"}]])
+    async with make_session(model) as session:
+        assert await session.ask("one") == "first"
+        assert await session.ask("two") == "second"
+        assert [len(request.messages) for request in model.requests] == [1, 3, 5]
+        for request in model.requests:
+            check_request([message.as_dict() for message in request.messages])
+
+
+@pytest.mark.asyncio
+async def test_a_session_is_resumed_as_it_was(make_session, ledger):
+    async with make_session(Script([[{"think": "hm"}, {"text": "well"}, NOTE], [{"text": "done"}]])) as session:
+        await session.ask("go")
+        before, cost = session.messages, session.conversation.cost
+    model = Script([[{"text": "again"}]])
+    async with make_session(model, resume=session.id) as resumed:
+        assert resumed.messages == before
+        assert resumed.conversation.cost == cost
+        assert await resumed.ask("more") == "again"
+        check_history(resumed.messages)
+    async with make_session(model, resume=session.id) as third:
+        assert len(third.messages) == len(before) + 2
+    assert ledger.ran == ["once"]
+
+
+@pytest.mark.asyncio
+async def test_a_fork_goes_its_own_way(make_session):
+    async with make_session(Script([[NOTE], [{"text": "done"}]])) as session:
+        await session.ask("go")
+    async with make_session(Script([[{"text": "other"}]]), resume=session.id, fork=True) as fork:
+        assert fork.id != session.id
+        await fork.ask("what if")
+    async with make_session(Script(), resume=session.id) as first, make_session(Script(), resume=fork.id) as second:
+        assert len(second.messages) == len(first.messages) + 2
+
+
+@pytest.mark.asyncio
+async def test_another_model_is_not_shown_thoughts_it_did_not_have_now_or_later(make_session):
+    def model(name: str) -> Script:
+        return Script([[{"think": f"{name} thinks"}, {"text": "well"}]], model=name)
+
+    async with make_session(model("a")) as session:
+        await session.ask("go")
+    for _ in range(2):
+        second = model("b")
+        async with make_session(second, resume=session.id) as resumed:
+            await resumed.ask("more")
+        assert "a thinks" not in str(second.requests[0].messages)
+    assert "b thinks" in str(second.requests[0].messages), "its own are kept"
+
+
+@pytest.mark.asyncio
+async def test_resuming_what_is_not_there_says_so(make_session):
+    for odd in ("nothing", "../../etc", ""):
+        with pytest.raises(SessionError, match=r"no session|not the id") if odd else pytest.raises(SessionError):
+            make_session(Script(), resume=odd or "..")
+
+
+@pytest.mark.asyncio
+async def test_turns_are_bounded(make_session, ledger):
+    async with make_session(Script([[{**NOTE, "input": {"word": str(n)}}] for n in range(9)]), max_turns=3) as session:
+        last = ended(await events_of(session))
+        assert (last.why, last.turns, last.is_error) == ("max_turns", 3, True)
+        assert len(ledger.ran) == 3
+        check_request(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_cost_is_counted_and_bounded(make_session):
+    usage = {"usage": {"input_tokens": 100_000, "output_tokens": 10_000}}
+    turns: list[list[dict[str, Any]]] = [[usage, {**NOTE, "input": {"word": str(n)}}] for n in range(9)]
+    async with make_session(Script(turns, model="claude-sonnet-4-5"), max_cost=0.8) as session:
+        events = await events_of(session)
+        last = ended(events)
+        assert (last.why, last.turns) == ("max_cost", 2)
+        assert last.cost == pytest.approx(2 * (0.3 + 0.15))
+        assert [e.cost for e in events if isinstance(e, ModelAnswered)] == [pytest.approx(0.45)] * 2
+        told = [record for record in records(session.box.workspace.session_dir) if record["type"] == "answered"]
+        assert told[0]["usage"]["input_tokens"] == 100_000
+        assert told[0]["cost"] == pytest.approx(0.45)
+
+
+@pytest.mark.asyncio
+async def test_what_an_earlier_session_cost_does_not_count_against_this_ones_budget(make_session):
+    turn: list[dict[str, Any]] = [{"usage": {"input_tokens": 1_000_000}}, {"text": "dear"}]
+    async with make_session(Script([turn], model="claude-sonnet-4-5"), max_cost=1) as session:
+        await session.ask("go")
+    model = Script([[{"text": "fine"}], turn, turn], model="claude-sonnet-4-5", context_window=10_000_000)
+    async with make_session(model, resume=session.id, max_cost=1) as again:
+        assert await again.ask("more") == "fine"
+        assert again.conversation.cost == pytest.approx(3)
+        await again.ask("more")
+        assert ended(await events_of(again)).why == "max_cost"
+
+
+@pytest.mark.asyncio
+async def test_a_model_without_a_price_costs_nothing_known(make_session):
+    async with make_session(Script([[{"usage": {"input_tokens": 5}}, {"text": "x"}]])) as session:
+        events = await events_of(session)
+        assert [e.cost for e in events if isinstance(e, ModelAnswered)] == [None]
+
+
+@pytest.mark.asyncio
+async def test_an_interrupted_tool_leaves_a_session_one_can_go_on_with(make_session, ledger):
+    model = Script([[{"text": "let me see"}, SLOW, NOTE], [{"text": "fine"}]])
+    async with make_session(model) as session:
+        seen = []
+        started = time.monotonic()
+        async for event in session.run("go"):
+            seen.append(event)
+            if isinstance(event, ToolStarted) and event.name == "slow":
+                session.abort()
+        assert time.monotonic() - started < 10
+        assert (ended(seen).why, ended(seen).is_error) == ("interrupted", False)
+        check_request(session.messages)
+        assert "interrupted" in str(session.messages[2]["content"][0])
+        assert await session.ask("go on") == "fine"
+        check_request([message.as_dict() for message in model.requests[1].messages])
+    assert ledger.ran.count("slow") == 1
+
+
+@pytest.mark.asyncio
+async def test_words_already_read_of_an_interrupted_answer_are_kept(make_session):
+    model = Script([[{"think": "hm"}, {"text": "I have seen that", "chunk": 3, "delay": 0.01}]])
+    async with make_session(model) as session:
+        async for event in session.run("go"):
+            if event.kind == "model.said" and not event.thinking:
+                session.abort()
+        check_history(session.messages)
+        assert session.messages[1]["content"][1]["text"].startswith("I h")
+
+
+@pytest.mark.asyncio
+async def test_an_interrupted_wait_for_a_retry_ends_at_once(make_session):
+    async with make_session(Script([[{"fail": "rate", "retry_after": 200}]])) as session:
+        seen = []
+        async for event in session.run("go"):
+            seen.append(event)
+            if event.kind == "retry":
+                session.abort()
+        assert ended(seen).why == "interrupted"
+
+
+@pytest.mark.asyncio
+async def test_leaving_the_loop_interrupts_the_run(make_session, ledger):
+    async with make_session(Script([[SLOW], [{"text": "x"}]])) as session:
+        run = session.run("go")
+        async for event in run:
+            if isinstance(event, ToolStarted):
+                break
+        await run.aclose()
+        check_request(session.messages)
+        assert await session.ask("again") == "x"
+
+
+@pytest.mark.asyncio
+async def test_cancelling_whoever_runs_it_interrupts_the_run(make_session):
+    async with make_session(Script([[SLOW], [{"text": "x"}]])) as session:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await session.ask("go")
+        check_request(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_session_runs_one_thing_at_a_time(make_session):
+    async with make_session(Script([[SLOW]])) as session:
+        async for event in session.run("go"):
+            if isinstance(event, ToolStarted):
+                with pytest.raises(SessionError, match="already running"):
+                    await session.ask("and this")
+                session.abort()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("prompt", ["", " \n", [], [{"type": "text", "text": " "}], "\x00"])
+async def test_an_empty_prompt_is_refused_before_anything_is_sent(make_session, prompt):
+    model = Script([[{"text": "x"}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session, prompt)).detail == "the prompt is empty"
+        assert model.requests == []
+
+
+@pytest.mark.asyncio
+async def test_half_characters_anywhere_in_a_prompt_are_no_obstacle(make_session):
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a\ud83d"}}
+    model = Script([[{"text": "fine"}]])
+    async with make_session(model) as session:
+        assert await session.ask([document, {"type": "text", "text": "b\udc00"}]) == "fine"
+        assert body(model.requests[0], "m")
+        assert ended(await events_of(session, [{"text": "no type"}])).detail.startswith("a prompt is text")
+
+
+@pytest.mark.asyncio
+async def test_a_pause_in_which_nothing_was_said_ends_the_run(make_session):
+    async with make_session(
+        Script([[{"text": "searching"}, {"stop": "pause_turn"}], [{"stop": "pause_turn"}]])
+    ) as session:
+        assert ended(await events_of(session)).why == "done"
+
+
+@pytest.mark.asyncio
+async def test_pictures_can_be_part_of_a_prompt(make_session):
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
+    model = Script([[{"text": "a cat"}]])
+    async with make_session(model) as session:
+        assert await session.ask([image, {"type": "text", "text": "what is this?"}]) == "a cat"
+        assert model.requests[0].messages[0].content[0] == image
+
+
+@pytest.mark.asyncio
+async def test_without_a_model_it_says_how_to_set_one(make_session, monkeypatch):
+    monkeypatch.delenv("WIELDY_MODEL", raising=False)
+    async with make_session(None) as session:
+        last = ended(await events_of(session))
+        assert "--model" in last.detail
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_written_where_nothing_is_to_be_kept(make_session):
+    async with make_session(Script([[NOTE], [{"text": "x"}]]), persist=False) as session:
+        await session.ask("go")
+        assert not (session.box.workspace.session_dir / "transcript.jsonl").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_transcript_that_cannot_be_written_ends_the_run_in_one_line(make_session, ledger):
+    async with make_session(Script([[NOTE]])) as session:
+        session.box.workspace.session_dir.parent.mkdir(parents=True)
+        session.box.workspace.session_dir.write_text("in the way")
+        last = ended(await events_of(session))
+        assert "cannot be written" in last.detail
+        assert ledger.ran == []
+
+
+@pytest.mark.asyncio
+async def test_sessions_are_listed_last_changed_first(make_session, tmp_path):
+    ids = []
+    for word in ("one", "two"):
+        async with make_session(Script([[{"text": "x"}]])) as session:
+            await session.ask(f"the {word} prompt")
+            ids.append(session.id)
+        await asyncio.sleep(0.02)
+    listed = list(kept_sessions(tmp_path / "project"))
+    assert [(kept.id, kept.prompt) for kept in listed] == [(ids[1], "the two prompt"), (ids[0], "the one prompt")]
+    assert last_session(tmp_path / "project") == ids[1]
+    with pytest.raises(SessionError, match="there is no session of this folder"):
+        last_session(tmp_path)
+
+
+def test_the_public_name_is_there():
+    assert Session.__module__ == "wieldy.agent.session"
+
+
+@pytest.mark.asyncio
+async def test_who_does_not_follow_closely_hears_what_the_model_said_when_it_has_said_it(make_session):
+    def talk() -> Script:
+        return Script(
+            [[{"text": "one two three", "chunk": 3}, {"call": "note", "input": {"word": "tea"}}], [{"text": "done"}]]
+        )
+
+    async with make_session(talk()) as session:
+        near = {type(event).__name__ for event in await events_of(session)}
+    async with make_session(talk()) as session:
+        far = [event async for event in session.run("go", closely=False)]
+    pieces = {"ModelSaid", "ModelCalls", "ModelBlock"}
+    assert pieces <= near
+    assert {type(event).__name__ for event in far} == near - pieces
+    assert far[-1].text == "done"

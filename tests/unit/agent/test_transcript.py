@@ -1,0 +1,166 @@
+"""The log on disk: whole lines, tolerant reading, long strings beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from wieldy.agent.transcript import LONG, LOST, NAME, Transcript, records
+from wieldy.core.errors import SessionError
+
+
+async def written(folder: Path, *some: dict[str, object]) -> None:
+    log = Transcript(folder)
+    for record in some:
+        log.append(record)
+    await log.aclose()
+
+
+@pytest.mark.asyncio
+async def test_what_was_appended_is_read_in_order(tmp_path):
+    some = [{"type": "user", "n": n} for n in range(50)]
+    await written(tmp_path / "s", *some)
+    assert list(records(tmp_path / "s")) == some
+    assert (tmp_path / "s" / NAME).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.asyncio
+async def test_a_record_can_be_read_before_anybody_waited_for_the_disk(tmp_path):
+    log = Transcript(tmp_path)
+    log.append({"type": "block"})
+    assert list(records(tmp_path)) == [{"type": "block"}]
+    await log.flushed()
+    await log.flushed()
+    await log.aclose()
+
+
+@pytest.mark.asyncio
+async def test_whoever_waits_for_results_waits_for_nothing_that_came_after_them(tmp_path):
+    log = Transcript(tmp_path)
+    log.append({"type": "result"})
+    await log.flushed(results=True)
+    may_go_on = threading.Event()
+    assert log._syncer is not None
+    log._syncer._first = may_go_on.wait  # type: ignore[assignment]
+    log.append({"type": "answered"})
+    async with asyncio.timeout(20):
+        await log.flushed(results=True)
+    may_go_on.set()
+    await log.aclose()
+
+
+def test_there_is_no_file_before_the_first_record_and_no_record_without_a_file(tmp_path):
+    Transcript(tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    assert list(records(tmp_path / "s")) == []
+
+
+@pytest.mark.asyncio
+async def test_every_torn_tail_loses_at_most_the_last_record(tmp_path):
+    await written(tmp_path, {"a": 1}, {"b": "é"})
+    whole = (tmp_path / NAME).read_bytes()
+    for cut in range(len(whole)):
+        (tmp_path / NAME).write_bytes(whole[:cut])
+        assert list(records(tmp_path)) == [{"a": 1}, {"b": "é"}][: whole[: cut + 1].count(b"\n")]
+
+
+@pytest.mark.asyncio
+async def test_a_torn_tail_does_not_swallow_the_next_record(tmp_path):
+    (tmp_path / NAME).write_bytes(b'{"a":1}\n{"torn')
+    await written(tmp_path, {"b": 2})
+    assert list(records(tmp_path)) == [{"a": 1}, {"b": 2}]
+
+
+@pytest.mark.asyncio
+async def test_lines_that_are_no_records_are_passed_over(tmp_path):
+    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    (tmp_path / NAME).write_bytes(
+        b"\n".join([b"garbage", b"3", b"[]", b'{"a":1}', b"\xff\xfe", b'{"b":"\xff"}', deep, b""])
+    )
+    assert list(records(tmp_path)) == [{"a": 1}]
+
+
+@pytest.mark.asyncio
+async def test_long_strings_are_kept_once_beside_the_log(tmp_path):
+    long = "é" * (LONG + 1)
+    await written(tmp_path, {"deep": [{"x": long}]}, {"again": long, "short": "s"})
+    assert (tmp_path / NAME).stat().st_size < 500
+    assert len(list((tmp_path / "payloads").iterdir())) == 1
+    assert list(records(tmp_path)) == [{"deep": [{"x": long}]}, {"again": long, "short": "s"}]
+
+
+@pytest.mark.asyncio
+async def test_a_lost_payload_is_said_and_a_crooked_name_reads_nothing_else(tmp_path):
+    (tmp_path / "payloads").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    lines = [{"x": {"$payload": "gone"}}, {"x": {"$payload": "../secret"}}]
+    (tmp_path / NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(records(tmp_path)) == [{"x": LOST}, {"x": LOST}]
+
+
+@pytest.mark.asyncio
+async def test_half_a_character_is_no_obstacle(tmp_path):
+    await written(tmp_path, {"x": ["a\ud83d"], "\udc00": 1})
+    assert list(records(tmp_path)) == [{"x": ["a\ufffd"], "\ufffd": 1}]
+
+
+@pytest.mark.asyncio
+async def test_a_folder_that_cannot_be_made_ends_the_run_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SessionError, match="cannot be written"):
+        Transcript(tmp_path / "file" / "s").append({"a": 1})
+
+
+def _hold(folder: str, ready: Connection) -> None:
+    log = Transcript(Path(folder))
+    log.append({"who": "the first"})
+    ready.send(os.getpid())
+    ready.recv()  # until the test is done, or this process is killed
+
+
+def test_only_one_process_at_a_time_has_a_log_open(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    holder = context.Process(target=_hold, args=(os.fspath(tmp_path), there))
+    holder.start()
+    try:
+        assert here.poll(60)
+        pid = here.recv()
+        log = Transcript(tmp_path)
+        with pytest.raises(SessionError, match=rf"open in another process \(pid {pid}\).*--fork-session"):
+            log.append({"who": "the second"})
+        with pytest.raises(SessionError, match="--fork-session"):
+            log.claim()
+        assert list(records(tmp_path)) == [{"who": "the first"}]
+    finally:
+        holder.kill()
+        holder.join(60)
+    log.append({"who": "the second"})
+    assert [record["who"] for record in records(tmp_path)] == ["the first", "the second"]
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_is_closed_can_be_opened_again_and_one_that_is_not_cannot(tmp_path):
+    first, second = Transcript(tmp_path), Transcript(tmp_path)
+    first.claim()
+    with pytest.raises(SessionError, match="this very process"):
+        second.claim()
+    await first.aclose()
+    second.claim()
+    await second.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_payload_that_is_not_what_its_name_says_is_lost(tmp_path):
+    long = "x" * (LONG + 1)
+    await written(tmp_path, {"x": long})
+    (payload,) = (tmp_path / "payloads").iterdir()
+    payload.write_bytes(b"")
+    assert list(records(tmp_path)) == [{"x": LOST}]

@@ -1,0 +1,30 @@
+"""The settings of editing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wieldy.core.errors import ToolFailure
+from wieldy.core.workspace import Workspace
+from wieldy.files.editing.config import Policy
+
+
+def policy(tmp_path: Path, **edit: Any) -> Policy:
+    return Policy.of(Workspace(tmp_path, session_dir=tmp_path, settings={"edit": edit}))
+
+
+def test_without_settings_everything_tolerant_is_on_and_changes_are_merged(tmp_path: Path) -> None:
+    assert policy(tmp_path) == Policy()
+
+
+def test_settings_are_taken(tmp_path: Path) -> None:
+    made = policy(tmp_path, tolerance=["indentation"], on_external_change="markers", max_bytes=7)
+    assert made == Policy(("exact", "indentation"), "markers", 7)
+
+
+def test_an_unknown_value_is_named_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailure, match=r"edit\.on_external_change is 'guess'; it can be merge, error, markers"):
+        policy(tmp_path, on_external_change="guess")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wieldy.files.editing.document import Document
+from wieldy.files.editing.notebooks import sheet_of
+
+
+def escapes(source: str) -> bool:
+    """Whether a notebook whose only cell holds this JSON string is taken for one whose writer escapes."""
+    text = f'{{"cells": [{{"cell_type": "raw", "source": {source}}}], "nbformat": 4}}'
+    json.loads(text)
+    return sheet_of(Document.of(text.encode())).layout.escapes
+
+
+@pytest.mark.parametrize(
+    ("source", "escaped"),
+    [
+        ('"plain"', False),
+        (r'"\u00e9"', True),
+        (r'"\u001b[0m"', False),
+        (r'"\\u00e9"', False),
+        (r'"\\\u00e9"', True),
+        (r'"\\\\u00e9"', False),
+        (r'"\\u"', False),
+        (r'"\u00e9 é"', False),
+        (r'"\u001b \u2028"', True),
+    ],
+)
+def test_a_writer_that_escapes_is_known_by_its_escapes(source: str, escaped: bool) -> None:
+    assert escapes(source) == escaped

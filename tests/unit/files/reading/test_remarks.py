@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+import pytest
+
+from wieldy.files.encodings import Encoding
+from wieldy.files.reading.pages import Page
+from wieldy.files.reading.read_file import remarks, size_of
+
+
+def page(**changed: Any) -> Page:
+    usual = {"lines": ["a"], "first": 1, "total": 1, "counted": True, "size": 2, "encoding": Encoding("utf-8")}
+    return Page(**{**usual, "breaks": "LF", "numbered": "", "data": b"a\n", **changed})
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (page(), ""),
+        (page(lines=[], total=0), "The file exists but is empty."),
+        (page(lines=["a"] * 10, total=25), "Lines 1-10 of 25. Read on with offset=11."),
+        (page(lines=["a"] * 5, first=21, total=25), "Lines 21-25 of 25: the end of the file."),
+        (
+            page(lines=[], first=9, total=3),
+            "Nothing to show: the file has 3 lines, so offset=9 is beyond its end.",
+        ),
+        (
+            page(lines=["a", "b"], total=900, counted=False, size=3_000_000_000),
+            "Lines 1-2 of more than 900 (3 GB). Read on with offset=3.",
+        ),
+        (page(breaks="CRLF"), "Line endings: CRLF."),
+        (page(breaks="mixed"), "Line endings: mixed."),
+        (page(encoding=Encoding("gb18030")), "Encoding: gb18030."),
+        (page(encoding=Encoding("cp1252", sure=False)), "Encoding: cp1252 (a guess)."),
+        (page(encoding=Encoding("utf-8", codecs.BOM_UTF8)), "The file starts with a UTF-8 byte order mark."),
+        (
+            page(encoding=Encoding("utf-16-le", codecs.BOM_UTF16_LE, sure=False)),
+            "Encoding: utf-16-le with byte order mark, but some of it does not decode.",
+        ),
+        (
+            page(encoding=Encoding("utf-8", sure=False), breaks="CR"),
+            "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}. Line endings: CR.",
+        ),
+    ],
+)
+def test_only_what_the_reader_could_miss_is_said(shown: Page, said: str) -> None:
+    assert remarks(shown) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 KB"),
+        (151_000, "151 KB"),
+        (999_600, "1 MB"),
+        (2_500_000_000_000, "2.5 TB"),
+    ],
+)
+def test_sizes_are_said_as_people_say_them(count: int, text: str) -> None:
+    assert size_of(count) == text

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import gzip
+import io
+import sqlite3
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from wieldy.files.kinds import is_binary
+
+
+def zipped(*names: str) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return held.getvalue()
+
+
+def tarred() -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("name"))
+    return held.getvalue()
+
+
+def test_real_files_are_named(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "data.db")
+    connection.execute("create table t (x)")
+    connection.close()
+    assert is_binary((tmp_path / "data.db").read_bytes()) == "SQLite database"
+    assert is_binary(gzip.compress(b"text")) == "gzip data"
+    assert is_binary(zipped("a.txt")) == "ZIP archive"
+    assert is_binary(zipped("[Content_Types].xml", "word/document.xml")) == "Word document"
+    assert is_binary(zipped("[Content_Types].xml", "xl/workbook.xml")) == "Excel workbook"
+    assert is_binary(zipped("META-INF/MANIFEST.MF", "A.class")) == "Java archive"
+    assert is_binary(tarred()) == "tar archive"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the interpreter is an ELF file on Linux only")
+def test_a_program_is_named() -> None:
+    with open(sys.executable, "rb") as program:
+        assert is_binary(program.read(8192)) == "ELF executable"
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG image"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "WebP image"),
+        (b"RIFF\x10\0\0\0WAVEfmt ", "WAV audio"),
+        (b"%PDF-1.7\n", "PDF document"),
+        (b"MZ\x90\0\x03\0", "Windows executable"),
+        (b"\xca\xfe\xba\xbe\0\0\0\x41", "Java class"),
+        (b"\0\0\0\x18ftypmp42", "MP4 media"),
+        (b"\xa7\r\r\n\0\0\0\0", "Python bytecode"),
+        (b"text and then \0 a nul", "binary data"),
+        (b"\0", "binary data"),
+        (b"x" * 8191 + b"\0", "binary data"),
+    ],
+)
+def test_signatures_and_nul_bytes_tell(head: bytes, name: str) -> None:
+    assert is_binary(head) == name
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"plain\n",
+        b"MZ is how some words begin",
+        b"BM and PACK and ID3 as well",
+        b"caf\xe9",
+        b"\x1b[31mred\x1b[0m",
+        "text\n".encode("utf-16"),
+        "text\n".encode("utf-16-le"),
+        "text\n".encode("utf-16-be"),
+        "text\n".encode("utf-32"),
+        "text\n".encode("utf-32-be"),
+        "漢字 and more\n".encode("utf-16-le"),
+        b"x" * 8192 + b"\0",
+    ],
+)
+def test_text_is_not_binary(head: bytes) -> None:
+    assert is_binary(head) is None

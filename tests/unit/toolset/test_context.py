@@ -1,0 +1,108 @@
+"""Which tools fit a context, each with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from wieldy.core.tool import Tool
+from wieldy.toolbox import Toolbox
+from wieldy.toolset.gates import Context, gate_of, is_on, survey
+
+
+def make(name: str, **declared: object) -> Tool:
+    return Tool.from_schema(name, f"Does {name}.", {"type": "object", "properties": {}}, lambda input: "", **declared)
+
+
+async def itself(tool: Tool) -> bool | str:
+    return await tool.enabled(None)  # type: ignore[arg-type]
+
+
+async def reasons(
+    tools: list[Tool],
+    context: Context | None = None,
+    removes: Callable[[str], object | None] = lambda name: None,
+    enabled: Callable[[Tool], Awaitable[bool | str]] = itself,
+) -> dict[str, tuple[bool, str]]:
+    rows = await survey(tools, context or Context(), gate=lambda name: None, removes=removes, enabled=enabled)
+    return {row.tool.name: (row.offered, row.reason) for row in rows}
+
+
+@pytest.mark.asyncio
+async def test_simple_mode_has_three_tools_and_says_so():
+    found = await reasons([make("Bash"), make("Edit"), make("Grep"), make("Read")], Context(simple=True))
+    assert [name for name, (offered, _) in found.items() if offered] == ["Bash", "Edit", "Read"]
+    assert "Bash, Edit, Read" in found["Grep"][1]
+
+
+@pytest.mark.asyncio
+async def test_plan_mode_offers_what_only_reads():
+    found = await reasons([make("Look", read_only=True), make("Change")], Context(mode="plan"))
+    assert found["Look"][0] and not found["Change"][0]
+    assert "plan mode" in found["Change"][1]
+
+
+@pytest.mark.asyncio
+async def test_a_list_of_names_and_patterns_is_all_that_a_sub_agent_gets():
+    tools = [make("Read"), make("Write"), make("mcp__git__log"), make("mcp__web__get")]
+    found = await reasons(tools, Context(only=("Read", "mcp__git__*")))
+    assert {name for name, (offered, _) in found.items() if offered} == {"Read", "mcp__git__log"}
+
+
+@pytest.mark.asyncio
+async def test_a_bare_deny_rule_takes_a_tool_away_and_is_the_reason():
+    found = await reasons([make("Write")], removes=lambda name: "deny: rule `Write`")
+    assert found["Write"] == (False, "deny: rule `Write`")
+
+
+@pytest.mark.asyncio
+async def test_self_checks_run_side_by_side_and_one_that_fails_loses_only_its_own_tool():
+    both = asyncio.Barrier(2)
+
+    async def meets(workspace):
+        await both.wait()
+        return True
+
+    async def breaks(workspace):
+        raise OSError("no display")
+
+    tools = [make("One", enabled=meets), make("Two", enabled=meets), make("Three", enabled=breaks)]
+    tools.append(make("Four", enabled=lambda workspace: "needs a key"))
+    found = await asyncio.wait_for(reasons(tools), 5)
+    assert found["One"][0] and found["Two"][0]
+    assert found["Three"] == (False, "its self-check failed: no display")
+    assert found["Four"] == (False, "needs a key")
+
+
+@pytest.mark.asyncio
+async def test_tools_without_a_self_check_are_not_asked():
+    async def never(tool):
+        raise AssertionError(tool.name)
+
+    assert (await reasons([make("Read")], enabled=never))["Read"] == (True, "available")
+
+
+def test_features_are_off_until_switched_on_and_the_environment_has_the_last_word():
+    assert "features.memory" in str(gate_of("MemoryRead", {}, {}))
+    assert gate_of("MemoryRead", {"features": {"memory": True}}, {}) is None
+    assert gate_of("MemoryRead", {}, {"WIELDY_FEATURE_MEMORY": "1"}) is None
+    assert gate_of("MemoryRead", {"features": {"memory": True}}, {"WIELDY_FEATURE_MEMORY": "0"}) is not None
+    assert gate_of("Read", {}, {}) is None
+    assert "features.browser" in str(gate_of("BrowserClick", {}, {}))
+    assert gate_of("BrowserClick", {"features": {"browser": True}}, {}) is None
+    assert not is_on("browser", {"features": {"browser": "yes"}}, {})
+
+
+@pytest.mark.asyncio
+async def test_what_is_off_by_name_is_looked_at_only_by_whoever_asks_for_every_tool(tmp_path):
+    async with Toolbox(tmp_path, settings={}) as box:
+        looked_at = {row.tool.name for row in (await box.offering()).rows}
+        every = {row.tool.name: row.reason for row in await box.offer()}
+    off = {"Architect", "BrowserClick", "MemoryRead", "StickerRequest", "ExitPlan"}
+    assert not off & looked_at
+    assert "Read" in looked_at
+    assert off <= every.keys()
+    assert every["ExitPlan"] == "only for plan mode"
+    assert "features.browser" in every["BrowserClick"]
