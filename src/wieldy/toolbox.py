@@ -9,6 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from msgspec.structs import replace
+
 from wieldy.approval import Ask, Callback, Nobody, Witnessed
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
@@ -16,7 +18,6 @@ from wieldy.core.catalog import Catalog, Offered
 from wieldy.core.decision import Adviser, Approver, Decision, Judge
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
-from wieldy.core.record import changed
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
@@ -250,7 +251,7 @@ class Toolbox:
 
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every call that is under way; each ends in a result within a second. Later calls are not affected."""
-        stopped, self._bench = self._bench, changed(self._bench, abort=Abort())
+        stopped, self._bench = self._bench, replace(self._bench, abort=Abort())
         stopped.abort.set(reason)
 
     async def aclose(self) -> None:

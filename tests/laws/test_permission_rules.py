@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
-from wieldy.core.record import changed
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.modes import MODES
@@ -310,7 +310,7 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
             case (_, call, linked, voices):
                 paths = [effect.path for effect in call.effects if isinstance(effect, Reads | Writes)]
                 led_to = {path: f"{ROOT}/.env" if linked else path for path in paths}
-                calls.append(changed(call, real=led_to))
+                calls.append(replace(call, real=led_to))
                 _same_as_afresh(policy, calls[-1], voices)
         for call in calls if again else ():
             _same_as_afresh(policy, call, ())

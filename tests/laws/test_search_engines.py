@@ -13,7 +13,6 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.record import fields_of
 from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files
 from wieldy.search.grep import grep
@@ -124,7 +123,7 @@ def test_both_engines_find_the_same(made, data):
     with tree(*made) as (root, ripgrep, builtin):
         drawn = data.draw(query_for)
         assume(drawn.pattern not in OF_NOTHING or not (drawn.only_matching or drawn.multiline))
-        fields = {name: getattr(drawn, name) for name in fields_of(Query)}
+        fields = {name: getattr(drawn, name) for name in Query.__struct_fields__}
         query = Query(**{**fields, "root": root})
         assert answer(query, builtin) == answer(query, ripgrep)
 

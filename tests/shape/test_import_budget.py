@@ -11,6 +11,10 @@ import pytest
 REPORT = "import sys; before = set(sys.modules); {code}; print('\\n'.join(sorted(set(sys.modules) - before)))"
 
 
+LIGHT = {"msgspec", "typing_extensions"}
+"""What records are made of: loaded with everything."""
+
+
 def loaded_by(code: str, cwd: Path) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-I", "-c", REPORT.format(code=code)], capture_output=True, text=True, cwd=cwd, check=True
@@ -31,12 +35,12 @@ def test_importing_wieldy_loads_one_module(tmp_path):
 
 def test_declaring_a_tool_loads_neither_asyncio_nor_anything_foreign(tmp_path):
     loaded = loaded_by("from wieldy import tool; tool(lambda: None)", tmp_path)
-    assert foreign(loaded) == set()
+    assert foreign(loaded) <= LIGHT
     assert "asyncio" not in loaded
 
 
 def test_a_toolbox_loads_nothing_foreign_until_a_tool_is_called(tmp_path):
-    assert foreign(loaded_by("from wieldy import Toolbox; Toolbox('.')", tmp_path)) == set()
+    assert foreign(loaded_by("from wieldy import Toolbox; Toolbox('.')", tmp_path)) <= LIGHT
 
 
 @pytest.mark.parametrize(

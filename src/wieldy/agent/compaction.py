@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.agent.conversation import Conversation
 from wieldy.agent.model_turn import Record
 from wieldy.agent.session_hooks import Moments
@@ -18,7 +20,6 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
 from wieldy.core.messages import ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.providers.models import cost
 from wieldy.schema.pattern import pattern
@@ -132,8 +133,7 @@ SUMMARISER = (
 BEGINS = "The conversation so far was long and has been summed up:\n\n"
 
 
-@record
-class Summary:
+class Summary(Struct, frozen=True):
     """What the model made of a conversation, and what that took."""
 
     text: str

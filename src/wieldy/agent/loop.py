@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from wieldy.agent.breaker import Breaker
 from wieldy.agent.conversation import Conversation
 from wieldy.agent.model_turn import Durable, Exchange, Exchanger, Record
@@ -14,7 +16,6 @@ from wieldy.agent.session_hooks import Moments
 from wieldy.agent.toolbox_protocol import Equipment
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
-from wieldy.core.record import record
 from wieldy.engine.supervise import Aborted
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ IN_A_ROW = 8  # turns without a pause for others, when nobody follows them
 FULL = 0.85  # of the context window: compact before the next request
 
 
-@record
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What a run may not exceed: turns each, dollars from the beginning of the session object on."""
 
     turns: int | None = None
@@ -53,8 +53,7 @@ class News(Protocol):
         ...
 
 
-@record
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What every request asks of the model beside an answer: tokens for thinking, tools that its own server runs."""
 
     thinking_budget: int | None = None
@@ -64,8 +63,7 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-@record
-class End:
+class End(Struct, frozen=True):
     """How a run ended, in a word and in a line, and the model's last words."""
 
     why: str

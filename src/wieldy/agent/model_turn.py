@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
-from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from wieldy.agent.answer import Answer
 from wieldy.agent.breaker import Breaker
 from wieldy.agent.toolbox_protocol import Equipment
-from wieldy.agent.warmup import AT_MOST, Foresight, first_steps, later_steps, make_ready, tried
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.content import Text
 from wieldy.core.events import ModelAnswered, ModelBlock, ModelCalls, ModelRequested, ModelSaid, Retried
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
-from wieldy.core.record import record
 from wieldy.engine.events import Events
 from wieldy.engine.supervise import Aborted
 from wieldy.engine.turn import Turn
@@ -181,8 +180,7 @@ class Durable(Protocol):
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
 
-@record
-class Exchange:
+class Exchange(Struct, frozen=True):
     """What came of one request."""
 
     answer: Answer
@@ -214,7 +212,6 @@ class Exchanger:
         self.sleep = sleep
         self.most_attempts = MOST_ATTEMPTS
         self.broken_in_a_row = 0
-        self._foresaw = False
 
     async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> Exchange:
         """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""
@@ -244,8 +241,7 @@ class Exchanger:
             turn.durable = self.durable
             attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
             try:
-                heard = attempt.listen(self.provider, request) if self._foresaw else self._foresee(attempt, request)
-                await _until(abort, heard)
+                await _until(abort, attempt.listen(self.provider, request))
                 attempt.finish()
             except Aborted:
                 interrupted = True
@@ -267,26 +263,6 @@ class Exchanger:
             for call, result in zip(calls, results, strict=True)
         ]
         return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
-
-    async def _foresee(self, attempt: Attempt, request: Request) -> None:
-        """Hear the first answer, and get ready for its calls: before the model is asked, and while it thinks."""
-        self._foresaw = True
-        tools = [offer.name for offer in request.tools]
-        approach = getattr(self.provider, "approach", None)
-        coming = approach() if approach is not None else None
-        ready = partial(make_ready, tools, self.box.workspace)
-        steps, until = first_steps(tools), time.monotonic() + AT_MOST
-        if coming is not None:
-            tried(ready)  # at once: what is started there takes as long as the steps do, and beside them
-        for step in steps:
-            tried(step)
-            if coming is not None and not coming.done():
-                await asyncio.sleep(0)  # let the connection come on
-            elif time.monotonic() > until:
-                break
-        rest = chain(steps, later_steps(tools))
-        async with Foresight(rest, ready):
-            return await attempt.listen(self.provider, request)
 
     def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
         """Record that the answer is over; returns what it came to."""

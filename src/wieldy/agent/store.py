@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError
-from wieldy.core.record import record
 from wieldy.core.state_dirs import state_home
 from wieldy.schema.pattern import pattern
 
@@ -18,8 +19,7 @@ _ID = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LOOKED_AT = 50  # records read for a listing
 
 
-@record
-class Kept:
+class Kept(Struct, frozen=True):
     """A session as a list shows it."""
 
     id: str

@@ -7,6 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from wieldy.agent.session_hooks import MOST_STOPS, Moments
 from wieldy.agent.toolbox_protocol import Equipment
 from wieldy.approval import Witnessed
@@ -16,7 +19,6 @@ from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Adviser, Answer, Approver, Decision, Judge, Opinion, Question, Reason
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
-from wieldy.core.record import changed, record
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Annex, Workspace
 from wieldy.engine.events import Events
@@ -175,8 +177,7 @@ MOST_DENIED = 20
 LONGEST_LINE = 200
 
 
-@record
-class Identity:
+class Identity(Struct, frozen=True):
     """Which sub-agent it is: its id, its kind, and the call of its parent that it works for."""
 
     id: str
@@ -214,7 +215,7 @@ class Watch(Events):
     def _count(self, event: Event, *, own: bool) -> None:
         match event:
             case ModelAnswered():
-                for name, number in vars(event.usage).items():
+                for name, number in asdict(event.usage).items():
                     self.usage[name] = self.usage.get(name, 0) + number
                 if own:
                     self.turns += 1
@@ -292,7 +293,7 @@ class Named:
 
     async def ask(self, question: Question) -> Answer:
         """Put the question in the agent's name."""
-        return await self._person.ask(question if question.agent else changed(question, agent=self._name))
+        return await self._person.ask(question if question.agent else replace(question, agent=self._name))
 
 
 class NarrowBox:
@@ -328,7 +329,7 @@ class NarrowBox:
     def _bench(self, above: Bench, abort: Abort, asked: Callable[[str], None]) -> Bench:
         pool, theirs = self.workspace.resident(Pool), above.workspace.resident(Pool)
         pool.refresh, pool.starting, pool.settled = self.offering, theirs.starting, theirs.settled
-        return changed(
+        return replace(
             above,
             catalog=Called(self.catalog, pool),
             workspace=self.workspace,

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.agent.conversation import Conversation, fold
 from wieldy.agent.loop import Bounds, End, Loop, Wishes
 from wieldy.agent.model_turn import Record
@@ -21,7 +24,6 @@ from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
 from wieldy.core.provider import Provider, ProviderFailure
-from wieldy.core.record import changed, record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import ToolContext
 from wieldy.engine.supervise import Aborted
@@ -38,8 +40,7 @@ FOLDER = "agents"
 _ID = pattern(r"agent_[0-9a-f]{8}")
 
 
-@record
-class Home:
+class Home(Struct, frozen=True):
     """What a sender stands on, and what those it sends share with it."""
 
     id: str
@@ -56,8 +57,7 @@ class Home:
     depth: int = 0
 
 
-@record
-class Allowance(Bounds):
+class Allowance(Bounds, frozen=True):
     """The bounds of a sub-agent: its own turns, and what its sender may still spend."""
 
     above: Callable[[], tuple[str, str] | None] = lambda: None
@@ -215,7 +215,7 @@ class Deputy:
 
     def home(self) -> Home:
         """What this agent gives to those it sends."""
-        return changed(
+        return replace(
             self._sender,
             id=self._agent.id,
             box=self.box,

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.agent.store import Kept, kept_sessions, look, past_calls, session_folder
 from wieldy.cli.arguments import command_parser, folder, mode
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
-from wieldy.core.record import record
 from wieldy.engine.pipeline import bind, lookup, normalise
 from wieldy.permissions.explain import Changed, replay
 from wieldy.toolbox import Toolbox
@@ -208,8 +209,7 @@ def _trust(options: argparse.Namespace) -> int:
     return 0
 
 
-@record
-class Replayed:
+class Replayed(Struct, frozen=True):
     """What came of one session: how many calls were judged, how many no longer can be, and which change."""
 
     session: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wieldy.core.record import field, record
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Decision
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 RawInput: TypeAlias = Mapping[str, Any] | bytes | str
 
 
-@record
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """What the model said. `complete` is false when its JSON was cut off; such a call never runs."""
 
     id: str
@@ -25,8 +24,7 @@ class ToolCall:
     complete: bool = True
 
 
-@record
-class BoundCall:
+class BoundCall(Struct, frozen=True):
     """The tool is found and the input fits it. `input` is JSON under canonical names, `args` are Python values."""
 
     call: ToolCall
@@ -36,8 +34,7 @@ class BoundCall:
     notes: tuple[str, ...] = ()
 
 
-@record
-class PlannedCall:
+class PlannedCall(Struct, frozen=True):
     """The input is in canonical form and what it will touch is known. `real` is where each path led at that moment."""
 
     call: ToolCall
@@ -49,8 +46,7 @@ class PlannedCall:
     real: Mapping[str, str] = field(default_factory=dict)
 
 
-@record
-class ClearedCall:
+class ClearedCall(Struct, frozen=True):
     """Allowed to run, and by whom."""
 
     plan: PlannedCall

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolDefinitionError
-from wieldy.core.record import record
 from wieldy.core.tool import Tool
 from wieldy.schema.pattern import pattern
 
@@ -91,8 +92,7 @@ def unusable(tool: Tool) -> str | None:
     return None
 
 
-@record
-class Offered:
+class Offered(Struct, frozen=True):
     """One tool, whether a model is offered it, and why or why not."""
 
     tool: Tool

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 
-@record
-class Text:
+class Text(Struct, frozen=True):
     """A piece of text."""
 
     text: str
@@ -18,8 +17,7 @@ class Text:
         return {"type": "text", "text": self.text}
 
 
-@record
-class Image:
+class Image(Struct, frozen=True):
     """A picture, base64-encoded."""
 
     media_type: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
@@ -15,8 +15,7 @@ Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-@record
-class Reason:
+class Reason(Struct, frozen=True):
     """One step of the trail: what spoke, what it said, and where it is written."""
 
     kind: Literal["rule", "mode", "hook", "default", "guard", "path", "analysis", "tool", "answer"]
@@ -33,8 +32,7 @@ class Reason:
         return f"{self.behavior}: {self.text}{part}{where}"
 
 
-@record
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What a hook or an analysis thinks of a call; the decision weighs it with rules and mode."""
 
     who: str
@@ -42,8 +40,7 @@ class Opinion:
     why: str
 
 
-@record
-class Decision:
+class Decision(Struct, frozen=True):
     """Allow, ask or deny, with the whole trail. `suggestions` are rules that would have allowed the call."""
 
     behavior: Behavior
@@ -59,8 +56,7 @@ class Decision:
         return self.behavior
 
 
-@record
-class Advice:
+class Advice(Struct, frozen=True):
     """What one adviser has to say before a call runs; `updated_input` replaces the whole input."""
 
     opinions: tuple[Opinion, ...] = ()
@@ -68,8 +64,7 @@ class Advice:
     context: tuple[str, ...] = ()
 
 
-@record
-class Question:
+class Question(Struct, frozen=True):
     """What a person is asked; `agent` is the sub-agent that wants it, where one does."""
 
     plan: PlannedCall
@@ -77,8 +72,7 @@ class Question:
     agent: str = ""
 
 
-@record
-class Answer:
+class Answer(Struct, frozen=True):
     """What the person said; `words` go to the model when it is a no, `remember` are rules to keep."""
 
     allowed: bool

@@ -5,40 +5,35 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 
-@record
-class Reads:
+class Reads(Struct, frozen=True):
     """Reads the file at an absolute path, or anything below it when it is a directory."""
 
     path: str
 
 
-@record
-class Writes:
+class Writes(Struct, frozen=True):
     """Creates, changes or deletes the file at an absolute path, or anything below it when it is a directory."""
 
     path: str
 
 
-@record
-class Runs:
+class Runs(Struct, frozen=True):
     """Runs a shell command. `contained` means that every file it touches is declared beside it."""
 
     command: str
     contained: bool = False
 
 
-@record
-class Fetches:
+class Fetches(Struct, frozen=True):
     """Talks to a URL."""
 
     url: str
 
 
-@record
-class Opaque:
+class Opaque(Struct, frozen=True):
     """Touches who knows what: runs alone, and a person is asked."""
 
 

@@ -6,44 +6,40 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from msgspec import Struct, field
+
 from wieldy.core.decision import Answer, Decision
 from wieldy.core.outcome import ToolResult
-from wieldy.core.record import field, keyword_record
 
 
-@keyword_record
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """Something that happened, and when (seconds since the epoch)."""
 
     kind: ClassVar[str] = "event"
     at: float = field(default_factory=time.time)
 
 
-@keyword_record
-class CallEvent(Event):
+class CallEvent(Event, frozen=True, kw_only=True):
     """Something that happened to one call."""
 
     call_id: str
     name: str
 
 
-@keyword_record
-class ToolRequested(CallEvent):
+class ToolRequested(CallEvent, frozen=True, kw_only=True):
     """A call arrived."""
 
     kind: ClassVar[str] = "tool.requested"
 
 
-@keyword_record
-class ToolStarted(CallEvent):
+class ToolStarted(CallEvent, frozen=True, kw_only=True):
     """The tool begins to run with this input."""
 
     kind: ClassVar[str] = "tool.started"
     input: Mapping[str, Any]
 
 
-@keyword_record
-class ToolProgress(CallEvent):
+class ToolProgress(CallEvent, frozen=True, kw_only=True):
     """For people only, never sent to the model."""
 
     kind: ClassVar[str] = "tool.progress"
@@ -51,45 +47,39 @@ class ToolProgress(CallEvent):
     data: Any = None
 
 
-@keyword_record
-class ToolEnded(CallEvent):
+class ToolEnded(CallEvent, frozen=True, kw_only=True):
     """A call has its result."""
 
     result: ToolResult
     seconds: float
 
 
-@keyword_record
-class ToolSucceeded(ToolEnded):
+class ToolSucceeded(ToolEnded, frozen=True, kw_only=True):
     """The tool gave a result."""
 
     kind: ClassVar[str] = "tool.succeeded"
 
 
-@keyword_record
-class ToolFailed(ToolEnded):
+class ToolFailed(ToolEnded, frozen=True, kw_only=True):
     """The call was refused, or the tool failed."""
 
     kind: ClassVar[str] = "tool.failed"
 
 
-@keyword_record
-class ToolCancelled(ToolEnded):
+class ToolCancelled(ToolEnded, frozen=True, kw_only=True):
     """The call was interrupted."""
 
     kind: ClassVar[str] = "tool.cancelled"
 
 
-@keyword_record
-class PermissionAsked(CallEvent):
+class PermissionAsked(CallEvent, frozen=True, kw_only=True):
     """A person is being asked."""
 
     kind: ClassVar[str] = "permission.asked"
     decision: Decision
 
 
-@keyword_record
-class PermissionDecided(CallEvent):
+class PermissionDecided(CallEvent, frozen=True, kw_only=True):
     """The call was allowed or denied, by rule or by answer."""
 
     kind: ClassVar[str] = "permission.decided"
@@ -97,8 +87,7 @@ class PermissionDecided(CallEvent):
     answer: Answer | None = None
 
 
-@keyword_record
-class HookStarted(Event):
+class HookStarted(Event, frozen=True, kw_only=True):
     """A hook begins."""
 
     kind: ClassVar[str] = "hook.started"
@@ -106,8 +95,7 @@ class HookStarted(Event):
     hook: str
 
 
-@keyword_record
-class HookEnded(Event):
+class HookEnded(Event, frozen=True, kw_only=True):
     """A hook ended: `outcome` says how, in a word."""
 
     kind: ClassVar[str] = "hook.ended"
@@ -117,16 +105,14 @@ class HookEnded(Event):
     detail: str = ""
 
 
-@keyword_record
-class EventsDropped(Event):
+class EventsDropped(Event, frozen=True, kw_only=True):
     """A subscriber was too slow: this many events were not delivered to it."""
 
     kind: ClassVar[str] = "events.dropped"
     count: int
 
 
-@keyword_record
-class Notice(Event):
+class Notice(Event, frozen=True, kw_only=True):
     """Something a person should know that belongs to no call, such as the end of a background shell."""
 
     kind: ClassVar[str] = "notice"
@@ -134,8 +120,7 @@ class Notice(Event):
     data: Any = None
 
 
-@keyword_record
-class AgentEvent(Event):
+class AgentEvent(Event, frozen=True, kw_only=True):
     """Something that happened inside a sub-agent: `call_id` is the call that it works for."""
 
     kind: ClassVar[str] = "agent.event"
@@ -145,8 +130,7 @@ class AgentEvent(Event):
     event: Event
 
 
-@keyword_record
-class ModelRequested(Event):
+class ModelRequested(Event, frozen=True, kw_only=True):
     """A request goes out to the model."""
 
     kind: ClassVar[str] = "model.requested"
@@ -154,8 +138,7 @@ class ModelRequested(Event):
     turn: int
 
 
-@keyword_record
-class ModelSaid(Event):
+class ModelSaid(Event, frozen=True, kw_only=True):
     """The model said a piece of text, or thought it."""
 
     kind: ClassVar[str] = "model.said"
@@ -164,8 +147,7 @@ class ModelSaid(Event):
     index: int = 0
 
 
-@keyword_record
-class ModelCalls(Event):
+class ModelCalls(Event, frozen=True, kw_only=True):
     """The model is writing a tool call; `piece` is the next piece of its JSON."""
 
     kind: ClassVar[str] = "model.calls"
@@ -175,8 +157,7 @@ class ModelCalls(Event):
     index: int = 0
 
 
-@keyword_record
-class ModelBlock(Event):
+class ModelBlock(Event, frozen=True, kw_only=True):
     """A block of the model's message begins as `start`, grows by something nobody is shown (`grew`), or has ended."""
 
     kind: ClassVar[str] = "model.block"
@@ -185,8 +166,7 @@ class ModelBlock(Event):
     grew: Mapping[str, Any] | None = None
 
 
-@keyword_record
-class ModelAnswered(Event):
+class ModelAnswered(Event, frozen=True, kw_only=True):
     """A message of the model's is complete, in the API's own form."""
 
     kind: ClassVar[str] = "model.answered"
@@ -197,8 +177,7 @@ class ModelAnswered(Event):
     cost: float | None = None
 
 
-@keyword_record
-class Retried(Event):
+class Retried(Event, frozen=True, kw_only=True):
     """The model could not be heard and is asked again."""
 
     kind: ClassVar[str] = "retry"
@@ -209,8 +188,7 @@ class Retried(Event):
     status: int | None = None
 
 
-@keyword_record
-class Compacted(Event):
+class Compacted(Event, frozen=True, kw_only=True):
     """The conversation was shortened."""
 
     kind: ClassVar[str] = "compact"
@@ -219,8 +197,7 @@ class Compacted(Event):
     tokens_after: int
 
 
-@keyword_record
-class RunEnded(Event):
+class RunEnded(Event, frozen=True, kw_only=True):
     """A run is over: `why` is a word, `text` the model's last words."""
 
     kind: ClassVar[str] = "run.ended"

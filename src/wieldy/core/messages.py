@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import field, record
+from msgspec import Struct, field
 
 Role: TypeAlias = Literal["user", "assistant"]
 ContentBlock: TypeAlias = Mapping[str, Any]
 
 
-@record(eq=False)
-class Message:
+class Message(Struct, frozen=True, eq=False):
     """One message. What a model said is kept verbatim: its blocks are never edited, reordered or merged."""
 
     role: Role

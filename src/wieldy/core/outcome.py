@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.content import Content, text_of
 from wieldy.core.errors import Stage
-from wieldy.core.record import record
 
 
-@record
-class Done:
+class Done(Struct, frozen=True):
     """The tool ran and gave a result."""
 
     content: Content
@@ -18,16 +18,14 @@ class Done:
     is_error: bool = False
 
 
-@record
-class Failed:
+class Failed(Struct, frozen=True):
     """The tool ran and failed."""
 
     message: str
     data: Any = None
 
 
-@record
-class Refused:
+class Refused(Struct, frozen=True):
     """The tool did not run: which stage said no, and what it advises the model to do."""
 
     stage: Stage
@@ -35,8 +33,7 @@ class Refused:
     data: Any = None
 
 
-@record
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """Stopped by the person before it ended; `partial` is what it had said until then."""
 
     reason: str = "interrupted by the user"
@@ -46,8 +43,7 @@ class Interrupted:
 Outcome: TypeAlias = Done | Failed | Refused | Interrupted
 
 
-@record
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The one result of one call."""
 
     call_id: str

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct, field
+
 from wieldy.core.errors import WieldyError
 from wieldy.core.messages import ContentBlock, History, Message
-from wieldy.core.record import field, record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -18,16 +19,14 @@ Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
 
 
-@record
-class BlockStarted:
+class BlockStarted(Struct, frozen=True):
     """A block begins; `block` is as the API announced it, its text still to come."""
 
     index: int
     block: ContentBlock
 
 
-@record
-class BlockGrew:
+class BlockGrew(Struct, frozen=True):
     """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
 
     index: int
@@ -35,15 +34,13 @@ class BlockGrew:
     piece: Any
 
 
-@record
-class BlockEnded:
+class BlockEnded(Struct, frozen=True):
     """A block is complete: a tool use may start now, while the model still speaks."""
 
     index: int
 
 
-@record
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one request; a later report of the same request replaces what it names."""
 
     input_tokens: int = 0
@@ -52,15 +49,13 @@ class Usage:
     cache_write_tokens: int = 0
 
 
-@record
-class Metered:
+class Metered(Struct, frozen=True):
     """What the request has cost so far."""
 
     usage: Usage
 
 
-@record
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The model is done, and why."""
 
     reason: StopReason
@@ -69,8 +64,7 @@ class Stopped:
 Delta: TypeAlias = BlockStarted | BlockGrew | BlockEnded | Metered | Stopped
 
 
-@record
-class ToolOffer:
+class ToolOffer(Struct, frozen=True):
     """One tool as a model is shown it; `encoded` caches its bytes by wire."""
 
     name: str
@@ -79,8 +73,7 @@ class ToolOffer:
     encoded: dict[str, bytes] = field(default_factory=dict)
 
 
-@record
-class Request:
+class Request(Struct, frozen=True):
     """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable.
 
     Unless somebody follows the answer `closely`, pieces of it may come some at a time; what ends a block never waits for others.
@@ -139,8 +132,7 @@ class Provider(Protocol):
         ...
 
 
-@record
-class Said:
+class Said(Struct, frozen=True):
     """What a model said to one request."""
 
     text: str

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, field
+
 from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
 from wieldy.core.effects import NOTHING, UNKNOWN, Effects, is_opaque
 from wieldy.core.outcome import ToolResult
-from wieldy.core.record import field, mutable, record
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Judge
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
 DEFAULT_MAX_RESULT_CHARS = 50_000
 
 
-@record
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a tool is. For people only, never sent to the model."""
 
     text: str
     data: Any = None
 
 
-@record
-class Output:
+class Output(Struct, frozen=True):
     """The result of a tool: what the model reads, and structured data for the caller."""
 
     content: str | Block | Content
@@ -47,15 +46,13 @@ class Output:
         return self.content if isinstance(self.content, tuple) else (self.content,)
 
 
-@record
-class Doubt:
+class Doubt(Struct, frozen=True):
     """A tool's own check is not sure: let the person decide."""
 
     why: str
 
 
-@record
-class Options:
+class Options(Struct, frozen=True):
     """What the surrounding session runs with."""
 
     tools: tuple[str, ...] = ()
@@ -65,8 +62,7 @@ class Options:
     thinking_budget: int | None = None
 
 
-@mutable
-class ToolContext:
+class ToolContext(Struct, eq=False):
     """What a running tool may use. There are no globals: everything it needs is here or came with the tool."""
 
     call_id: str

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from wieldy.core.errors import Refusal
-from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-@record
-class Inquiry:
+class Inquiry(Struct, frozen=True):
     """One question. The person may always answer in words of their own; `several` lets them choose more than one option."""
 
     question: str
@@ -21,8 +21,7 @@ class Inquiry:
     several: bool = False
 
 
-@record
-class Reply:
+class Reply(Struct, frozen=True):
     """What the person said: options they chose, words of their own, or both."""
 
     chosen: tuple[str, ...] = ()

@@ -7,10 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from msgspec import Struct
+
 from wieldy.agent.session import Session
 from wieldy.core.events import RunEnded, ToolEnded
 from wieldy.core.outcome import Refused
-from wieldy.core.record import record
 from wieldy.providers.script import Script
 from wieldy.terminal.questions import Paint
 from wieldy.terminal.view import View
@@ -20,8 +21,7 @@ PROMPT = "The tests of this little till fail. Find out why and fix it."
 SETTINGS = {"permissions": {"allow": ["Bash(python3 -m unittest:*)"]}}
 
 
-@record
-class Account:
+class Account(Struct, frozen=True):
     """What came of the demo."""
 
     calls: int

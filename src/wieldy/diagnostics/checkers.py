@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.threads import in_thread
 from wieldy.shell.running.reaper import Tree, end
 
@@ -66,8 +67,7 @@ async def _read(pipe: asyncio.StreamReader) -> str:
     return kept.decode("utf-8", "replace")
 
 
-@record
-class Problem:
+class Problem(Struct, frozen=True):
     """One error in one file."""
 
     line: int
@@ -103,8 +103,7 @@ COMPLAINT_CHARS = 20_000
 Parse: TypeAlias = Callable[[str, "Subject"], Iterator[Problem]]
 
 
-@record
-class Subject:
+class Subject(Struct, frozen=True):
     """What is checked: a content that stands, or stood, at `path`. `copy` is a file that holds it, in the folder `scratch`
     of its own; `cache` is a folder that outlives the check."""
 
@@ -115,8 +114,7 @@ class Subject:
     cache: str
 
 
-@record
-class Checker:
+class Checker(Struct, frozen=True):
     """One checker. `arguments` are those after its own name; with `reads_stdin` the content is piped to it."""
 
     name: str

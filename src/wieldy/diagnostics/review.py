@@ -12,13 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.content import Text
 from wieldy.core.decision import Advice
 from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.diagnostics.checkers import BY_SUFFIX, Checker, Problem, Subject, checkers_for, new_problems, output_of
@@ -76,7 +78,9 @@ class Diagnostics:
         if not found:
             return outcome
         data = (
-            {**outcome.data, "diagnostics": list(map(vars, found))} if isinstance(outcome.data, dict) else outcome.data
+            {**outcome.data, "diagnostics": list(map(asdict, found))}
+            if isinstance(outcome.data, dict)
+            else outcome.data
         )
         return Done((*outcome.content, Text(_told(path, found))), data)
 
@@ -134,8 +138,7 @@ def _content(path: str, missing: bytes | None = None) -> bytes | None:
         return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST else None
 
 
-@record
-class Edited:
+class Edited(Struct, frozen=True):
     """A file before and after. `cache` is a folder where checkers may keep what makes them faster the next time."""
 
     path: str

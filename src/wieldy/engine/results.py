@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Image, Text
-from wieldy.core.record import is_record
 from wieldy.core.tool import Output
 from wieldy.schema.pattern import pattern
 
@@ -43,8 +44,8 @@ def plain(value: Any) -> Any:
         import dataclasses
 
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if is_record(value):
-        return {name: plain(item) for name, item in vars(value).items()}
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if callable(dump := getattr(value, "model_dump", None)):
         return plain(dump(mode="json"))
     import msgspec

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct, field
+
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
-from wieldy.core.record import field, mutable
 from wieldy.core.tool import Options, Tool, ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
@@ -18,8 +19,7 @@ from wieldy.engine.supervise import Leash
 DEFAULT_SECONDS = 600.0
 
 
-@mutable
-class Bench:
+class Bench(Struct, eq=False):
     """What `handle` works with."""
 
     catalog: Catalog

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import Refusal, ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.document import Document
@@ -159,8 +160,7 @@ class Rehearsals:
         return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self._roots)
 
 
-@record
-class Wish:
+class Wish(Struct, frozen=True):
     """What a call wants of the file at `path`; `what` tells it from other wishes, `prepare` tries it."""
 
     path: str

@@ -6,7 +6,7 @@ import codecs
 from itertools import pairwise
 from unicodedata import category
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -37,8 +37,7 @@ WEAK = 0.03
 SURE = 0.3
 
 
-@record
-class Encoding:
+class Encoding(Struct, frozen=True):
     """A Python codec and the mark before the text; not `sure` where it is a guess or some bytes do not decode."""
 
     name: str

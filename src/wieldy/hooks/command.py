@@ -8,7 +8,8 @@ import json
 import os
 from collections.abc import Mapping
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.threads import in_thread
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import Moment
@@ -81,8 +82,7 @@ class Mouth:
             self._mine = -1
 
 
-@record
-class Raw:
+class Raw(Struct, frozen=True):
     """What came back of a hook, uninterpreted. `trouble` says why there is no exit code."""
 
     exit_code: int | None

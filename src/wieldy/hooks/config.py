@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.hooks.events import MOMENTS, Moment
 from wieldy.permissions.rules import Rule, RuleProblem, parse
 from wieldy.schema.pattern import pattern
@@ -47,8 +48,7 @@ OnError: TypeAlias = Literal["block", "warn"]
 PythonHook: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
-@record
-class Hook:
+class Hook(Struct, frozen=True):
     """One hook: when it runs, what runs, and what its failure means."""
 
     event: str

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import fields_of, record
+from msgspec import Struct
+
 from wieldy.hooks.command import Raw
 from wieldy.hooks.events import MOMENTS, Moment, ToolMoment
 
 Meaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
 
 
-@record
-class Ending:
+class Ending(Struct, frozen=True):
     """One way to end, and its meaning: at moments that can be blocked, at those that cannot, at those that take text."""
 
     name: str
@@ -102,7 +102,7 @@ def _elsewhere(ending: Ending) -> str:
 
 def _own_fields(moment: type[Moment]) -> list[str]:
     own = vars(moment)["__annotations__"]
-    told = [name for name in fields_of(moment) if name not in fields_of(Moment) or name in own]
+    told = [name for name in moment.__struct_fields__ if name not in Moment.__struct_fields__ or name in own]
     if issubclass(moment, ToolMoment):
         told.sort(key=lambda name: not name.startswith("tool_"))
     return told

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from wieldy.core.call import PlannedCall
 from wieldy.core.content import Text, text_of
 from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome
-from wieldy.core.record import changed
 from wieldy.core.tool import settle
 from wieldy.core.workspace import Workspace
 from wieldy.hooks.events import PermissionRequest, PostToolUse, PostToolUseFailure
@@ -101,7 +102,7 @@ class Hooks:
         for index, reply in enumerate(replies):
             if reply.updated_input is None or index + 1 == len(hooks):
                 continue
-            moment = changed(moment, tool_input=reply.updated_input)
+            moment = replace(moment, tool_input=reply.updated_input)
             later = await self._chained(hooks[index + 1 :], moment)
             return [*replies[: index + 1], *later]
         return replies
@@ -146,7 +147,7 @@ def _of_the_last_input(replies: Sequence[Reply]) -> list[Reply]:
     rewrites = [index for index, reply in enumerate(replies) if reply.updated_input is not None]
     last = rewrites[-1] if rewrites else 0
     return [
-        changed(reply, behavior=None) if index < last and reply.behavior == "allow" else reply
+        replace(reply, behavior=None) if index < last and reply.behavior == "allow" else reply
         for index, reply in enumerate(replies)
     ]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wieldy.core.record import field, keyword_record
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 
-@keyword_record
-class Moment:
+class Moment(Struct, frozen=True, kw_only=True):
     """What every hook is told: which session, where, in which mode; inside a sub-agent, which one."""
 
     event: ClassVar[str] = ""
@@ -32,12 +32,11 @@ class Moment:
 
     def payload(self) -> dict[str, Any]:
         """What the hook reads on stdin."""
-        told = {name: value for name, value in vars(self).items() if value is not None}
+        told = {name: value for name, value in asdict(self).items() if value is not None}
         return {"hook_event_name": self.event, **told}
 
 
-@keyword_record
-class ToolMoment(Moment):
+class ToolMoment(Moment, frozen=True, kw_only=True):
     """About one call."""
 
     matched_on: ClassVar[str] = "tool_name"
@@ -47,8 +46,7 @@ class ToolMoment(Moment):
     tool_use_id: str
 
 
-@keyword_record
-class PreToolUse(ToolMoment):
+class PreToolUse(ToolMoment, frozen=True, kw_only=True):
     """A call is about to be judged: allow, deny, ask, or rewrite its input."""
 
     event: ClassVar[str] = "PreToolUse"
@@ -56,8 +54,7 @@ class PreToolUse(ToolMoment):
     guards: ClassVar[bool] = True
 
 
-@keyword_record
-class PermissionRequest(ToolMoment):
+class PermissionRequest(ToolMoment, frozen=True, kw_only=True):
     """A person is about to be asked: answer in their place."""
 
     event: ClassVar[str] = "PermissionRequest"
@@ -66,8 +63,7 @@ class PermissionRequest(ToolMoment):
     permission_suggestions: list[dict[str, Any]] = field(default_factory=list)
 
 
-@keyword_record
-class PostToolUse(ToolMoment):
+class PostToolUse(ToolMoment, frozen=True, kw_only=True):
     """A tool has run: add to what the model reads of it, or replace it."""
 
     event: ClassVar[str] = "PostToolUse"
@@ -77,8 +73,7 @@ class PostToolUse(ToolMoment):
     duration_ms: int = 0
 
 
-@keyword_record
-class PostToolUseFailure(ToolMoment):
+class PostToolUseFailure(ToolMoment, frozen=True, kw_only=True):
     """A tool has failed: add to what the model reads of it."""
 
     event: ClassVar[str] = "PostToolUseFailure"
@@ -89,8 +84,7 @@ class PostToolUseFailure(ToolMoment):
     duration_ms: int = 0
 
 
-@keyword_record
-class UserPromptSubmit(Moment):
+class UserPromptSubmit(Moment, frozen=True, kw_only=True):
     """The person has said something: block it, or add to it."""
 
     event: ClassVar[str] = "UserPromptSubmit"
@@ -101,8 +95,7 @@ class UserPromptSubmit(Moment):
     prompt: str
 
 
-@keyword_record
-class SessionStart(Moment):
+class SessionStart(Moment, frozen=True, kw_only=True):
     """A session begins: add to what the model knows from the start."""
 
     event: ClassVar[str] = "SessionStart"
@@ -113,8 +106,7 @@ class SessionStart(Moment):
     model: str | None = None
 
 
-@keyword_record
-class SessionEnd(Moment):
+class SessionEnd(Moment, frozen=True, kw_only=True):
     """A session ends."""
 
     event: ClassVar[str] = "SessionEnd"
@@ -123,8 +115,7 @@ class SessionEnd(Moment):
     reason: str = "other"
 
 
-@keyword_record
-class Stop(Moment):
+class Stop(Moment, frozen=True, kw_only=True):
     """The model wants to stop: let it, or send it on with a reason."""
 
     event: ClassVar[str] = "Stop"
@@ -134,8 +125,7 @@ class Stop(Moment):
     last_assistant_message: str = ""
 
 
-@keyword_record
-class SubagentStart(Moment):
+class SubagentStart(Moment, frozen=True, kw_only=True):
     """A sub-agent begins: add to what it knows."""
 
     event: ClassVar[str] = "SubagentStart"
@@ -146,8 +136,7 @@ class SubagentStart(Moment):
     agent_type: str
 
 
-@keyword_record
-class SubagentStop(Moment):
+class SubagentStop(Moment, frozen=True, kw_only=True):
     """A sub-agent wants to stop: let it, or send it on with a reason."""
 
     event: ClassVar[str] = "SubagentStop"
@@ -161,8 +150,7 @@ class SubagentStop(Moment):
     last_assistant_message: str = ""
 
 
-@keyword_record
-class PreCompact(Moment):
+class PreCompact(Moment, frozen=True, kw_only=True):
     """The conversation is about to be shortened."""
 
     event: ClassVar[str] = "PreCompact"
@@ -173,8 +161,7 @@ class PreCompact(Moment):
     custom_instructions: str = ""
 
 
-@keyword_record
-class Notification(Moment):
+class Notification(Moment, frozen=True, kw_only=True):
     """A person is being told something."""
 
     event: ClassVar[str] = "Notification"

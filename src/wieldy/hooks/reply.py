@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
-from wieldy.core.record import record
 from wieldy.hooks.command import Raw
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import MOMENTS
@@ -30,8 +31,7 @@ _NO_SCRIPT = pattern(
 )
 
 
-@record
-class Reply:
+class Reply(Struct, frozen=True):
     """A hook's answer. `blocked` is the reason it stopped what was about to happen; `outcome` is a word for the log."""
 
     hook: str
@@ -185,8 +185,7 @@ def _first_words(text: str) -> str:
     return text if len(text) <= 10_000 else text[:10_000] + " …"
 
 
-@record
-class Said:
+class Said(Struct, frozen=True):
     """What all hooks of a moment said together. `blocked` is the first reason among the strictest."""
 
     blocked: str | None = None

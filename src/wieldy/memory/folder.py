@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from wieldy.core.errors import Refusal, ToolFailure
-from wieldy.core.record import record
 from wieldy.core.state_dirs import config_home
 from wieldy.core.workspace import Workspace
 
@@ -17,8 +18,7 @@ MOST_LISTED = 200
 DEEPEST = 4
 
 
-@record
-class Memo:
+class Memo(Struct, frozen=True):
     """One file of memory, by its path inside the folder."""
 
     scope: Scope

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.realpath import plain
-from wieldy.core.record import record
 from wieldy.core.visible_text import one_line
 from wieldy.permissions import rules as domain
 from wieldy.permissions.decide import Policy
@@ -54,8 +55,7 @@ def matches_example(rule: Rule, example: str, paths: Paths) -> bool:
     return fnmatchcase(example, rule.subject)
 
 
-@record
-class PartSeen:
+class PartSeen(Struct, frozen=True):
     """One simple command that was found in a call, what it touches, and why."""
 
     text: str
@@ -66,8 +66,7 @@ class PartSeen:
     via: tuple[str, ...]
 
 
-@record
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A decision with everything that led to it; nothing was run."""
 
     tool: str
@@ -188,8 +187,7 @@ def _place(row: dict[str, Any], width: int) -> str:
     return f"{row['layer']:<{width}}  {file or ''}{f':{line}' if file and line else ''}"
 
 
-@record
-class Tested:
+class Tested(Struct, frozen=True):
     """How a rule did on its own examples."""
 
     rule: Rule
@@ -206,8 +204,7 @@ def try_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[Tested]:
     ]
 
 
-@record
-class Changed:
+class Changed(Struct, frozen=True):
     """A past call that would now be decided otherwise."""
 
     plan: PlannedCall

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Reads, Writes
-from wieldy.core.record import record
 from wieldy.permissions import suggest
 from wieldy.permissions.findings import Case, Finding, by_rule
 from wieldy.permissions.paths import Paths, Seen, below, is_stream
@@ -19,8 +20,7 @@ from wieldy.permissions.ruleset import Covering, Shelf, Shelves, first_of
 Outside: TypeAlias = Literal["ask", "deny"]
 
 
-@record
-class Touch:
+class Touch(Struct, frozen=True):
     """One file effect. `part` is the command it comes from, `command` what was found about that command,
     `exact` that a rule spells it out.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct, field
+
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
-from wieldy.core.record import field, record
 from wieldy.permissions.modes import Mode
 from wieldy.permissions.paths import Seen
 from wieldy.permissions.risk_levels import Level
 from wieldy.permissions.rules import Rule
 
 
-@record
-class Finding:
+class Finding(Struct, frozen=True):
     """One step of the trail; `remedy` is a rule that would turn its ask into an allow."""
 
     reason: Reason
@@ -24,8 +24,7 @@ class Finding:
         return self.reason.behavior
 
 
-@record
-class Case:
+class Case(Struct, frozen=True):
     """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
 
     `careful` means the settings want a question even where the tool's effects are harmless. `looks` keeps what was seen of

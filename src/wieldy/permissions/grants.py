@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from wieldy.core.call import PlannedCall
-from wieldy.core.record import record
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.permissions.suggest import MOST_RULES, keepable
 
 
-@record
-class Grant:
+class Grant(Struct, frozen=True):
     """Rules to keep, and a line about each that is not worth keeping."""
 
     rules: tuple[Rule, ...]

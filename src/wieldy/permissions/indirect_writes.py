@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from wieldy.core.decision import Reason
 from wieldy.core.effects import Reads, Writes
-from wieldy.core.record import record
 from wieldy.permissions.files import Files
 from wieldy.permissions.findings import Finding
 from wieldy.schema.pattern import pattern
@@ -26,8 +27,7 @@ _ELSEWHERE = pattern(r"[^/]*:.*")
 FILLING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
 
 
-@record
-class Filling:
+class Filling(Struct, frozen=True):
     """A folder and what it is filled from; without a source, nobody can tell what comes."""
 
     folder: str

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, cast
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 ModeName: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 
 
-@record
-class Mode:
+class Mode(Struct, frozen=True):
     """How what no rule settles is treated."""
 
     name: ModeName

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from wieldy.core.realpath import plain, real_path
-from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
@@ -14,8 +15,7 @@ _DESCRIPTOR = pattern(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 
-@record
-class Seen:
+class Seen(Struct, frozen=True):
     """One path under all its names. `views` are spellings to match rules against: as given, and with links followed."""
 
     views: tuple[str, ...]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.permissions.paths import Seen, below, key
 
 
-@record
-class Protection:
+class Protection(Struct, frozen=True):
     """Why a path is protected. `liftable` ones may be allowed by a rule that names the very file, `soft` ones by any rule."""
 
     why: str

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import Effects
-from wieldy.core.record import field, record
 from wieldy.core.tool import Tool
 from wieldy.permissions.rules import Origin, Rule, RuleProblem, parse, wildcard
 
@@ -41,8 +42,7 @@ def likely_tool(name: str) -> str | None:
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
-@record
-class Care:
+class Care(Struct, frozen=True):
     """What the settings say about one tool."""
 
     level: Level | None = None

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from wieldy.core.decision import Behavior
-from wieldy.core.record import field, record
 from wieldy.permissions.paths import key
 from wieldy.schema.pattern import pattern
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
 
 
-@record
-class Origin:
+class Origin(Struct, frozen=True):
     """A place in the settings. `folder` is where a path rule that begins with `/` starts."""
 
     layer: Layer = "code"
@@ -72,16 +72,14 @@ class RuleProblem(ValueError):
         self.suggestion = suggestion
 
 
-@record
-class Examples:
+class Examples(Struct, frozen=True):
     """What a rule's author expects it to match and not to match."""
 
     match: tuple[str, ...] = ()
     not_match: tuple[str, ...] = ()
 
 
-@record
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule and where it is written. `subject` is the tool name its specifier is about."""
 
     text: str
@@ -330,8 +328,7 @@ _MAGIC = pattern(r"(?<!\\)[*?\[]")
 _SPECIAL = pattern(r"([\\*?\[\]!#])")
 
 
-@record
-class PathPattern:
+class PathPattern(Struct, frozen=True):
     """Everything below `folder` whose path from there matches. With no `rest`, `folder` itself and all below it.
 
     `floating` patterns match a name at any depth below the folder.

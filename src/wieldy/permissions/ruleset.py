@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from wieldy.core.decision import Behavior
-from wieldy.core.record import record
 from wieldy.permissions import rules as domain
 from wieldy.permissions.paths import Paths, Seen, below, key
 from wieldy.permissions.risk_levels import as_text
@@ -334,8 +335,7 @@ def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern
 WHOLE_SERVER = compiled(r"mcp__[^*]+__\*")
 
 
-@record
-class RuleSet:
+class RuleSet(Struct, frozen=True):
     """Every rule in force, each with where it is written. `broken` says why nothing may be allowed unasked."""
 
     rules: tuple[Rule, ...] = ()
@@ -450,8 +450,7 @@ class Shelf:
         return found
 
 
-@record
-class Shelves:
+class Shelves(Struct, frozen=True):
     """One shelf for each behaviour; rules about commands and paths are looked up for all behaviours at once."""
 
     deny: Shelf

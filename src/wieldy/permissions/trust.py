@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.state_dirs import config_home
 from wieldy.core.visible_text import one_line
 
@@ -77,8 +78,7 @@ FILE_NAME = "trust.json"
 SWITCH = "WIELDY_TRUST"
 
 
-@record
-class Item:
+class Item(Struct, frozen=True):
     """One thing a project's files ask for: the setting's name, its value, and where it is written."""
 
     name: str

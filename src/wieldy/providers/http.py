@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from msgspec import Struct
+
 from wieldy.core.errors import WieldyError
-from wieldy.core.record import record
 from wieldy.providers.connection import Connection, Silence
 from wieldy.providers.http1 import END, End, Head, Malformed, request_head
 from wieldy.providers.leisure import Leisure, Signs
@@ -31,8 +32,7 @@ class ProxyProblem(WieldyError):
     """A proxy is set that cannot be used; one line says which and why."""
 
 
-@record
-class Proxy:
+class Proxy(Struct, frozen=True):
     """An HTTP proxy, and what it knows us by."""
 
     host: str

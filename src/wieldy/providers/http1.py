@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 MOST_HEAD = 64 * 1024
 MOST_CHUNK_LINE = 4096
@@ -23,8 +23,7 @@ class Malformed(Exception):
     """The bytes are no answer; the text says why."""
 
 
-@record
-class Head:
+class Head(Struct, frozen=True):
     """A status and headers, names in lower case; the body is still to come."""
 
     status: int

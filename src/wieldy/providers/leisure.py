@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 LONGEST = 0.1  # seconds that a piece waits for company
 
@@ -15,8 +15,7 @@ _ENDS = (b"\n\n", b"\n\n\r\n")  # of an event; of one that came as a chunk
 _NEVER = float("-inf")
 
 
-@record
-class Signs:
+class Signs(Struct, frozen=True):
     """How a wire shows that it says more than words: what is `notable` in events, and the fewest bytes of an `ending`.
 
     An ending is all that has to come, after whole events with nothing notable in them, before an answer or a call in it

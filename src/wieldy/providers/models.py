@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.provider import Usage
-from wieldy.core.record import record
 
 AS_OF = "2026-11"
 MILLION = 1_000_000
@@ -16,8 +17,7 @@ Thinking: TypeAlias = Literal["budget", "adaptive", "always"]
 """Whether a model thinks within a budget, as much as it sees fit when asked to, or as it sees fit unless told otherwise."""
 
 
-@record
-class Price:
+class Price(Struct, frozen=True):
     """Dollars per million tokens; a cache is read and written at prices of its own."""
 
     input: float
@@ -26,8 +26,7 @@ class Price:
     cache_write: float
 
 
-@record
-class Model:
+class Model(Struct, frozen=True):
     """One model, or a family of them. A prompt above `long_from` tokens is charged at `long`, as is what is said to it."""
 
     price: Price

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import Provider
-from wieldy.core.record import record
 
 
-@record
-class House:
+class House(Struct, frozen=True):
     """A provider by name: the API it speaks, where it is, and the variable its key is kept in."""
 
     api: str

@@ -24,6 +24,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from msgspec.structs import replace
+
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import (
     BlockEnded,
@@ -37,7 +39,6 @@ from wieldy.core.provider import (
     Stopped,
     Usage,
 )
-from wieldy.core.record import changed
 from wieldy.schema.strict_json import dense_text
 
 Step = Mapping[str, Any]
@@ -163,7 +164,7 @@ class Script:
     def answer(self, request: Request) -> AsyncIterator[Delta]:
         """What comes back for a request. Raises `ProviderFailure`."""
         if self.remember:
-            self.requests.append(changed(request, messages=tuple(request.messages)))
+            self.requests.append(replace(request, messages=tuple(request.messages)))
         if self._next >= len(self.turns):
             raise ProviderFailure("bad_request", "the script has no more turns")
         turn = self.turns[self._next]

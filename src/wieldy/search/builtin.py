@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.search.dialect import BadPattern, LineBreakInPattern, translate
 from wieldy.search.ignore import compile_any, rules_above, walk_files
 from wieldy.search.occurrences import Occurrences
@@ -46,8 +47,7 @@ def main(argv: list[str]) -> int:
         return 2
 
 
-@record
-class Options:
+class Options(Struct, frozen=True):
     """What a command line asks for."""
 
     given: Mapping[str, Sequence[str]]

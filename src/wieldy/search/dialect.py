@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-from wieldy.core.record import changed, record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.schema.pattern import pattern
 
 _SPACE = " \\t\\n\\x0b\\f\\r\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
@@ -39,8 +41,7 @@ class LineBreakInPattern(BadPattern):
     """A pattern that asks for a line break where lines are searched one by one."""
 
 
-@record
-class Flags:
+class Flags(Struct, frozen=True):
     """What is switched on at one place of a pattern."""
 
     ignore_case: bool = False
@@ -180,7 +181,7 @@ class _Translation:
             changes[_LETTERS[letter]] = letter in on
         if changes.get("lines") is False and not self.multiline:
             raise BadPattern(_unknown_here("(?-m) in a search line by line"))
-        return changed(self.flags, **changes)
+        return replace(self.flags, **changes)
 
     def escape(self) -> str:
         if edge := _EDGE.match(self.pattern, self.at):

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.threads import in_thread
 from wieldy.search.errors import SearchFailure
 from wieldy.search.grep import failed, notices_of
@@ -19,8 +20,7 @@ from wieldy.search.ripgrep import Ending, Engine, listing, name_filter, run
 MAX_FILES = 1_000_000
 
 
-@record
-class FoundFiles:
+class FoundFiles(Struct, frozen=True):
     """The newest files that match (absolute paths), how many there are in all, and what is missing from them."""
 
     files: tuple[str, ...]

@@ -12,7 +12,8 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.threads import in_thread
 from wieldy.schema.pattern import pattern
 from wieldy.search.errors import SearchFailure
@@ -82,8 +83,7 @@ _BINARY_PROBE = 65_536
 _COUNTED = pattern(rb"([^\0]*)\0(\d+)\r?\n")
 
 
-@record
-class Place:
+class Place(Struct, frozen=True):
     """Where a search runs: in a folder, on one of its files or on all that is below."""
 
     folder: str
@@ -104,8 +104,7 @@ def place_of(root: str) -> Place:
     return Place(os.path.dirname(root), os.path.basename(root), b"\0" in beginning and not utf16)
 
 
-@record
-class Survey:
+class Survey(Struct, frozen=True):
     """Every file that matches."""
 
     files: list[FileMatches]

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 
 Matches: TypeAlias = Callable[[str], object]
@@ -164,8 +165,7 @@ _KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
 _EXCLUDES_SETTING = pattern(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
-@record
-class Rule:
+class Rule(Struct, frozen=True):
     """One line of an ignore file."""
 
     regex: re.Pattern[str]
@@ -173,8 +173,7 @@ class Rule:
     only_folders: bool
 
 
-@record
-class RuleFile:
+class RuleFile(Struct, frozen=True):
     """The rules of one ignore file, which speak of paths below `base`."""
 
     base: str
@@ -192,8 +191,7 @@ class RuleFile:
         return None
 
 
-@record
-class Rules:
+class Rules(Struct, frozen=True):
     """All rules that hold in one folder: for each kind the files that speak, nearest first."""
 
     in_repository: bool

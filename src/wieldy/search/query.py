@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.search.ripgrep import Line
 
 Mode: TypeAlias = Literal["files_with_matches", "content", "count"]
@@ -20,8 +21,7 @@ def omitted_by(judge: object) -> Omit | None:
     return hides if getattr(judge, "hides_anything", True) else None
 
 
-@record
-class Query:
+class Query(Struct, frozen=True):
     """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all."""
 
     pattern: str
@@ -53,16 +53,14 @@ class Query:
         return not (self.around or self.counts_matches)
 
 
-@record
-class FileMatches:
+class FileMatches(Struct, frozen=True):
     """A file (absolute path) and how many matches it has; 0 where they were not counted."""
 
     path: str
     count: int = 0
 
 
-@record
-class Found:
+class Found(Struct, frozen=True):
     """One page of a search and the size of the whole. `notices` say what is missing from it and why."""
 
     files: tuple[FileMatches, ...] = ()

@@ -14,7 +14,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import field, record
+from msgspec import Struct, field
+
 from wieldy.schema.pattern import pattern
 from wieldy.search.errors import SearchFailure
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
@@ -25,8 +26,7 @@ BUILTIN = "builtin"
 Source: TypeAlias = Literal["environment", "bundled", "path"]
 
 
-@record
-class Ripgrep:
+class Ripgrep(Struct, frozen=True):
     """An `rg` that can be run, and how it was found."""
 
     path: str
@@ -104,8 +104,7 @@ SECONDS = 30.0
 _ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
-@record
-class Engine:
+class Engine(Struct, frozen=True):
     """The program that searches, the environment it runs in, how long it may take, and whether it obeys ignore files."""
 
     program: tuple[str, ...]
@@ -183,8 +182,7 @@ _UNREADABLE = pattern(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
 Feed: TypeAlias = Callable[[bytes], bool]
 
 
-@record
-class Ending:
+class Ending(Struct, frozen=True):
     """How a program ended. `code` is None when it was stopped, by the clock or because there was enough."""
 
     code: int | None
@@ -284,8 +282,7 @@ _HEAD_ROOM = 8_192
 _WINDOW = 4 * LINE_CHARS
 
 
-@record
-class Line:
+class Line(Struct, frozen=True):
     """One printed line. `matched` is false for context."""
 
     path: bytes

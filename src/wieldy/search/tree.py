@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.search.format import on_one_line, readable
 from wieldy.search.ignore import Matches, Rules, compile_any, inside_repository, rules_above
 from wieldy.search.query import Omit
@@ -28,8 +29,7 @@ class Entry:
     unreadable: bool = False
 
 
-@record
-class Tree:
+class Tree(Struct, frozen=True):
     """A folder with what is shown of it, and how much was left out on purpose."""
 
     top: Entry

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.settings.document import Path
 from wieldy.settings.keys import KEYS, Key, tree
 
 _MISSING = object()
 
 
-@record
-class Flaw:
+class Flaw(Struct, frozen=True):
     """Something that does not fit, and the path of the value."""
 
     path: Path

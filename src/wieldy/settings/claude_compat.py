@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.core.record import changed
+from msgspec.structs import replace
+
 from wieldy.settings.check import checked, dotted
 from wieldy.settings.keys import OBJECTS, find
 from wieldy.settings.sources import Problem, Source
@@ -43,7 +44,7 @@ def translated(source: Source) -> tuple[Source, list[Problem]]:
     report += [
         Problem(flaw.text, source.file, source.document.line(flaw.path) if source.document else None) for flaw in flaws
     ]
-    return changed(source, values=fit), report
+    return replace(source, values=fit), report
 
 
 def _flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from wieldy.core.record import changed
+from msgspec.structs import replace
+
 from wieldy.permissions.trust import Item, item
 from wieldy.settings.check import dotted, leaves
 from wieldy.settings.sources import Source
@@ -29,7 +30,7 @@ def without(source: Source, pending: Collection[Item]) -> Source:
             for name in path[:-1]:
                 section = section.setdefault(name, {})
             section[path[-1]] = kept
-    return changed(source, values=values)
+    return replace(source, values=values)
 
 
 def _kept(source: Source, path: tuple[str, ...], value: Any, held: set[str]) -> Any:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
-from wieldy.core.record import field, record
+from msgspec import Struct, field
+
 from wieldy.schema.pattern import pattern
 
 MAX_DEPTH = 64
@@ -32,8 +33,7 @@ class DocumentError(ValueError):
         self.column = column
 
 
-@record
-class Node:
+class Node(Struct, frozen=True):
     """A value, from its first character to behind its last; members of objects and lists are nodes themselves."""
 
     value: Any
@@ -43,8 +43,7 @@ class Node:
     items: tuple[Node, ...] = ()
 
 
-@record
-class Document:
+class Document(Struct, frozen=True):
     """A file's text, read."""
 
     text: str

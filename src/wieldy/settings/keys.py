@@ -7,15 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 Kind: TypeAlias = Literal[
     "string", "boolean", "integer", "number", "strings", "rules", "string map", "patterns", "object", "any"
 ]
 
 
-@record
-class Key:
+class Key(Struct, frozen=True):
     """One setting. `*` in the name stands for any name; `free` ones a project may set before it is trusted."""
 
     name: str

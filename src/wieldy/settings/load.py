@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from wieldy.core.decision import Behavior
-from wieldy.core.record import field, record
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import Paths
 from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleProblem, parse
@@ -122,8 +123,7 @@ def _keeps_its_word(rule: Rule, paths: Paths, problems: list[Problem]) -> bool:
     return not broken or rule.behavior != "allow"
 
 
-@record
-class Settings:
+class Settings(Struct, frozen=True):
     """What is in force in a project: values, rules, where each is written, and what is wrong.
 
     `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read;

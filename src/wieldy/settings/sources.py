@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.record import changed, record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.rules import Layer, Origin
 
@@ -26,8 +28,7 @@ MCP_FILE = ".mcp.json"
 MOST_BYTES = 4 << 20
 
 
-@record
-class Problem:
+class Problem(Struct, frozen=True):
     """Something a person should mend: one line, with its place."""
 
     text: str
@@ -42,8 +43,7 @@ class Problem:
         return one_line(f"{place}: {self.text}" if place else self.text)
 
 
-@record
-class Source:
+class Source(Struct, frozen=True):
     """One layer's values, checked, and how to find where each is written."""
 
     layer: Layer
@@ -77,8 +77,7 @@ class Source:
             yield value, self.origin(path if at is None else (*path, at))
 
 
-@record
-class Place:
+class Place(Struct, frozen=True):
     """A file that may hold settings."""
 
     layer: Layer
@@ -148,7 +147,7 @@ def project_servers(root: str) -> Source | None:
     if source is None or source.error is not None:
         return source
     servers = source.values.get("mcpServers")
-    return changed(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
+    return replace(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
 
 
 def required(file: Path) -> Source:

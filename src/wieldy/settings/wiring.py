@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver
-from wieldy.core.record import changed
 from wieldy.core.workspace import Workspace
 from wieldy.engine.services import Bench
 from wieldy.permissions.advisers import CleanTree
@@ -79,7 +80,7 @@ class Attendants:
 
     def seated(self, bench: Bench, catalog: Catalog, person: Approver) -> Bench:
         """A bench for the calls to come. Those under way keep the one they began at."""
-        bench = changed(bench, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
+        bench = replace(bench, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
         if self._given_hooks or self._settings.get("hooks") or "hooks" in vars(self):
             self._listen_to_hooks(bench, person)
         self._apply_limits(bench, catalog)

@@ -10,7 +10,8 @@ import json
 import re
 from typing import Any, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 
 Scalar: TypeAlias = str | bool
@@ -32,8 +33,7 @@ class BadHead(ValueError):
         super().__init__(f"line {line}: {why}")
 
 
-@record
-class Page:
+class Page(Struct, frozen=True):
     """A Markdown file: the fields of its head and the text below."""
 
     fields: dict[str, Value]

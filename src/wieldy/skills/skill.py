@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 from wieldy.skills.frontmatter import BadHead, Value, read_page
 
@@ -19,8 +20,7 @@ LISTING_CHARS = 8_000
 TOOLS_CHARS = 4_000
 
 
-@record
-class Skill:
+class Skill(Struct, frozen=True):
     """A skill that can be loaded. `path` is its SKILL.md; `hidden` ones only a person may call for."""
 
     name: str

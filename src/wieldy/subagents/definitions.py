@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.events import Notice
-from wieldy.core.record import record
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -31,8 +32,7 @@ READERS = frozenset(
 )
 
 
-@record
-class Definition:
+class Definition(Struct, frozen=True):
     """A kind of sub-agent. `tools` are names or patterns, None for all its parent has; `without` are taken away again.
 
     `mode` can only make it stricter than its parent is; `model` is None for its parent's.

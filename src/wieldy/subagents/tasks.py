@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct, field
+
 from wieldy.core.abort import Abort
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
-from wieldy.core.record import field, record
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import Definition
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 LAST_STEPS = 20
 
 
-@record
-class Errand:
+class Errand(Struct, frozen=True):
     """A task for one sub-agent. `tools` narrows what its kind may use; `resumes` names an earlier one to go on with."""
 
     definition: Definition
@@ -36,8 +36,7 @@ class Errand:
         return self.description or " ".join(self.prompt.split())[:60]
 
 
-@record
-class Report:
+class Report(Struct, frozen=True):
     """How an errand ended, or how far it is: `why` is a word, `text` the agent's last words."""
 
     agent_id: str

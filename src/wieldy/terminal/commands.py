@@ -7,10 +7,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Image
 from wieldy.core.errors import WieldyError
 from wieldy.core.outcome import ToolResult
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.pipeline import nearest
@@ -23,8 +24,7 @@ class Leave(Exception):
     """The person wants to go."""
 
 
-@record
-class Command:
+class Command(Struct, frozen=True):
     """One slash command."""
 
     about: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.user_questions import Inquiry, Person
@@ -16,8 +17,7 @@ DESCRIPTION, PROMPT = words(__file__)
 A_DAY = 86_400.0
 
 
-@record
-class Asked:
+class Asked(Struct, frozen=True):
     """One question."""
 
     question: Annotated[str, Param(min_length=1)]

@@ -8,9 +8,10 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.effects import Effects, Fetches, Runs, Writes, is_opaque
 from wieldy.core.errors import Refusal, ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import words
@@ -131,8 +132,7 @@ class Bash(Tool):
 TOOL = Bash()
 
 
-@record
-class Job:
+class Job(Struct, frozen=True):
     """A command in the foreground, and what is needed to give account of it."""
 
     shell: Shell

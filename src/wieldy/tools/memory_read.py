@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any
 
+from msgspec.structs import asdict
+
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
@@ -62,7 +64,7 @@ def _listed(workspace: Workspace) -> Output:
     lines = [f"{memo.scope}: {memo.path} ({memo.size} bytes)" for memo in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         lines.append("… and more")
-    data = {"memories": [vars(memo) for memo in found[:MOST_LISTED]]}
+    data = {"memories": [asdict(memo) for memo in found[:MOST_LISTED]]}
     return Output("\n".join(lines) or "Nothing has been noted yet.", data)
 
 

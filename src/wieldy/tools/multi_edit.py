@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
 from wieldy.schema.fields import Param
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 DESCRIPTION, PROMPT = words(__file__)
 
 
-@record
-class EditItem:
+class EditItem(Struct, frozen=True):
     """One replacement."""
 
     old_string: str

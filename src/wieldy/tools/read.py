@@ -8,8 +8,9 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec.structs import replace
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import changed
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
@@ -67,7 +68,7 @@ async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output
     """Read where it may take its time; a read that nobody waits for any more ends soon."""
     enough = threading.Event()
     try:
-        return await in_thread(read, changed(reader, stopped=enough.is_set))
+        return await in_thread(read, replace(reader, stopped=enough.is_set))
     finally:
         enough.set()
 

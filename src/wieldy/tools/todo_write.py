@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
-from wieldy.core.record import record
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
@@ -16,8 +18,7 @@ DESCRIPTION, PROMPT = words(__file__)
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 
-@record
-class Todo:
+class Todo(Struct, frozen=True):
     """One task."""
 
     content: Annotated[str, Param(min_length=1)]
@@ -48,7 +49,7 @@ class TodoWrite(FunctionTool):
 async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
     """Keep the list."""
     ctx.workspace.resident(TodoList).todos = tuple(todos)
-    data = {"todos": [dict(vars(todo)) for todo in todos]}
+    data = {"todos": [asdict(todo) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
     under_way = sum(todo.status == "in_progress" for todo in todos)
     advice = " Only one task at a time can be in progress: correct the list." if under_way > 1 else ""

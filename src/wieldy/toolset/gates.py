@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.catalog import Offered
-from wieldy.core.record import record
 from wieldy.core.tool import Tool
 
 SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
 PLAN_TOOLS = frozenset({"ExitPlan"})
 
 
-@record
-class Context:
+class Context(Struct, frozen=True):
     """Who will be offered tools. `only` is a sub-agent's list: names, or patterns such as `mcp__github__*`."""
 
     mode: str = "default"

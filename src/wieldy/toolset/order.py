@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.tool import Tool
 
 CHARS_PER_TOKEN = 4
@@ -31,8 +32,7 @@ FOREIGN = "mcp__"
 SHARE = 0.1
 
 
-@record
-class Arranged:
+class Arranged(Struct, frozen=True):
     """Tools to send in full, in blocks that end at `breaks`, and those to be named only."""
 
     tools: tuple[Tool, ...]

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, 
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from wieldy.core.catalog import Catalog, Offered
 from wieldy.core.provider import ToolOffer
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
@@ -47,8 +48,7 @@ CONTEXT_WINDOW = 200_000
 PATIENCE = 10.0
 
 
-@record
-class Offering:
+class Offering(Struct, frozen=True):
     """What one request carries of tools.
 
     `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
+from msgspec import Struct
+
 from wieldy.core.effects import Effects, Fetches
 from wieldy.core.errors import Refusal
-from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 from wieldy.schema.pattern import pattern
 
@@ -28,8 +29,7 @@ class BadAddress(ValueError):
     """What is wrong with an address, and how to write it."""
 
 
-@record
-class WebAddress:
+class WebAddress(Struct, frozen=True):
     """An http address: the host lower-case and ASCII, a numeric one as plain numbers; no user, no fragment."""
 
     scheme: str

@@ -8,8 +8,9 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.web.address import BadAddress, WebAddress
@@ -117,8 +118,7 @@ class FetchFailure(ToolFailure):
     """A server that could not be reached, broke off, or does not speak HTTP."""
 
 
-@record
-class Fetched:
+class Fetched(Struct, frozen=True):
     """An answer. `cut` means that the body was longer than what is kept."""
 
     address: WebAddress
@@ -129,8 +129,7 @@ class Fetched:
     cut: bool = False
 
 
-@record
-class Moved:
+class Moved(Struct, frozen=True):
     """A redirect that is not followed, because it leads to another host or out of encryption."""
 
     address: WebAddress

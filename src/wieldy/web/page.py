@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+from msgspec import Struct
+
 from wieldy.core.content import Content, Text, text_of
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.files.encodings import BOMS, decodes, detect
@@ -94,8 +95,7 @@ PDF_PAGES = 20
 EXCERPT = 500
 
 
-@record
-class Page:
+class Page(Struct, frozen=True):
     """What a page says. `remarks` tell what is left out."""
 
     url: str

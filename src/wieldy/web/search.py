@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote_plus
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.web.address import BadAddress, parse_address
@@ -22,8 +23,7 @@ NONE_SET_UP = (
 )
 
 
-@record
-class Hit:
+class Hit(Struct, frozen=True):
     """One thing found."""
 
     title: str
@@ -31,8 +31,7 @@ class Hit:
     excerpt: str = ""
 
 
-@record
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What to look for; where domains are named, only there, and never on blocked ones."""
 
     query: str

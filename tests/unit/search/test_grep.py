@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from wieldy.core.record import changed
 from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files
 from wieldy.search.grep import MAX_CHARS, grep
@@ -58,7 +58,7 @@ async def test_pages_follow_one_another_without_gap_or_overlap(engine, tmp_path)
     query = Query("x", str(tmp_path), mode="content", limit=4)
     seen: list[str] = []
     while True:
-        found = await grep(changed(query, offset=len(seen)), engine)
+        found = await grep(replace(query, offset=len(seen)), engine)
         assert (found.total_matches, found.total_files) == (35, 5)
         seen += texts(found)
         if not found.more:
@@ -70,7 +70,7 @@ async def test_context_is_paged_by_line(engine, tmp_path):
     put(tmp_path, a="1\n2\nx\n4\n5\n")
     query = Query("x", str(tmp_path), mode="content", before=1, after=1, limit=2)
     assert texts(await grep(query, engine)) == ["2", "x"]
-    rest = await grep(changed(query, offset=2), engine)
+    rest = await grep(replace(query, offset=2), engine)
     assert texts(rest) == ["4"] and not rest.more
 
 
@@ -113,7 +113,7 @@ async def test_ignore_files_count_for_nothing_where_they_are_not_obeyed(engine, 
         _dot_git__info__exclude="b\n",
         **{"a.log": "x", "b": "x", "sub__.ignore": "c", "sub__c": "x"},
     )
-    found = await grep(Query("x", str(tmp_path), globs=("*",)), changed(engine, obedient=False))
+    found = await grep(Query("x", str(tmp_path), globs=("*",)), replace(engine, obedient=False))
     assert set(names(found, tmp_path)) == {"a.log", "b", "sub/c"}
 
 
@@ -237,10 +237,10 @@ def _unprivileged(engine: Engine) -> Engine:
     drop = f"import os, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     if len(engine.program) == 1:
         code = drop + "os.execv(sys.argv[1], sys.argv[1:])"
-        return changed(engine, program=(sys.executable, "-I", "-S", "-c", code, *engine.program))
+        return replace(engine, program=(sys.executable, "-I", "-S", "-c", code, *engine.program))
     python, *flags, code, packages = engine.program
     load = "sys.path.insert(0, sys.argv[1]); from wieldy.search.builtin import main\n"
-    return changed(
+    return replace(
         engine,
         program=(python, *flags, "import sys; " + load + drop + "sys.exit(main(sys.argv[2:]))", packages),
     )

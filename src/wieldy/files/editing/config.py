@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.editing.matching import TIERS, Tier, tiers
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ ON_CHANGE: tuple[OnChange, ...] = get_args(OnChange)
 MAX_BYTES = 50_000_000
 
 
-@record
-class Policy:
+class Policy(Struct, frozen=True):
     """`edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
 
     tiers: tuple[Tier, ...] = TIERS

@@ -7,7 +7,8 @@ from difflib import SequenceMatcher
 from io import StringIO
 from typing import Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.editing.document import Document, Mark
 from wieldy.files.editing.splicing import Splice
 
@@ -20,8 +21,7 @@ MOST_SPLICES = 2_000
 SHOWN_WIDTH = 300
 
 
-@record
-class Hunk:
+class Hunk(Struct, frozen=True):
     """Lines around one change: each begins with a space, `-` or `+`; a last line without line end is followed by `\\`."""
 
     old_start: int
@@ -45,8 +45,7 @@ class Hunk:
         return "\n".join((f"@@ -{old} +{new} @@", *map(_cut, self.lines)))
 
 
-@record
-class Patch:
+class Patch(Struct, frozen=True):
     """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use. `mark` is
     a line before them all."""
 

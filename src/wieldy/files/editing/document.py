@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.encodings import Encoding, detect
 
 # Every byte (or, in UTF-8, every character's bytes) stands for itself wherever it occurs, so needles can be looked for
@@ -22,8 +23,7 @@ class SplitsCharacter(Exception):
     """A place between two code points that one indivisible byte sequence stands for."""
 
 
-@record
-class Codec:
+class Codec(Struct, frozen=True, dict=True):
     """A file's encoding at work."""
 
     encoding: Encoding
@@ -165,16 +165,14 @@ def _named(char: str, text: str) -> str:
 BLOCK = 1 << 16
 
 
-@record
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of bytes."""
 
     start: int
     end: int
 
 
-@record
-class Mark:
+class Mark(Struct, frozen=True):
     """Where a line begins, and its number."""
 
     start: int
@@ -186,8 +184,7 @@ def unix(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-@record
-class Document:
+class Document(Struct, frozen=True, dict=True):
     """The content of one file. Searching happens in its text, changing in its bytes. `known` is a line whose number was
     found out before: others are counted from there. `plain` says that there are known to be no carriage returns."""
 
@@ -393,8 +390,7 @@ class Document:
         return len(self.data) if at < 0 else at + self.codec.unit
 
 
-@record
-class Ruler:
+class Ruler(Struct, frozen=True):
     """Measures stretches of bytes in the units of a view: how long a stretch is there, and how many bytes a part takes."""
 
     begin: int

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import cache
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 SINGLE_QUOTES = "‘’‚‛′´ʼ"
 DOUBLE_QUOTES = "“”„‟″"
@@ -30,8 +30,7 @@ PLAIN: dict[int, int] = {
 }
 
 
-@record
-class Segment:
+class Segment(Struct, frozen=True):
     """A stretch whose length folding changes."""
 
     folded: int
@@ -40,8 +39,7 @@ class Segment:
     source_length: int
 
 
-@record
-class Folded:
+class Folded(Struct, frozen=True):
     """A folded text and where its pieces came from."""
 
     text: str

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decode = json.JSONDecoder().raw_decode
@@ -16,8 +16,7 @@ class Malformed(ValueError):
     """The text is not the JSON it was taken for."""
 
 
-@record
-class Placed:
+class Placed(Struct, frozen=True):
     """A value and the stretch of text it stands in."""
 
     start: int
@@ -25,8 +24,7 @@ class Placed:
     value: Any
 
 
-@record
-class Member:
+class Member(Struct, frozen=True):
     """One `"name": value` of an object; `start` is where the name begins, `named` where it ends."""
 
     name: str

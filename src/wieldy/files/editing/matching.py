@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.editing.document import Document, Span, SplitsCharacter, unix
 from wieldy.files.editing.folding import fold, plain
 from wieldy.files.editing.hints import closest
@@ -23,8 +24,7 @@ LARGEST = 4_000_000
 TOO_LARGE = "The file is over 4 MB, so only exact matches are looked for."
 
 
-@record
-class Place:
+class Place(Struct, frozen=True):
     """Where a text was recognised: its bytes, its form in the file, and how that differs from what was sent."""
 
     span: Span
@@ -166,8 +166,7 @@ class WrongCount(ToolFailure):
     """The text is in the file, but not as often as was said."""
 
 
-@record
-class Replacement:
+class Replacement(Struct, frozen=True):
     """What the model asks for: `old` becomes `new`, so many times or everywhere."""
 
     old: str
@@ -176,8 +175,7 @@ class Replacement:
     everywhere: bool = False
 
 
-@record
-class Located:
+class Located(Struct, frozen=True):
     """The splices a replacement comes to, where the old text was, and the tier that found it."""
 
     splices: tuple[Splice, ...]

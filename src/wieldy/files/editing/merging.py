@@ -8,7 +8,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.encodings import detect
 
 Line: TypeAlias = bytes
@@ -19,15 +20,13 @@ class TooLarge(Exception):
     """Comparing these would take too long."""
 
 
-@record
-class Settled:
+class Settled(Struct, frozen=True):
     """Lines that are clear."""
 
     lines: tuple[Line, ...]
 
 
-@record
-class Conflict:
+class Conflict(Struct, frozen=True):
     """The same lines of the base, changed differently by both sides."""
 
     ours: tuple[Line, ...]
@@ -109,8 +108,7 @@ CONTEXT = 3
 SHOWN_LINES = 120
 
 
-@record
-class Merge:
+class Merge(Struct, frozen=True):
     """Both changes in one content; where they conflict it holds git's markers."""
 
     data: bytes

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.json_positions import Malformed, Member, Placed, items, members, skip_space
 from wieldy.files.editing.matching import Tier
@@ -18,8 +19,7 @@ from wieldy.files.editing.splicing import Splice
 from wieldy.files.reading.notebooks import known_as, place_of
 
 
-@record
-class Layout:
+class Layout(Struct, frozen=True):
     """`cell` is what stands before a cell and `close` what stands after the last; both are empty in a file on one line.
     `unit` is one step of indentation, `comma` the separator on one line."""
 
@@ -96,8 +96,7 @@ def _escapes(text: str) -> bool:
     return False
 
 
-@record
-class Sheet:
+class Sheet(Struct, frozen=True, dict=True):
     """A notebook of format 4 as text: its top members and the array of its cells."""
 
     document: Document
@@ -264,8 +263,7 @@ def _ordered(names: Iterable[str], like: Mapping[str, Any]) -> list[str]:
 EditMode: TypeAlias = Literal["replace", "insert", "insert_before", "delete"]
 
 
-@record
-class CellEdit:
+class CellEdit(Struct, frozen=True):
     """What is asked for."""
 
     mode: EditMode

@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.blake import blake2b
-from wieldy.core.record import changed, record
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -27,8 +29,7 @@ HASHED_AT_ONCE = 1 << 18
 STAMP_GRAIN_NS = 50_000_000
 
 
-@record
-class Reading:
+class Reading(Struct, frozen=True):
     """One file as the model knows it. `digest` stands for the content once that is no longer held."""
 
     path: str
@@ -90,9 +91,9 @@ class ReadState:
             key = self._key(path, stat, is_real=is_real)
             known = self._readings.get(key)
             if known is not None and not known.ours and self._matches(key, known, data, stat):
-                new = changed(new, shown=known.shown, whole=known.whole)
+                new = replace(new, shown=known.shown, whole=known.whole)
             shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
-            self._keep(key, changed(new, shown=shown, whole=new.whole or complete), data)
+            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
 
     def wrote(
         self,
@@ -190,7 +191,7 @@ class ReadState:
             self._forget_content(next(iter(self._contents)))
 
     def _forget_content(self, key: str) -> None:
-        self._readings[key] = changed(self._readings[key], digest=digest_of(self._contents[key]))
+        self._readings[key] = replace(self._readings[key], digest=digest_of(self._contents[key]))
         self._drop(key)
 
     def _drop(self, key: str) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.editing.config import Policy
 from wieldy.files.editing.document import Document, Span, unix
 from wieldy.files.editing.matching import TIERS, Located, NotFound, Replacement, Tier, locate
@@ -28,16 +29,14 @@ class EditsConflict(ToolFailure):
     """Two edits of a batch get in each other's way."""
 
 
-@record
-class Applied:
+class Applied(Struct, frozen=True):
     """A splice of the original file, and the edit it belongs to."""
 
     splice: Splice
     edit: int
 
 
-@record
-class Batch:
+class Batch(Struct, frozen=True):
     """All edits as splices of the original file; `counts` says how many places each edit changed."""
 
     splices: tuple[Splice, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.tool import Output
 from wieldy.files.editing.diff import Patch, patch
 from wieldy.files.editing.document import Document
@@ -16,8 +17,7 @@ from wieldy.files.encodings import UTF8
 QUICKLY_COMPARED = 8 * 1024
 
 
-@record
-class Report:
+class Report(Struct, frozen=True):
     """What is said of a change: first what was done, then, behind what came up while writing, how it looks. `after` is
     what is there now, where that came to be known along the way."""
 

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.editing.folding import DOUBLE_QUOTES, SINGLE_QUOTES, SPACES, fold, plain
 from wieldy.schema.pattern import pattern
 
@@ -19,8 +20,7 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-@record
-class Shift:
+class Shift(Struct, frozen=True):
     """Turns an indentation as sent into the file's: tabs and spaces converted, then a part added or taken away."""
 
     width: int = 0

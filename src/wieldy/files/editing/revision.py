@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import changed, record
 from wieldy.files.editing.config import Policy
 from wieldy.files.editing.diff import patch
 from wieldy.files.editing.document import Document
@@ -32,8 +34,7 @@ WAYS_ON = """Nothing was written. Ways on:
 - re-read: Read the file and send an edit that fits what is there now"""
 
 
-@record
-class Planned:
+class Planned(Struct, frozen=True):
     """What an edit comes to on a certain content."""
 
     splices: tuple[Splice, ...]
@@ -41,8 +42,7 @@ class Planned:
     notes: tuple[str, ...] = ()
 
 
-@record
-class Revision:
+class Revision(Struct, frozen=True):
     """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, `text` what
     that is as a document, where it was looked at as one, and `known_whole` false where parts of it were never seen."""
 
@@ -127,7 +127,7 @@ def revise(
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return changed(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
+    return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
 def revising(path: str, plan: Plan, workspace: Workspace, led_to: str) -> Prepare:

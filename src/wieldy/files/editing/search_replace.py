@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import digest_of
 from wieldy.files.editing.splicing import Splice, splice
@@ -33,8 +35,7 @@ SHOWN_HITS = 200
 TOLD_EVERY = 0.5
 
 
-@record
-class Sweep:
+class Sweep(Struct, frozen=True):
     """What to look for and where. `replace` is a template with `\\1` and `\\g<name>`; None only looks."""
 
     root: str
@@ -49,7 +50,7 @@ class Sweep:
     @property
     def command(self) -> list[str]:
         """The command line that runs this sweep."""
-        return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(vars(self))]
+        return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(asdict(self))]
 
     def compiled(self) -> re.Pattern[str]:
         """The pattern; raises `ToolFailure` where it, or the template, cannot be read."""
@@ -67,8 +68,7 @@ class Sweep:
         return pattern
 
 
-@record
-class Hit:
+class Hit(Struct, frozen=True):
     """A line with a match, before and after; `after` is None where nothing is replaced."""
 
     line: int
@@ -76,8 +76,7 @@ class Hit:
     after: str | None
 
 
-@record
-class FileHits:
+class FileHits(Struct, frozen=True):
     """The matches in one file. `digest` is the fingerprint of the content they are in."""
 
     path: str

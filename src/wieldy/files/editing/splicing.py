@@ -5,7 +5,8 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.editing.document import Document, Mark, Span, SplitsCharacter
 from wieldy.files.editing.restyling import with_endings
 from wieldy.files.encodings import UTF8, decodes
@@ -40,8 +41,7 @@ def same_end(one: bytes, other: bytes, most: int) -> int:
     return most
 
 
-@record
-class Splice:
+class Splice(Struct, frozen=True):
     """Bytes `start` to `end` become `new`."""
 
     start: int

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from wieldy.core.errors import WieldyError
-from wieldy.core.record import record
 from wieldy.files.writing.target import Manner
 from wieldy.schema.strict_json import dense_text
 
@@ -23,8 +25,7 @@ class BadRecord(WieldyError):
     """An entry of the journal that cannot be understood."""
 
 
-@record
-class PathRecord:
+class PathRecord(Struct, frozen=True):
     """One file of an entry. Contents are named by digest, None where there was no file; the rest traces a crash."""
 
     path: str
@@ -38,8 +39,7 @@ class PathRecord:
     folders: tuple[str, ...] = ()
 
 
-@record
-class Entry:
+class Entry(Struct, frozen=True):
     """One call's changes. `reverses` are the entries an undo or redo takes back; `covered` says what a snapshot saw."""
 
     id: str
@@ -56,7 +56,7 @@ class Entry:
 
 def encode(entry: Entry) -> bytes:
     """An entry as JSON. File names that are no valid Unicode survive as escapes."""
-    fields = {**vars(entry), "paths": [vars(path) for path in entry.paths]}
+    fields = {**asdict(entry), "paths": [asdict(path) for path in entry.paths]}
     return dense_text(fields).encode("utf-8", "backslashreplace")
 
 
@@ -73,8 +73,7 @@ def decode(payload: bytes) -> Entry:
         raise BadRecord(f"a journal entry cannot be understood: {error}") from error
 
 
-@record
-class Change:
+class Change(Struct, frozen=True):
     """The bytes of a file before and after; None means that there is no such file.
 
     `real_path` is where `path` led when it was judged: if it leads elsewhere when it is written, nothing is written.

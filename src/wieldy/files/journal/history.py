@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.journal.entries import Entry, Settlement
 
 
-@record
-class Event:
+class Event(Struct, frozen=True):
     """One change that happened; `stands` is false once it has been taken back."""
 
     entry: Entry

@@ -13,9 +13,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Notice
-from wieldy.core.record import changed, record
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import afterwards, homeward, in_thread_to_the_end
 from wieldy.core.workspace import Workspace
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@record
-class Origin:
+class Origin(Struct, frozen=True):
     """Who makes a change, and why. `meanwhile` is called when the disk is about to be waited for."""
 
     session: str
@@ -56,8 +57,7 @@ class Origin:
 Emptied: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-@record
-class Receipt:
+class Receipt(Struct, frozen=True):
     """What was written. `entry` is None when nothing had to be, or when no journal is kept."""
 
     entry: str | None
@@ -253,7 +253,7 @@ class Writer:
             raise explain(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
         if step.manner != "delete":
             return step
-        return changed(step, folders=emptied.get(landing.real_path, ()))
+        return replace(step, folders=emptied.get(landing.real_path, ()))
 
     def _locks_of(self, change: Change) -> tuple[str, ...]:
         return _seen(locate, change).locks if change.real_path is None else locks_at(change.real_path)

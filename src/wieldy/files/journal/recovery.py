@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Container
 from contextlib import suppress
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.files.journal.entries import Entry, Settlement
 from wieldy.files.journal.locks import Locks
 from wieldy.files.journal.store import Store, Unreadable, step_of
@@ -16,8 +17,7 @@ from wieldy.files.writing.recovery import recover
 from wieldy.files.writing.target import locate
 
 
-@record
-class Recovered:
+class Recovered(Struct, frozen=True):
     """How many changes were put right, and which entries are left to writers that may be alive."""
 
     settled: int = 0

@@ -21,9 +21,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.blake import blake2b
 from wieldy.core.errors import WieldyError
-from wieldy.core.record import record
 from wieldy.core.state_dirs import state_home
 from wieldy.core.workspace import Workspace
 from wieldy.files.editing.splicing import Splice, changed_bytes
@@ -50,8 +51,7 @@ CODES: dict[Kind, int] = {"blob": 1, "entry": 2, "delta": 4}
 KINDS: dict[int, Kind] = {code: kind for kind, code in CODES.items()}
 
 
-@record
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame found in a file. The payload of a content (a blob or a delta) is not read, save where it begins with
     the name of another; `start` says where it lies."""
 
@@ -125,8 +125,7 @@ LARGEST = 1 << 14
 WORTH_COMPRESSING = 1 << 9
 
 
-@record
-class Delta:
+class Delta(Struct, frozen=True):
     """The content named `base`, with its bytes from `start` to `end` replaced."""
 
     base: bytes
@@ -179,8 +178,7 @@ class Unreadable(WieldyError):
     """A content that the journal no longer has, or has only damaged."""
 
 
-@record
-class Kept:
+class Kept(Struct, frozen=True):
     """Where a content lies: whole, or as a change of another one, and then how many changes away from a whole one."""
 
     start: int
@@ -189,8 +187,7 @@ class Kept:
     depth: int = 0
 
 
-@record
-class Piece:
+class Piece(Struct, frozen=True):
     """A content about to be added, as it will lie in the file."""
 
     kind: Kind
@@ -199,8 +196,7 @@ class Piece:
     depth: int = 0
 
 
-@record
-class Extension:
+class Extension(Struct, frozen=True):
     """What an append adds to the file: where its contents will lie, and the mark of its entry."""
 
     data: bytes
@@ -698,8 +694,7 @@ LARGEST_NAMES = 1 << 20
 STRIDE = 1 << 14
 
 
-@record
-class Named:
+class Named(Struct, frozen=True):
     """A content's name, and the states that its hash went through: after each stride, unless the content is large."""
 
     name: bytes
@@ -752,8 +747,7 @@ def project_key(root: str) -> str:
     return f"{readable}-{blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
 
 
-@record
-class Account:
+class Account(Struct, frozen=True):
     """What is recorded of some files; every content that the records name, by digest; and those told as changes of others."""
 
     paths: tuple[PathRecord, ...]

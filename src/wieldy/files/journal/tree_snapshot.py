@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from wieldy.core.blake import blake2b
-from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
@@ -20,8 +21,7 @@ TICK_NS = 50_000_000
 IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore", "exclude"})
 
 
-@record
-class Limits:
+class Limits(Struct, frozen=True):
     """How much is remembered: bytes of one file, files of one snapshot, bytes of all contents, bytes of one difference."""
 
     file: int = 5 << 20
@@ -47,8 +47,7 @@ class Kept(NamedTuple):
     digest: bytes
 
 
-@record
-class Difference:
+class Difference(Struct, frozen=True):
     """One file before and after a command; None where there was none. `mode` is that of a file that is gone."""
 
     path: str
@@ -57,8 +56,7 @@ class Difference:
     mode: int | None = None
 
 
-@record
-class Differences:
+class Differences(Struct, frozen=True):
     """What changed, and in a few words each what may have changed unseen."""
 
     changed: tuple[Difference, ...]

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.errors import WieldyError
-from wieldy.core.record import changed, record
 from wieldy.files.journal.entries import Change, Entry, PathRecord
 from wieldy.files.journal.history import Chronicle, Event
 from wieldy.files.journal.journal import Origin
@@ -26,30 +28,26 @@ if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
 
 
-@record
-class Last:
+class Last(Struct, frozen=True):
     """The latest change that stands; of one session, or of any."""
 
     session: str | None = None
 
 
-@record
-class Call:
+class Call(Struct, frozen=True):
     """All changes of one call, named by its id or by the id of its entry."""
 
     call_id: str
 
 
-@record
-class Turn:
+class Turn(Struct, frozen=True):
     """All changes of one turn: the latest, unless it is named."""
 
     turn: str | None = None
     session: str | None = None
 
 
-@record
-class All:
+class All(Struct, frozen=True):
     """All changes of a session (the latest, unless it is named), or only those at or after a point in time."""
 
     session: str | None = None
@@ -63,8 +61,7 @@ class CannotUndo(WieldyError):
     """Nothing was touched; the message says which files stand in the way, or that there is nothing to do."""
 
 
-@record
-class Restored:
+class Restored(Struct, frozen=True):
     """One file of a plan: what it holds now and what it will hold. `problem` says why it cannot be."""
 
     path: str
@@ -77,8 +74,7 @@ class Restored:
     problem: str | None = None
 
 
-@record
-class UndoPlan:
+class UndoPlan(Struct, frozen=True):
     """The changes that will be taken back or brought back, and each file touched. `entry` is set once it is done."""
 
     action: Literal["undo", "redo"]
@@ -137,7 +133,7 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
         reverses=plan.reverses,
     )
     receipt = journal.writer.apply(changes, origin, emptied)
-    return changed(plan, entry=receipt.entry)
+    return replace(plan, entry=receipt.entry)
 
 
 def history(journal: Journal, limit: int = 50) -> tuple[Event, ...]:

@@ -6,9 +6,10 @@ import base64
 import io
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from wieldy.core.content import Image
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Raster
@@ -19,8 +20,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
-@record
-class ImageHeader:
+class ImageHeader(Struct, frozen=True):
     """What an image says of itself."""
 
     media_type: str
@@ -124,8 +124,7 @@ QUALITIES = (85, 70, 50)
 ORIENTATION = 0x0112
 
 
-@record
-class Picture:
+class Picture(Struct, frozen=True):
     """An image ready to be sent, and what the file held."""
 
     media_type: str

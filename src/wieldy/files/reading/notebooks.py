@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Block, Image, Text
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.tool import Output
 from wieldy.files.reading.opening import Opened, shown
 from wieldy.schema.pattern import pattern
@@ -28,8 +29,7 @@ RASTERS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _COLOURS = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
-@record
-class Cell:
+class Cell(Struct, frozen=True):
     """One cell. `id` is the notebook's own where it has one, else `cell-<index>`."""
 
     index: int
@@ -70,8 +70,7 @@ class Cell:
         return "\n".join(parts)
 
 
-@record
-class Notebook:
+class Notebook(Struct, frozen=True):
     """The cells of a notebook and the language they are in."""
 
     language: str

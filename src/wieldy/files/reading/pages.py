@@ -9,8 +9,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import AnyStr, Generic
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.files.encodings import UTF8, Encoding, detect
 from wieldy.files.reading.opening import Opened, shown
 from wieldy.schema.pattern import pattern
@@ -254,8 +255,7 @@ LOADED = 16 << 20
 BLOCK = 256 * 1024
 
 
-@record
-class Page:
+class Page(Struct, frozen=True):
     """Some lines of a file, plain and as a model reads them (`numbered`).
 
     `total` is the number of lines in the file, or at least that many where not all were `counted`; `data` is the whole

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 
 LARGEST_FILE = 128 << 20
 WHOLE_PAGES = 10
@@ -24,8 +25,7 @@ SHARPEST = 200 / POINTS_PER_INCH
 _alone = threading.Lock()
 
 
-@record
-class PdfPages:
+class PdfPages(Struct, frozen=True):
     """Some pages of a document: their numbers (from 1), and the text or the picture of each."""
 
     count: int

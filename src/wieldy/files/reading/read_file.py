@@ -7,9 +7,10 @@ from collections.abc import Callable
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Content, Text
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.tool import Output
 from wieldy.files.encodings import Encoding, decodes
 from wieldy.files.kinds import is_binary
@@ -110,8 +111,7 @@ def is_plain(file: Opened) -> bool:
     return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
 
 
-@record
-class Reader:
+class Reader(Struct, frozen=True):
     """One read: what was asked for, and what is remembered from earlier ones. One that is `stopped` ends between two blocks."""
 
     first: int

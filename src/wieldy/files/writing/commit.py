@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from wieldy.core.realpath import Swapped, open_exact_folder
-from wieldy.core.record import record
 from wieldy.core.threads import afterwards
 from wieldy.files.writing.disk import LOCAL, Disk, sync_folder, write_all
 from wieldy.files.writing.errors import CannotWrite, Moved, NotRolledBack, explain
@@ -34,8 +35,7 @@ from wieldy.files.writing.target import READ_FLAGS, Step, identity, look, plan
 __all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
 
 
-@record
-class Written:
+class Written(Struct, frozen=True):
     """One file after the write: where it really is, its stat (None when deleted) and what a reader should know."""
 
     path: str

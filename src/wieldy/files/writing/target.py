@@ -7,8 +7,10 @@ import os
 import stat as bits
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.realpath import open_exact
-from wieldy.core.record import changed, record
 from wieldy.files.writing.disk import read_all
 from wieldy.files.writing.errors import CannotWrite, Moved
 from wieldy.files.writing.metadata import keeps_owner
@@ -23,8 +25,7 @@ Identity: TypeAlias = tuple[int, int, int, int]
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@record
-class Step:
+class Step(Struct, frozen=True):
     """One file of a commit, called `name` in its `folder`. Every name that will exist even for a moment is fixed here: a
     crash hides nothing.
 
@@ -49,8 +50,7 @@ class Step:
     splice: Splice | None = None
 
 
-@record
-class Landing:
+class Landing(Struct, frozen=True):
     """Where a path really leads, and what is there."""
 
     path: str
@@ -166,7 +166,7 @@ def parted(real_path: str) -> tuple[str, str]:
 
 def in_place(step: Step, why: str) -> Step:
     """The same step without a replacement."""
-    return changed(step, manner="in_place", notes=(*step.notes, f"written in place, because {why}"))
+    return replace(step, manner="in_place", notes=(*step.notes, f"written in place, because {why}"))
 
 
 def identity(stat: os.stat_result) -> Identity:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from wieldy.core.record import field, record
+from msgspec import Struct, field
+
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.trust import rewrite
 
@@ -28,8 +29,7 @@ KINDS: Mapping[str, Kind] = {
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-@record
-class ServerConfig:
+class ServerConfig(Struct, frozen=True):
     """How to reach one server. `timeout` bounds each call, `startup` each attempt to connect, in seconds."""
 
     name: str
@@ -51,8 +51,7 @@ class ServerConfig:
         return self.url if self.url else " ".join((self.command, *self.args))
 
 
-@record
-class Configured:
+class Configured(Struct, frozen=True):
     """The servers that can be started, and what is wrong with the rest."""
 
     servers: tuple[ServerConfig, ...]

@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event
 from wieldy.core.logs import log
-from wieldy.core.record import keyword_record, record
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.config import ServerConfig
 from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
@@ -66,8 +67,7 @@ def _innermost(error: BaseException) -> BaseException:
 Word: TypeAlias = Literal["connecting", "ready", "failed", "needs approval", "closed"]
 
 
-@record
-class State:
+class State(Struct, frozen=True):
     """Where a server stands now, and why."""
 
     word: Word
@@ -77,8 +77,7 @@ class State:
         return f"{self.word}: {self.why}" if self.why else self.word
 
 
-@keyword_record
-class ServerChanged(Event):
+class ServerChanged(Event, frozen=True, kw_only=True):
     """A server's state changed."""
 
     kind: ClassVar[str] = "mcp.server"
@@ -88,8 +87,7 @@ class ServerChanged(Event):
     tools: int = 0
 
 
-@keyword_record
-class ServerSaid(Event):
+class ServerSaid(Event, frozen=True, kw_only=True):
     """A server logged something."""
 
     kind: ClassVar[str] = "mcp.log"
@@ -103,8 +101,7 @@ MOST_LOGGED = 2_000
 Listed: TypeAlias = Callable[[Sequence[Any]], Awaitable[None]]
 
 
-@record
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What a connection needs of the rest: whom to tell of tools and states, who answers, and who watches processes."""
 
     workspace: Workspace
@@ -116,8 +113,7 @@ class Surroundings:
     sampling: Sampling | None = None
 
 
-@record
-class Ears:
+class Ears(Struct, frozen=True):
     """What is heard of a server beside its answers: its tools changed, it is gone, somebody must sign in at an address."""
 
     changed: Callable[[], None]

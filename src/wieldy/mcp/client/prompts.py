@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Image, Text
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.connection import Connection
 from wieldy.mcp.client.manager import McpServers
@@ -18,8 +19,7 @@ from wieldy.mcp.client.tools import message_blocks, wire_names
 PAGES = 20
 
 
-@record
-class ServerPrompt:
+class ServerPrompt(Struct, frozen=True):
     """One prompt: the name it goes by here and there, and the arguments it takes; `required` ones must be given."""
 
     name: str

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.content import Block, Content, Image, Text
 from wieldy.core.effects import NOTHING, UNKNOWN, Effects
 from wieldy.core.events import ToolProgress
 from wieldy.core.logs import log
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Tool, ToolContext
 from wieldy.schema.parameters import Parameters, SchemaError
@@ -278,8 +279,7 @@ class Unfit(ValueError):
     """A definition that no model could use; the message says why."""
 
 
-@record
-class Definition:
+class Definition(Struct, frozen=True):
     """What a server says of a tool. `digest` changes with anything a model or a person would read of it."""
 
     name: str

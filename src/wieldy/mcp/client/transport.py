@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from msgspec import Struct
+
 from wieldy.core.logs import log
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.config import ServerConfig
 from wieldy.mcp.client.tools import mended
@@ -309,8 +310,7 @@ PASSED_ON = frozenset(
 )
 
 
-@record
-class Program:
+class Program(Struct, frozen=True):
     """What to run, what becomes of its words, and whom to tell of its process and its end."""
 
     argv: tuple[str, ...]

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.core.decision import Answer, Question
-from wieldy.core.record import record
 
 ALLOW = "Allow once"
 DENY = "Deny"
 MOST_SHOWN = 10_000
 
 
-@record
-class Form:
+class Form(Struct, frozen=True):
     """What a user is shown and may fill in. Two forms that are `about` the same ask the same."""
 
     message: str

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
 
 
 class Unparsable(ValueError):
     """The text is not bash, or uses a form that this grammar leaves to a person."""
 
 
-@record
-class LiteralText:
+class LiteralText(Struct, frozen=True):
     """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
 
     text: str
     quoted: bool
 
 
-@record
-class Variable:
+class Variable(Struct, frozen=True):
     """`$name` or `${name}`."""
 
     name: str
     quoted: bool
 
 
-@record
-class Expansion:
+class Expansion(Struct, frozen=True):
     """`${name…}` with an operator. `hazard` says how expanding it could run code."""
 
     name: str
@@ -39,8 +36,7 @@ class Expansion:
     hazard: str = ""
 
 
-@record
-class Substitution:
+class Substitution(Struct, frozen=True):
     """`$(…)`, backticks, `<(…)` or `>(…)`: a script whose output or pipe takes its place."""
 
     script: Script
@@ -48,8 +44,7 @@ class Substitution:
     process: bool = False
 
 
-@record
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """`$((…))`. Names in it are evaluated again, which can run code."""
 
     inner: tuple[Piece, ...]
@@ -60,8 +55,7 @@ class Arithmetic:
 Piece: TypeAlias = LiteralText | Variable | Expansion | Substitution | Arithmetic
 
 
-@record
-class RawWord:
+class RawWord(Struct, frozen=True):
     """One word as written, from `start` to `end` of the source."""
 
     pieces: tuple[Piece, ...]
@@ -70,8 +64,7 @@ class RawWord:
     end: int
 
 
-@record
-class Assignment:
+class Assignment(Struct, frozen=True):
     """`name=value`; `items` are the words of an array, `subscript` what stood in its brackets."""
 
     name: str
@@ -98,8 +91,7 @@ class Redirect:
         return self.operator in ("<<", "<<-", "<<<")
 
 
-@record
-class Simple:
+class Simple(Struct, frozen=True):
     """A program with its words, assignments before it and redirections anywhere."""
 
     assignments: tuple[Assignment, ...]
@@ -110,31 +102,27 @@ class Simple:
     end: int
 
 
-@record
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """Commands joined by `|`, each in a process of its own when there are several."""
 
     stages: tuple[Command, ...]
     timed: bool = False
 
 
-@record
-class Chain:
+class Chain(Struct, frozen=True):
     """Pipelines joined by `&&` and `||`; the first operator is empty."""
 
     links: tuple[tuple[str, Pipeline], ...]
     background: bool = False
 
 
-@record
-class Script:
+class Script(Struct, frozen=True):
     """Chains, one after the other."""
 
     chains: tuple[Chain, ...]
 
 
-@record
-class Group:
+class Group(Struct, frozen=True):
     """`( … )` or `{ …; }`."""
 
     body: Script
@@ -142,8 +130,7 @@ class Group:
     redirects: tuple[Redirect, ...] = ()
 
 
-@record
-class Branches:
+class Branches(Struct, frozen=True):
     """`if` and `case`: scripts of which some run; `words` are the subject and patterns of a `case`."""
 
     bodies: tuple[Script, ...]
@@ -151,8 +138,7 @@ class Branches:
     redirects: tuple[Redirect, ...] = ()
 
 
-@record
-class Loop:
+class Loop(Struct, frozen=True):
     """`while`, `until`, `for`, `select`; a `for` names its variable and its words (None: the arguments)."""
 
     body: Script
@@ -163,23 +149,20 @@ class Loop:
     redirects: tuple[Redirect, ...] = ()
 
 
-@record
-class Function:
+class Function(Struct, frozen=True):
     """A definition; the body runs when its name is called."""
 
     name: str
     body: Command
 
 
-@record
-class Coprocess:
+class Coprocess(Struct, frozen=True):
     """A command run beside the shell."""
 
     body: Command
 
 
-@record
-class Condition:
+class Condition(Struct, frozen=True):
     """`[[ … ]]` or `(( … ))`."""
 
     words: tuple[RawWord, ...]

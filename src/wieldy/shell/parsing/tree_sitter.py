@@ -7,7 +7,8 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.shell.parsing.syntax import (
     Arithmetic,
     Branches,
@@ -36,8 +37,7 @@ Span: TypeAlias = tuple[int, int]
 Entry: TypeAlias = tuple[str, tuple[Span, ...]]
 
 
-@record
-class Outline:
+class Outline(Struct, frozen=True):
     """Every command with its words, every assignment and redirection, as byte positions in order.
 
     `common`: nothing in it that parsers are known to hide or to mistake.

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.effects import Effects
-from wieldy.core.record import changed, record
 from wieldy.shell.parsing.budget import TooMuch
 from wieldy.shell.parsing.read import confirmed, read
 from wieldy.shell.parsing.syntax import Script, Unparsable
@@ -21,8 +23,7 @@ Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 REMEMBERED = 512
 
 
-@record
-class Analysis:
+class Analysis(Struct, frozen=True):
     """`read_only`: proven to change nothing. `known`: every effect is listed. `unknown`: a person should look."""
 
     parts: tuple[Part, ...]
@@ -78,7 +79,7 @@ def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analy
 
 def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Parts of a command that is not understood as a whole: none of them is proven harmless."""
-    return tuple(changed(part, read_only=False) for part in parts)
+    return tuple(replace(part, read_only=False) for part in parts)
 
 
 def _not_understood(command: str, scene: Scene, problems: list[str], found: Sequence[Part] = ()) -> Analysis:

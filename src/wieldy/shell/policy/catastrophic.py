@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.effects import Writes
-from wieldy.core.record import changed, record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.syntax import Branches, Command, Function, Group, Loop, Pipeline, Script, Simple
 from wieldy.shell.policy.parts import Part
@@ -27,8 +29,7 @@ _RM = "-fiIrRdv --force --interactive=? --one-file-system --no-preserve-root --p
 _DIRTY = "it throws away uncommitted work"
 
 
-@record
-class Danger:
+class Danger(Struct, frozen=True):
     """One catastrophe in the making. `ask`: a person must agree in every mode; `deny`: nothing lifts it.
 
     `only_if_dirty`: it is one only where the work tree holds changes that are not committed.
@@ -51,7 +52,7 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
     program = (part.program or "").rsplit("/", 1)[-1]
     args = part.argv[1:]
     if program in _PLACED and part.cwds != scene.cwds:
-        scene = changed(scene, cwds=part.cwds)
+        scene = replace(scene, cwds=part.cwds)
     if program == "rm":
         yield from _rm(part, args, scene)
     elif program == "find":

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from wieldy.core.effects import Effects
-from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.word_values import Word
 
 _PLAIN_TEXT = pattern(r"[A-Za-z0-9_@%+=:,./~^-]+")
 
 
-@record
-class Part:
+class Part(Struct, frozen=True):
     """One simple command at any depth.
 
     `allow_texts`: a rule that allows any of them allows this part. `deny_texts`: every layer of wrappers, for rules that deny

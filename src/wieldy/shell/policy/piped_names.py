@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from wieldy.core.effects import Reads
-from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.parts import Part
 from wieldy.shell.policy.programs.options import names
@@ -21,8 +22,7 @@ _LINE_COUNT = pattern(r"-\d+|-n\d*|--lines(=\d+)?|\d+")
 _WHOLE_LINES = pattern(r"-[EFGPivwxe]+|--(invert-match|ignore-case|extended-regexp|fixed-strings)")
 
 
-@record
-class Feed:
+class Feed(Struct, frozen=True):
     """File names at or below `folders`, each beginning with `stem`; without folders nothing is known."""
 
     folders: tuple[str, ...] = ()

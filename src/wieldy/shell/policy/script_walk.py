@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from wieldy.core.record import changed, record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.shell.parsing.budget import AGAIN, ANEW, MAX_UNROLLED_WORK, MAX_WORK, TooMuch
 from wieldy.shell.parsing.syntax import (
     Branches,
@@ -116,8 +118,7 @@ def _loop_variables(script: Script) -> Iterator[str]:
 MAX_UNROLLED = 16
 
 
-@record
-class Ends:
+class Ends(Struct, frozen=True):
     """Where the shell stands after a command that went well and after one that did not; None where it never gets there."""
 
     well: Scene | None
@@ -129,8 +130,7 @@ class Ends:
         return _either(self.well, self.badly)
 
 
-@record
-class Followed:
+class Followed(Struct, frozen=True):
     """A command that became one part and left everything else alone; what it was followed in stays alive with it."""
 
     part: Part
@@ -244,7 +244,7 @@ class Walk(SimpleCommands):
         if done is None:
             return False
         span = done.part.span if self.context.span else (simple.start, simple.end)
-        self.parts.append(changed(done.part, span=span))
+        self.parts.append(replace(done.part, span=span))
         return True
 
     def _call(self, name: str, scene: Scene) -> None:
@@ -260,7 +260,7 @@ class Walk(SimpleCommands):
         self.running.add(function.name)
         self.command(function.body, scene.lost() if moves(function.body) else scene, UNFED)
         self.running.discard(function.name)
-        return changed(scene, functions=scene.functions | {function.name})
+        return replace(scene, functions=scene.functions | {function.name})
 
     def _branches(self, branches: Branches, scene: Scene) -> Scene:
         self.expansions(branches.words, scene)

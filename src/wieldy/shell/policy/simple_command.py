@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
-from wieldy.core.record import changed, record
 from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.budget import TooMuch
 from wieldy.shell.parsing.read import read
@@ -22,8 +24,7 @@ MAX_LAYERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
 
 
-@record
-class Layers:
+class Layers(Struct, frozen=True):
     """A command unwrapped: `words` (or `script`) is what runs in the end."""
 
     words: tuple[Word, ...]
@@ -121,8 +122,7 @@ _SOCKET = pattern(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _DUPLICATE = pattern(r"\d*-?")
 
 
-@record
-class Redirected:
+class Redirected(Struct, frozen=True):
     """The effects of some redirections; `why` says what could not be told."""
 
     effects: tuple[Effect, ...] = ()
@@ -166,8 +166,7 @@ def redirected(redirects: tuple[Redirect, ...], scene: Scene) -> Redirected:
     return Redirected(tuple(effects), why)
 
 
-@record
-class Touched:
+class Touched(Struct, frozen=True):
     """What a call touches; `why` names the first thing that cannot be told."""
 
     effects: tuple[Effect, ...]
@@ -203,8 +202,7 @@ def _cannot_tell(word: Word, how: str) -> str:
 EXACT = frozenset({"watch", "setsid", "ionice", "flock"})
 
 
-@record
-class Frame:
+class Frame(Struct, frozen=True):
     """What surrounds a program in its simple command."""
 
     simple: Simple
@@ -289,8 +287,7 @@ MAX_NESTING = 6
 _LOSING = frozenset({"pushd", "popd", "source", "."})
 
 
-@record
-class Context:
+class Context(Struct, frozen=True):
     """The wrappers round the script that is being followed."""
 
     via: tuple[str, ...] = ()
@@ -331,7 +328,7 @@ class SimpleCommands:
         if around is OUTSIDE:
             self.parts.append(part)
             return
-        part = changed(
+        part = replace(
             part,
             via=(*around.via, *part.via),
             allow_texts=around.allow_texts if around.closed else (*around.allow_texts, *part.allow_texts),
@@ -400,10 +397,10 @@ class SimpleCommands:
             return part
         texts = [_spelled(resolve_one(text, scene)) for text in given]
         if part.known:
-            return changed(part, inputs=tuple(texts))
+            return replace(part, inputs=tuple(texts))
         texts += self._piped()
         settings = _settings(frame.simple, frame.layers.variables, scene)
-        return changed(part, inputs=tuple(texts), settings=settings) if texts or settings else part
+        return replace(part, inputs=tuple(texts), settings=settings) if texts or settings else part
 
     def _piped(self) -> list[str]:
         """What the earlier stages of the pipeline may print of what they were given."""
@@ -427,11 +424,11 @@ class SimpleCommands:
         if executed is None:
             judged = Judgement(known=False, why="the commands that `find` executes cannot be told")
         if frame.layers.reads:
-            judged = changed(judged, reads=(*frame.layers.reads, *judged.reads))
+            judged = replace(judged, reads=(*frame.layers.reads, *judged.reads))
         touches = touched(judged, scene)
         part = self._told(frame.part(words, name, judged, touches, scene), frame, scene)
         if executed or (name == "find" and judged.writes):
-            part = changed(part, exact_rule=True)
+            part = replace(part, exact_rule=True)
         self.add(part)
         for command in executed or ():
             self._executed(command, part, touches, scene)
@@ -475,12 +472,12 @@ class SimpleCommands:
             why or reason_not_read_only(layers, frame.outside.effects, NOTHING),
             closed=not layers.transparent,
         )
-        self.context = changed(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
+        self.context = replace(self.context, span=outer.span or (frame.simple.start, frame.simple.end))
         after = scene
         try:
             script = read(text.text)
             self.scripts.append((text.text, script))
-            inside = scene if same_shell else changed(scene, variables={}, functions=frozenset())
+            inside = scene if same_shell else replace(scene, variables={}, functions=frozenset())
             after = self.script(script, inside)
         except TooMuch:
             raise
@@ -489,7 +486,7 @@ class SimpleCommands:
         self.context = outer
         if why or frame.outside.effects or len(self.parts) == found:
             judged = Judgement(known=not why, why=why)
-            touches = touched(changed(judged, reads=layers.reads), scene)
+            touches = touched(replace(judged, reads=layers.reads), scene)
             part = frame.part(layers.words, layers.via[-1], judged, touches, scene)
             self.add(self._told(part, frame, scene))
         return after if same_shell else scene
@@ -549,7 +546,7 @@ def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
         return layers
     if any(not word.stem.startswith("-") for word in layers.words[1:]):
         return layers
-    return changed(
+    return replace(
         layers, script=resolve_one(texts[-1], scene), via=(*layers.via, name or ""), quiet=False, transparent=False
     )
 

@@ -9,7 +9,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import changed, field, record
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.syntax import Expansion, LiteralText, Piece, RawWord, Substitution, Variable
 
@@ -101,8 +103,7 @@ _DEFAULTING = frozenset({":?", "?", ":-", "-"})
 Kind: TypeAlias = Literal["plain", "pattern", "one", "many"]
 
 
-@record
-class Word:
+class Word(Struct, frozen=True):
     """One argument. `text` is its value, or the pattern it is; `stem` is the part in front that is known for certain.
 
     `scope` is set where a dynamic word is known to name something at or below certain folders.
@@ -271,8 +272,7 @@ MAX_PLACES = 4
 _NONE: Mapping[str, Word] = MappingProxyType({})
 
 
-@record
-class Scene:
+class Scene(Struct, frozen=True):
     """`cwds` are the possible working directories; empty means that nobody can tell."""
 
     home: str
@@ -298,11 +298,11 @@ class Scene:
     def moved(self, path: str) -> Scene:
         """The scene after `cd path` has succeeded."""
         there = tuple(place for place in self.absolute(path) if "/../" not in place + "/")
-        return changed(self, cwds=there[:MAX_PLACES])
+        return replace(self, cwds=there[:MAX_PLACES])
 
     def lost(self) -> Scene:
         """The scene after a `cd` to a place that cannot be told."""
-        return changed(self, cwds=())
+        return replace(self, cwds=())
 
     def either(self, other: Scene) -> Scene:
         """The scene when it is not known which of two came to be."""
@@ -311,14 +311,14 @@ class Scene:
         if not self.cwds or not other.cwds:
             return self.lost()
         both = tuple(dict.fromkeys((*self.cwds, *other.cwds)))
-        return changed(self, cwds=both) if len(both) <= MAX_PLACES else self.lost()
+        return replace(self, cwds=both) if len(both) <= MAX_PLACES else self.lost()
 
     def knowing(self, name: str, value: Word | None) -> Scene:
         """The scene in which a variable holds a known value, or an unknown one."""
         known = {key: word for key, word in self.variables.items() if key != name}
         if value is not None:
             known[name] = value
-        return changed(self, variables=known)
+        return replace(self, variables=known)
 
 
 def _normal(path: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, names, read, table
 from wieldy.shell.policy.word_values import Word, plain
@@ -14,8 +15,7 @@ _ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _SHELL_FLAGS = pattern(r"-[ceuxlivn]+")
 
 
-@record
-class Peeled:
+class Peeled(Struct, frozen=True):
     """What a wrapper runs: a command (`inner`) or shell text (`script`).
 
     `transparent`: a rule for what is inside is enough. `quiet`: the wrapper adds nothing that changes anything. `fed`: it adds
@@ -43,8 +43,7 @@ def peel(words: tuple[Word, ...], program: str) -> Peeled | None:
     return peeler(words[1:]) if peeler else None
 
 
-@record
-class Plain:
+class Plain(Struct, frozen=True):
     """A wrapper with options, a fixed number of operands, and then a command."""
 
     spec: str

@@ -6,9 +6,10 @@ import asyncio
 import time
 from typing import Literal
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
-from wieldy.core.record import record
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confine
 from wieldy.shell.running.output import Whole, matching_lines
@@ -23,8 +24,7 @@ BURST = 0.1
 Status = Literal["running", "exited", "killed"]
 
 
-@record
-class Look:
+class Look(Struct, frozen=True):
     """What a shell has printed since the last look, and how it stands. `omitted` counts bytes not in `text`."""
 
     text: str

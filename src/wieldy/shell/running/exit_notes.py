@@ -6,13 +6,13 @@ import re
 import signal
 from collections.abc import Mapping
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 from wieldy.shell.running.shell import Ran
 
 
-@record
-class Ending:
+class Ending(Struct, frozen=True):
     """How a command ended: whether that is an error, and what there is to say about it."""
 
     is_error: bool

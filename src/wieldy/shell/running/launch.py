@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.schema.pattern import pattern
 
 LONGEST_ARGUMENT = 100_000
@@ -23,8 +24,7 @@ Confine: TypeAlias = Callable[[list[str | bytes], dict[str, str]], tuple[list[st
 """Puts the call of a program, and its environment, into a sandbox."""
 
 
-@record
-class Started:
+class Started(Struct, frozen=True):
     """A process that runs, and the descriptor its output comes from."""
 
     process: subprocess.Popen[bytes]

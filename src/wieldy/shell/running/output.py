@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from wieldy.core.errors import ToolFailure
-from wieldy.core.record import record
 from wieldy.core.threads import in_thread
 from wieldy.schema.pattern import pattern
 
@@ -242,8 +243,7 @@ WIDTH = 200
 Whole: TypeAlias = Literal["all", "characters", "lines"]
 
 
-@record
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """Text for a reader: all of it, or a part. `omitted` counts bytes not shown, `upto` those that are dealt with."""
 
     text: str

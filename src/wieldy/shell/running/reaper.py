@@ -8,8 +8,8 @@ import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
-from wieldy.core.record import record
 from wieldy.shell.running.process_tag import carries, numbers
 
 PROC = "/proc"
@@ -19,7 +19,7 @@ GRACE = 0.4
 LIMIT = 5.0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Process:
     """One line of the process table; pid and start time together name a process for good."""
 
@@ -31,7 +31,7 @@ class Process:
     name: str
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Tree:
     """Processes that belong together: by a mark in their environment or its brand, by group or session of `roots`, by birth.
 

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Literal, Protocol
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.threads import in_thread
 from wieldy.schema.pattern import pattern
 from wieldy.shell.running.output import Capture
@@ -82,8 +83,7 @@ _LONE_AMPERSAND = pattern(rb"(?<![&>])&(?![&>])")
 _DETACHERS = (b"setsid", b"nohup", b"daemon", b"disown", b"coproc", b"screen", b"tmux")
 
 
-@record
-class Pulse:
+class Pulse(Struct, frozen=True):
     """How far a command is, for a person who watches."""
 
     seconds: float
@@ -91,8 +91,7 @@ class Pulse:
     last_lines: str
 
 
-@record
-class Files:
+class Files(Struct, frozen=True):
     """What serves one command: where bash says where it ended, and the text of a command too long to be an argument.
 
     Without a `report` it ends where it started.
@@ -304,8 +303,7 @@ HURRIED = 0.3
 How = Literal["exited", "timed out", "interrupted"]
 
 
-@record
-class Ran:
+class Ran(Struct, frozen=True):
     """A command that is over. `code` is None where we ended it; `directory` is where bash stood, if it could say."""
 
     how: How

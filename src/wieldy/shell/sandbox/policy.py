@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wieldy.core.record import record
+from msgspec import Struct
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -35,8 +36,7 @@ WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "
 """Sockets of services that would do outside what is forbidden inside."""
 
 
-@record
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether.
 
     Without `network`, `door` is the one loopback port that may still be connected to.
@@ -50,7 +50,7 @@ class Bounds:
 
     def as_json(self) -> str:
         """These bounds as an argument of another process."""
-        return json.dumps(vars(self))
+        return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Bounds:
@@ -77,8 +77,7 @@ def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> B
     )
 
 
-@record
-class GitPlaces:
+class GitPlaces(Struct, frozen=True):
     """Git's own files of one work tree: what commits write, and what would run code later."""
 
     writable: tuple[str, ...] = ()

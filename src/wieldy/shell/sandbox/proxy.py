@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.core.workspace import Workspace
 
 USUAL_PORTS = (80, 443)
@@ -21,8 +22,7 @@ LONGEST_HEAD = 64 << 10
 SECONDS = 30.0
 
 
-@record
-class Door:
+class Door(Struct, frozen=True):
     """Where the proxy listens: on a loopback port, and on a socket in the file system for those with a loopback of their own."""
 
     port: int

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from wieldy.core.record import changed, record
+from msgspec import Struct
+from msgspec.structs import replace
+
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.schema.pattern import pattern
@@ -29,8 +31,7 @@ _REFUSALS = pattern(
 )
 
 
-@record
-class SandboxReport:
+class SandboxReport(Struct, frozen=True):
     """What a sandbox really enforces here, found out by trying it."""
 
     mechanism: Mechanism
@@ -96,8 +97,7 @@ class Sandbox:
         return await self._workspace.resident(Proxy).open()
 
 
-@record
-class Wrapper:
+class Wrapper(Struct, frozen=True):
     """A mechanism that was seen to work, and how a command is put into it."""
 
     mechanism: Mechanism
@@ -111,7 +111,7 @@ class Wrapper:
             bridged = interpreter_command(bridge.START, door.socket, str(door.port)) if door else None
             return [*inside, *(bridged or ())]
         if self.mechanism == "landlock":
-            reachable = changed(bounds, door=door.port if door else None)
+            reachable = replace(bounds, door=door.port if door else None)
             return interpreter_command(landlock.START, reachable.as_json()) or []
         return []
 

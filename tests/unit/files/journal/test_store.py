@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from wieldy.files.journal.entries import Entry, PathRecord, Settlement, decode, encode
 from wieldy.files.journal.store import HEAD_SIZE, LEAST_ROOM, ROOM_BYTES, Added, Store, Unreadable, digest_of
@@ -106,8 +107,8 @@ def test_a_record_is_json_as_anyone_reads_it():
     path = PathRecord('/p/"quoted"\n', "/p/\u00e9\U0001f600", None, "ab", 0o644, "create", folders=("/a", "/b\\"))
     told = Entry("1", "undo", "s", "c", "Edit", 1000.25, (path, path), turn="t\u2028", reverses=("0",))
     assert json.loads(encode(told)) == {
-        **vars(told),
-        "paths": [{**vars(path), "folders": ["/a", "/b\\"]}] * 2,
+        **asdict(told),
+        "paths": [{**asdict(path), "folders": ["/a", "/b\\"]}] * 2,
         "reverses": ["0"],
     }
     assert decode(encode(told)) == told

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, Table, names, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
@@ -252,8 +253,7 @@ _QUIET_GLOBALS = names(
 )
 
 
-@record
-class GitCall:
+class GitCall(Struct, frozen=True):
     """A subcommand, its arguments, and the folder given with `-C`."""
 
     command: str

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.shell.policy.word_values import Word
 
 
-@record
-class Option:
+class Option(Struct, frozen=True):
     """How many values an option takes and what they mean: `t` text, `r` read, `w` written."""
 
     name: str
@@ -25,8 +25,7 @@ class Option:
     meaning: str = "t"
 
 
-@record
-class Table:
+class Table(Struct, frozen=True):
     """The accepted options of one program. `harmless`: none of its options, listed or not, writes or runs anything."""
 
     short: dict[str, Option]

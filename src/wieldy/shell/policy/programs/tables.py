@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.word_values import Scene, Word, plain
 
 
-@record
-class Call:
+class Call(Struct, frozen=True):
     """A program's name and arguments, and where it stands."""
 
     name: str
@@ -19,8 +19,7 @@ class Call:
     scene: Scene
 
 
-@record
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The effects of one call. Unless `known`, there may be others; `why` says what is not understood.
 
     `sweeps`: what it reads it reads whole, folders with all their files, except what is `spared`.
@@ -53,8 +52,7 @@ def unknown(why: str) -> Judgement:
 Operands: TypeAlias = Literal["files", "files or here", "text", "none", "pattern then files", "in then out", "written"]
 
 
-@record
-class Row:
+class Row(Struct, frozen=True):
     """A program judged by its table alone. `pattern_options` are those that take the place of the first operand."""
 
     spec: str

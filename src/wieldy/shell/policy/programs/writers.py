@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from wieldy.core.record import record
+from msgspec import Struct
+
 from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.programs.tables import Call, Judge, Judgement, Row, unknown
@@ -32,8 +33,7 @@ _WGET = (
 _LOCAL = pattern(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
-@record
-class Copier:
+class Copier(Struct, frozen=True):
     """`cp`, `mv`, `ln` and `install`: the last operand is written, the others are read (or, when moved, written too)."""
 
     spec: str
@@ -54,8 +54,7 @@ class Copier:
         return Judgement(reads=tuple(sources), writes=tuple(targets), changes=True)
 
 
-@record
-class Changer:
+class Changer(Struct, frozen=True):
     """`chmod`, `chown` and `chgrp`: a first operand that is not a file, then files whose properties change."""
 
     spec: str
