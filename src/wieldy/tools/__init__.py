@@ -64,7 +64,7 @@ class Builtin:
 
     def __call__(self) -> Tool:
         """Load it."""
-        tool: Tool = import_module(f"wieldy.tools.{self._module}").TOOL
+        tool: Tool = getattr(import_module(f"wieldy.tools.{self._module}"), self._module)
         vars(tool).setdefault("parameters", Written(_written()[self._name], tool.declared_parameters))
         return tool
 

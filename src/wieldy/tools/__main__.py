@@ -14,7 +14,7 @@ from wieldy.tools import MODULES, SCHEMAS
 
 def written() -> str:
     """The file, a line for each tool."""
-    tools = {name: import_module(f"wieldy.tools.{module}").TOOL for name, module in MODULES.items()}
+    tools = {name: getattr(import_module(f"wieldy.tools.{module}"), module) for name, module in MODULES.items()}
     rows = (f"{json.dumps(name)}: {json.dumps(_row(tool))}" for name, tool in tools.items())
     return "{\n" + ",\n".join(rows) + "\n}\n"
 

@@ -151,7 +151,7 @@ def _output(report: Report) -> Output:
     return Output(report.told(), report.data(), is_error=not report.done)
 
 
-TOOL = AgentTool(
+agent = AgentTool(
     _run,
     {
         "name": "Agent",

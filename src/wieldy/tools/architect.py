@@ -53,7 +53,7 @@ async def _plan(
     return await attended(await delegation.send(Errand(ARCHITECT, task, "a plan"), ctx), ctx)
 
 
-TOOL = Architect(
+architect = Architect(
     _plan,
     {
         "name": "Architect",

@@ -46,7 +46,7 @@ async def _ask(ctx: ToolContext, questions: Annotated[list[Asked], Param(min_len
     return Output(f"The user answered:\n{told}", {"answers": answers})
 
 
-TOOL = AskUser(
+ask_user = AskUser(
     _ask,
     {
         "name": "AskUser",

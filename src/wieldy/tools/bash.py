@@ -129,7 +129,7 @@ class Bash(Tool):
                 await witness.after(ctx.call_id, "Bash", ctx.message_id)
 
 
-TOOL = Bash()
+bash = Bash()
 
 
 class Job(Struct, frozen=True):

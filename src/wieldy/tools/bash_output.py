@@ -31,7 +31,7 @@ _DESCRIPTION, _PROMPT = words(__file__)
         "additionalProperties": False,
     },
 )
-async def TOOL(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
+async def bash_output(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
     """Look at a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 

@@ -21,7 +21,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=90.0,
 )
-async def TOOL(
+async def browser_click(
     ctx: ToolContext,
     ref: Annotated[str, "Of the element, such as e12"],
     double: Annotated[bool, "Double click"] = False,

@@ -22,7 +22,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=60.0,
 )
-async def TOOL(ctx: ToolContext) -> Output:
+async def browser_close(ctx: ToolContext) -> Output:
     """Close the browser."""
     from wieldy.browser.session import BrowserSession
 

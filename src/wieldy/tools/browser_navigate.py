@@ -21,7 +21,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=120.0,
 )
-async def TOOL(ctx: ToolContext, url: str) -> Output:
+async def browser_navigate(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
     from wieldy.browser.session import BrowserSession, view
 

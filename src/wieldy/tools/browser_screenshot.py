@@ -23,7 +23,9 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=60.0,
 )
-async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False) -> Output:
+async def browser_screenshot(
+    ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False
+) -> Output:
     """Take a picture."""
     from wieldy.browser.session import BrowserSession
     from wieldy.files.reading.images import picture

@@ -21,7 +21,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=60.0,
 )
-async def TOOL(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
+async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
     from wieldy.browser.session import BrowserSession, view
 

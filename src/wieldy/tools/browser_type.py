@@ -21,7 +21,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=usable,
     timeout=90.0,
 )
-async def TOOL(
+async def browser_type(
     ctx: ToolContext,
     ref: Annotated[str, "Of the field, such as e12"],
     text: str,

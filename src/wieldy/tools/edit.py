@@ -29,7 +29,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     rehearses=True,
     timeout=120.0,
 )
-async def TOOL(
+async def edit(
     ctx: ToolContext,
     file_path: str,
     old_string: Annotated[str, "Exact text to replace"],

@@ -52,7 +52,7 @@ async def _leave(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, M
     )
 
 
-TOOL = ExitPlan(
+exit_plan = ExitPlan(
     _leave,
     {
         "name": "ExitPlan",

@@ -46,7 +46,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     needs_permission=_applies,
     aliases={"file_path": "path", "glob": "file_glob"},
 )
-async def TOOL(  # noqa: PLR0913 - the options of a search are many
+async def file_search(  # noqa: PLR0913 - the options of a search are many
     ctx: ToolContext,
     *,
     pattern: Annotated[str, "Python regular expression"],
@@ -219,7 +219,7 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> N
 
     def reasons(path: str) -> set[tuple[str, str]]:
         call = ToolCall(ctx.call_id, "FileSearch", {"path": path})
-        plan = PlannedCall(call, TOOL, {"path": path}, {}, (Writes(path),))
+        plan = PlannedCall(call, file_search, {"path": path}, {}, (Writes(path),))
         return {(r.kind, r.behavior) for r in ctx.judge.decide(plan, ()).reasons if r.behavior != "allow"}
 
     allowed = reasons(root)

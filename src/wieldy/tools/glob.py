@@ -35,7 +35,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     read_only=True,
     aliases={"file_path": "path"},
 )
-async def TOOL(
+async def glob(
     ctx: ToolContext,
     pattern: str,
     path: Annotated[str | None, "Folder to search"] = None,

@@ -33,7 +33,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     read_only=True,
     aliases={"include": "glob", "file_path": "path", "context": "-C", "regex": "pattern"},
 )
-async def TOOL(  # noqa: PLR0913 - the options of a search are many
+async def grep(  # noqa: PLR0913 - the options of a search are many
     ctx: ToolContext,
     *,
     pattern: str,
@@ -53,7 +53,7 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
 ) -> Output:
     """Search and show one page of what was found."""
     from wieldy.search.errors import SearchFailure, why_unreachable
-    from wieldy.search.grep import grep
+    from wieldy.search.grep import grep as search
     from wieldy.search.ignore import split_globs
     from wieldy.search.query import Query, omitted_by
     from wieldy.search.ripgrep import choose_engine, seconds_within
@@ -76,7 +76,7 @@ async def TOOL(  # noqa: PLR0913 - the options of a search are many
     try:
         seconds = seconds_within(workspace.setting("tools.Grep.timeout", None))
         engine = choose_engine(workspace.env, seconds, workspace.setting("respectGitignore", True))
-        found = await grep(query, engine, omitted_by(ctx.judge))
+        found = await search(query, engine, omitted_by(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:

@@ -24,7 +24,7 @@ _DESCRIPTION, _PROMPT = words(__file__)
         "additionalProperties": False,
     },
 )
-async def TOOL(shell_id: str, ctx: ToolContext) -> Output:
+async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
     """End a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 

@@ -24,7 +24,7 @@ def _configured(workspace: Workspace) -> bool | str:
     enabled=_configured,
     timeout=60.0,
 )
-async def TOOL(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
+async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
     """List."""
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import list_resources

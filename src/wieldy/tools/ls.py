@@ -32,7 +32,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     read_only=True,
     aliases={"file_path": "path"},
 )
-async def TOOL(
+async def ls(
     ctx: ToolContext,
     path: Annotated[str | None, "Folder"] = None,
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,

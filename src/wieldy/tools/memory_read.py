@@ -46,7 +46,9 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     enabled=_enabled,
     check=_check,
 )
-async def TOOL(ctx: ToolContext, path: Annotated[str, "In the memory folder"] = "", scope: Scope = "project") -> Output:
+async def memory_read(
+    ctx: ToolContext, path: Annotated[str, "In the memory folder"] = "", scope: Scope = "project"
+) -> Output:
     """Show the list, or one file."""
     if not path:
         return await in_thread(_listed, ctx.workspace)

@@ -45,7 +45,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     check=_check,
     timeout=120.0,
 )
-async def TOOL(
+async def memory_write(
     ctx: ToolContext,
     path: Annotated[str, "In the memory folder, such as `decisions.md`"],
     content: Annotated[str, Param("The whole content", max_length=LARGEST)],

@@ -44,7 +44,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     rehearses=True,
     timeout=120.0,
 )
-async def TOOL(
+async def multi_edit(
     ctx: ToolContext,
     file_path: str,
     edits: Annotated[list[EditItem], "Made in order, each on the result of the last"],

@@ -34,7 +34,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     rehearses=True,
     timeout=120.0,
 )
-async def TOOL(
+async def notebook_edit(
     ctx: ToolContext,
     notebook_path: str,
     new_source: Annotated[str | None, "Not for delete"] = None,

@@ -20,7 +20,9 @@ DESCRIPTION, PROMPT = words(__file__)
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     timeout=120.0,
 )
-async def TOOL(ctx: ToolContext, notebook_path: str, cell_id: Annotated[str | None, "Id or number"] = None) -> Output:
+async def notebook_read(
+    ctx: ToolContext, notebook_path: str, cell_id: Annotated[str | None, "Id or number"] = None
+) -> Output:
     """Show a notebook, or one cell of it."""
     try:
         return await in_thread(_shown, ctx, notebook_path, cell_id)

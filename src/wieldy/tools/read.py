@@ -33,7 +33,7 @@ DESCRIPTION, PROMPT = words(__file__)
     max_result_chars=CHARS + 1000,
     timeout=120.0,
 )
-async def TOOL(
+async def read(
     ctx: ToolContext,
     file_path: str,
     offset: Annotated[int, Param("First line, from 1", ge=0)] = 1,

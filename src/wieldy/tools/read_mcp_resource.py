@@ -18,7 +18,7 @@ DESCRIPTION, PROMPT = words(__file__)
     enabled=_configured,
     timeout=120.0,
 )
-async def TOOL(server: str, uri: str, ctx: ToolContext) -> Output:
+async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
     """Read."""
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import read_resource

@@ -71,7 +71,7 @@ def _why_not(name: str, skills: Skills) -> str:
     return f" It is broken: {broken}." if broken else ""
 
 
-TOOL = SkillTool(
+skill = SkillTool(
     _load,
     {
         "name": "Skill",

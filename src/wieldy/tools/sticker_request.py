@@ -99,7 +99,7 @@ def _address(
 
 
 @tool(name="StickerRequest", description=DESCRIPTION, prompt=PROMPT, effects=_effects, enabled=_enabled, check=_check)
-async def TOOL(
+async def sticker_request(
     ctx: ToolContext,
     name: Annotated[str, Param(max_length=100)],
     street: Annotated[str, Param("With house number", max_length=200)],

@@ -10,6 +10,6 @@ DESCRIPTION, PROMPT = words(__file__)
 
 
 @tool(name="Think", description=DESCRIPTION, prompt=PROMPT, read_only=True)
-async def TOOL(thought: Annotated[str, "What you think"]) -> str:
+async def think(thought: Annotated[str, "What you think"]) -> str:
     """Acknowledge the thought."""
     return "Noted." if thought.strip() else "There was no thought to note."

@@ -64,7 +64,7 @@ def _headline(todos: list[Todo]) -> str:
     return f"{done} of {len(todos)} tasks done" + (f"; now: {now}" if now else "")
 
 
-TOOL = TodoWrite(
+todo_write = TodoWrite(
     _write,
     {
         "name": "TodoWrite",

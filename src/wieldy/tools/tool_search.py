@@ -18,7 +18,7 @@ def _useful(workspace: Workspace) -> bool | str:
 
 
 @tool(name="ToolSearch", description=DESCRIPTION, prompt=PROMPT, read_only=True, enabled=_useful)
-async def TOOL(
+async def tool_search(
     query: Annotated[str, "`select:Name,Name2`, or words"],
     ctx: ToolContext,
     max_results: Annotated[int, "default 5"] = 5,

@@ -27,7 +27,7 @@ DESCRIPTION, PROMPT = words(__file__)
     effects=fetches_url,
     timeout=120.0,
 )
-async def TOOL(
+async def web_fetch(
     ctx: ToolContext,
     url: Annotated[str, "https:// or http://"],
     prompt: Annotated[str, "What you want to know from the page"] = "",

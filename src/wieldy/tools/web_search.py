@@ -30,7 +30,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     enabled=_enabled,
     timeout=90.0,
 )
-async def TOOL(
+async def web_search(
     ctx: ToolContext,
     query: Annotated[str, Param(min_length=2)],
     allowed_domains: list[str] | None = None,

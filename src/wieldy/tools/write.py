@@ -30,7 +30,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     rehearses=True,
     timeout=120.0,
 )
-async def TOOL(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
+async def write(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
     """Write a file."""
     from wieldy.files.apply_edit import amend
 

@@ -12,8 +12,8 @@ from wieldy.core.effects import NOTHING, UNKNOWN
 from wieldy.core.events import AgentEvent, ModelRequested
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.workspace import Workspace
-from wieldy.tools.agent import TOOL as AGENT
-from wieldy.tools.architect import TOOL as ARCHITECT
+from wieldy.tools.agent import agent
+from wieldy.tools.architect import architect
 
 ON = {"features": {"architect": True}}
 
@@ -75,9 +75,9 @@ def test_effects_follow_the_kind(place):
         ({"agent_id": "agent_1", "agent_type": "general"}, NOTHING),
         ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN),
     ):
-        assert AGENT.effects(input, workspace) == expected, input
-    assert ARCHITECT.effects({"prompt": "p"}, workspace) == NOTHING
-    assert AGENT.normalize({"prompt": "p"}, workspace) == {"prompt": "p", "agent_type": "general"}
+        assert agent.effects(input, workspace) == expected, input
+    assert architect.effects({"prompt": "p"}, workspace) == NOTHING
+    assert agent.normalize({"prompt": "p"}, workspace) == {"prompt": "p", "agent_type": "general"}
 
 
 @pytest.mark.asyncio
@@ -106,17 +106,17 @@ async def test_explorers_run_side_by_side_and_workers_one_after_the_other(place)
 
 def test_a_person_sees_who_was_sent_to_do_what_and_what_it_came_to():
     assert (
-        AGENT.show_use({"description": "find it", "agent_type": "explore", "prompt": "…"}) == "Agent(explore: find it)"
+        agent.show_use({"description": "find it", "agent_type": "explore", "prompt": "…"}) == "Agent(explore: find it)"
     )
-    assert AGENT.show_use({"agent_id": "agent_1"}) == "Agent(agent_1: wait)"
-    assert AGENT.show_use({"agent_id": "agent_1", "stop": True}) == "Agent(agent_1: stop)"
-    assert AGENT.show_use({"agent_id": "agent_1", "prompt": "more"}) == "Agent(agent_1: go on)"
+    assert agent.show_use({"agent_id": "agent_1"}) == "Agent(agent_1: wait)"
+    assert agent.show_use({"agent_id": "agent_1", "stop": True}) == "Agent(agent_1: stop)"
+    assert agent.show_use({"agent_id": "agent_1", "prompt": "more"}) == "Agent(agent_1: go on)"
     text = "one\n\ntwo\nthree\nfour\nfive\n\n[explore agent agent_1: 2 turns]"
     result = ToolResult("1", "Agent", (Text(text),), None, False, Done((Text(text),)))
-    assert AGENT.show_result(result).splitlines() == [
+    assert agent.show_result(result).splitlines() == [
         "one", "two", "three", "four", "[explore agent agent_1: 2 turns]",
     ]  # fmt: skip
-    assert ARCHITECT.show_use({"prompt": "a  plan\nfor it"}) == "Architect(a plan for it)"
+    assert architect.show_use({"prompt": "a  plan\nfor it"}) == "Architect(a plan for it)"
 
 
 @pytest.mark.asyncio

@@ -8,7 +8,7 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.outcome import Refused
 from wieldy.core.user_questions import Inquiry, Person, Reply
-from wieldy.tools.ask_user import TOOL
+from wieldy.tools.ask_user import ask_user
 
 pytestmark = pytest.mark.asyncio
 
@@ -74,4 +74,4 @@ async def test_a_yes_to_everything_is_no_answer(tmp_path: Path) -> None:
 
 
 async def test_the_questions_are_shown_whole() -> None:
-    assert TOOL.show_use({"questions": QUESTIONS}) == "Which database?\nWhich targets?\nWhich name?"
+    assert ask_user.show_use({"questions": QUESTIONS}) == "Which database?\nWhich targets?\nWhich name?"

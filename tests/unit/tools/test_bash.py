@@ -18,7 +18,7 @@ from wieldy.core.events import ToolProgress
 from wieldy.shell.running.reaper import Tree, members
 from wieldy.shell.running.shells import ShellSession
 from wieldy.shell.sandbox.sandbox import choose
-from wieldy.tools.bash import TOOL
+from wieldy.tools.bash import bash
 
 
 class Allowing:
@@ -234,9 +234,9 @@ async def test_a_leading_cd_to_where_we_are_is_dropped(open_box):
     async with open_box() as box:
         root = box.workspace.root
         for spelled in (f"cd {root} && ls", f'cd "{root}" && ls'):
-            assert TOOL.normalize({"command": spelled}, box.workspace) == {"command": "ls"}
+            assert bash.normalize({"command": spelled}, box.workspace) == {"command": "ls"}
         for kept in (f"cd {root}/sub && ls", f"cd {root}; ls", "cd sub && ls", f"cd {root} && ", f"cd {root}"):
-            assert TOOL.normalize({"command": kept}, box.workspace)["command"] == kept
+            assert bash.normalize({"command": kept}, box.workspace)["command"] == kept
 
 
 @pytest.mark.asyncio

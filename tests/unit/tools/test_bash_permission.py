@@ -9,7 +9,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.effects import Reads, Runs
-from wieldy.tools.bash import TOOL
+from wieldy.tools.bash import bash
 
 
 @pytest.fixture
@@ -37,15 +37,15 @@ async def test_a_command_that_writes_does_not_run_where_nobody_answers(box, tmp_
 
 def test_reading_declares_what_it_reads_and_anything_else_is_opaque(box):
     root = box.workspace.root
-    reading = TOOL.effects({"command": "cat file"}, box.workspace)
+    reading = bash.effects({"command": "cat file"}, box.workspace)
     assert Reads(f"{root}/file") in reading
     assert Runs("cat file", contained=True) in reading
-    assert not TOOL.needs_permission({"command": "cat file"}, reading)
-    both = TOOL.effects({"command": "cat file; cat file | head"}, box.workspace)
+    assert not bash.needs_permission({"command": "cat file"}, reading)
+    both = bash.effects({"command": "cat file; cat file | head"}, box.workspace)
     assert both == (Runs("cat file; cat file | head", contained=True), Reads(f"{root}/file"))
-    writing = TOOL.effects({"command": "make"}, box.workspace)
+    writing = bash.effects({"command": "make"}, box.workspace)
     assert writing == (Runs("make"),)
-    assert TOOL.needs_permission({"command": "make"}, writing)
+    assert bash.needs_permission({"command": "make"}, writing)
 
 
 @pytest.mark.asyncio

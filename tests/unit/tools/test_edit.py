@@ -12,7 +12,7 @@ from wieldy import Toolbox
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
-from wieldy.tools.edit import TOOL
+from wieldy.tools.edit import edit as edit_tool
 
 pytestmark = pytest.mark.asyncio
 Edit = Callable[..., Awaitable[ToolResult]]
@@ -263,5 +263,5 @@ async def test_an_edit_can_be_undone(root: Path, edit: Edit, box: Toolbox) -> No
 
 async def test_an_edit_reads_and_writes_its_file_only(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, session_dir=tmp_path)
-    assert TOOL.effects({"file_path": "/a"}, workspace) == (Reads("/a"), Writes("/a"))
-    assert TOOL.needs_permission({}, TOOL.effects({"file_path": "/a"}, workspace))
+    assert edit_tool.effects({"file_path": "/a"}, workspace) == (Reads("/a"), Writes("/a"))
+    assert edit_tool.needs_permission({}, edit_tool.effects({"file_path": "/a"}, workspace))

@@ -6,7 +6,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
-from wieldy.tools.exit_plan import TOOL
+from wieldy.tools.exit_plan import exit_plan
 
 pytestmark = pytest.mark.asyncio
 
@@ -88,4 +88,4 @@ async def test_an_empty_plan_is_no_plan(tmp_path: Path) -> None:
 
 
 async def test_a_rejection_is_one_line() -> None:
-    assert TOOL.show_rejection({"plan": PLAN}, "no") == "The plan was not approved: no"
+    assert exit_plan.show_rejection({"plan": PLAN}, "no") == "The plan was not approved: no"

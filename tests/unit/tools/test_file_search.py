@@ -14,7 +14,7 @@ from wieldy.core.effects import Reads, Writes
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
-from wieldy.tools.file_search import TOOL
+from wieldy.tools.file_search import file_search
 
 pytestmark = pytest.mark.asyncio
 
@@ -213,8 +213,8 @@ async def test_a_fifo_named_as_path_does_not_hang(root: Path, box: Toolbox) -> N
 async def test_only_applying_writes_and_asks(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, session_dir=tmp_path)
     preview = {"pattern": "x", "replace_with": "y", "path": "/a"}
-    assert TOOL.effects(preview, workspace) == (Reads("/a"),)
-    assert not TOOL.needs_permission(preview, ())
+    assert file_search.effects(preview, workspace) == (Reads("/a"),)
+    assert not file_search.needs_permission(preview, ())
     apply = {**preview, "preview_only": False}
-    assert TOOL.effects(apply, workspace) == (Reads("/a"), Writes("/a"))
-    assert TOOL.needs_permission(apply, ())
+    assert file_search.effects(apply, workspace) == (Reads("/a"), Writes("/a"))
+    assert file_search.needs_permission(apply, ())

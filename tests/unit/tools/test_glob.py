@@ -10,7 +10,7 @@ from wieldy import Toolbox
 from wieldy.core.effects import Reads
 from wieldy.core.outcome import ToolResult
 from wieldy.core.workspace import Workspace
-from wieldy.tools.glob import TOOL
+from wieldy.tools.glob import glob
 
 
 def put(root: Path, *names: str) -> None:
@@ -76,10 +76,10 @@ async def test_denied_files_are_not_listed(tmp_path):
 def test_a_pattern_that_leads_elsewhere_reads_there(tmp_path):
     workspace = Workspace(tmp_path, session_dir=tmp_path)
     root = workspace.root
-    assert TOOL.effects({"pattern": "*.py"}, workspace) == (Reads(root),)
-    assert TOOL.effects({"pattern": "src/*.py"}, workspace) == (Reads(f"{root}/src"),)
-    assert TOOL.effects({"pattern": "/etc/**/*.conf"}, workspace) == (Reads("/etc"),)
-    assert TOOL.effects({"pattern": "../*.py", "path": f"{root}/x"}, workspace) == (Reads(root),)
+    assert glob.effects({"pattern": "*.py"}, workspace) == (Reads(root),)
+    assert glob.effects({"pattern": "src/*.py"}, workspace) == (Reads(f"{root}/src"),)
+    assert glob.effects({"pattern": "/etc/**/*.conf"}, workspace) == (Reads("/etc"),)
+    assert glob.effects({"pattern": "../*.py", "path": f"{root}/x"}, workspace) == (Reads(root),)
 
 
 @pytest.mark.asyncio

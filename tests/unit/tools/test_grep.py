@@ -10,7 +10,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.outcome import ToolResult
-from wieldy.tools.grep import TOOL
+from wieldy.tools.grep import grep
 
 pytestmark = pytest.mark.asyncio
 
@@ -167,9 +167,9 @@ async def test_an_interrupt_ends_the_search(tmp_path, monkeypatch):
 
 
 async def test_the_schema_is_small():
-    said = json.dumps(TOOL.schema, separators=(",", ":"), ensure_ascii=False) + TOOL.description
+    said = json.dumps(grep.schema, separators=(",", ":"), ensure_ascii=False) + grep.description
     assert len(said.encode()) <= 1100
-    assert len(TOOL.description) <= 350 and len(TOOL.prompt) <= 350
+    assert len(grep.description) <= 350 and len(grep.prompt) <= 350
 
 
 async def test_the_setting_brings_ignored_files_back(tmp_path):

@@ -16,7 +16,7 @@ from wieldy import Toolbox
 from wieldy.core.content import Image, Text
 from wieldy.core.effects import Reads
 from wieldy.files.editing.read_state import ReadState
-from wieldy.tools.read import TOOL
+from wieldy.tools.read import read
 
 
 @pytest.fixture
@@ -260,8 +260,8 @@ def open_in_this_process(path: Path) -> bool:
 
 def test_a_read_declares_what_it_reads_and_changes_nothing() -> None:
     workspace: Any = None
-    assert TOOL.effects({"file_path": "/x"}, workspace) == (Reads("/x"),)
-    assert TOOL.read_only
-    assert len(json.dumps(TOOL.schema)) <= 700
-    assert len(TOOL.description) <= 350
-    assert len(TOOL.prompt) <= 350
+    assert read.effects({"file_path": "/x"}, workspace) == (Reads("/x"),)
+    assert read.read_only
+    assert len(json.dumps(read.schema)) <= 700
+    assert len(read.description) <= 350
+    assert len(read.prompt) <= 350

@@ -6,7 +6,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.events import Event, Notice
-from wieldy.tools.skill import TOOL
+from wieldy.tools.skill import skill
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,7 +30,7 @@ async def test_it_is_offered_only_where_there_are_skills(root: Path) -> None:
         assert (row.offered, row.reason) == (False, "no skills were found")
         make(root / ".claude/skills/deploy")
         assert next(row.offered for row in await box.offer() if row.tool.name == "Skill")
-        assert (await TOOL.describe(box.workspace)).endswith("\n\n- deploy: does things")
+        assert (await skill.describe(box.workspace)).endswith("\n\n- deploy: does things")
 
 
 @pytest.mark.parametrize("place", ["root/.claude/skills", ".claude/skills", "config/skills"])

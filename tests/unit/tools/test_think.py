@@ -7,7 +7,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.events import Event, ToolStarted
-from wieldy.tools.think import TOOL
+from wieldy.tools.think import think
 
 
 @pytest.mark.asyncio
@@ -26,7 +26,7 @@ async def test_a_thought_is_logged_and_changes_nothing(tmp_path: Path, monkeypat
 
 
 def test_thinking_touches_nothing_and_asks_nobody() -> None:
-    assert TOOL.read_only
-    assert not TOOL.needs_permission({}, ())
-    assert len(json.dumps(TOOL.schema)) <= 700
-    assert len(TOOL.description) <= 350
+    assert think.read_only
+    assert not think.needs_permission({}, ())
+    assert len(json.dumps(think.schema)) <= 700
+    assert len(think.description) <= 350

@@ -7,7 +7,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.events import Event, Notice
-from wieldy.tools.todo_write import TOOL, Todo, TodoList
+from wieldy.tools.todo_write import Todo, TodoList, todo_write
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,7 +30,7 @@ async def test_the_list_is_kept_told_and_shown(tmp_path: Path) -> None:
         result = await box.call("TodoWrite", todos=TODOS)
         assert result.text == "Noted. 1 of 3 tasks done; now: Running tests."
         assert box.workspace.resident(TodoList).todos[2] == Todo("Commit", "pending")
-        assert TOOL.show_result(result) == "☑ Write tests\n▶ Running tests\n☐ Commit"
+        assert todo_write.show_result(result) == "☑ Write tests\n▶ Running tests\n☐ Commit"
     (notice,) = [event for event in heard if isinstance(event, Notice)]
     assert notice.text == "1 of 3 tasks done; now: Running tests"
     assert [todo["status"] for todo in notice.data["todos"]] == ["completed", "in_progress", "pending"]

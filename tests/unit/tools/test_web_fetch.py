@@ -9,7 +9,7 @@ from tests.unit.web.loopback import Names, Recorder, response, serving
 
 from wieldy import Toolbox
 from wieldy.core.errors import WieldyError
-from wieldy.tools.web_fetch import TOOL
+from wieldy.tools.web_fetch import web_fetch
 from wieldy.web.fetch import Fetcher
 from wieldy.web.summary import Summaries
 
@@ -143,6 +143,6 @@ async def test_a_long_page_is_shortened_and_kept_whole(tmp_path: Path) -> None:
 
 
 def test_it_is_small_and_says_what_it_does() -> None:
-    assert len(json.dumps(TOOL.schema)) <= 400
-    assert len(TOOL.description) <= 350
-    assert TOOL.needs_permission({}, ())
+    assert len(json.dumps(web_fetch.schema)) <= 400
+    assert len(web_fetch.description) <= 350
+    assert web_fetch.needs_permission({}, ())

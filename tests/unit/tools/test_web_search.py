@@ -8,7 +8,7 @@ import pytest
 from tests.unit.web.loopback import response, serving
 
 from wieldy import Toolbox
-from wieldy.tools.web_search import TOOL
+from wieldy.tools.web_search import web_search
 from wieldy.web.search import Hit, Searches, Wanted
 
 RESULTS = [
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_hits_are_listed_with_their_addresses(tmp_path: Path) -> None:
     async with serving({"/search": response(json.dumps({"results": RESULTS}).encode())}) as site:
         async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": site.origin}}) as box:
-            assert await TOOL.enabled(box.workspace) is True
+            assert await web_search.enabled(box.workspace) is True
             every = await box.call("WebSearch", {"query": "tea"})
             some = await box.call("WebSearch", {"query": "tea", "blocked_domains": ["cake.example"]})
             none = await box.call("WebSearch", {"query": "tea", "allowed_domains": ["milk.example"]})
@@ -55,7 +55,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
 async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
         box.workspace.resident(Searches).installed = lambda env: None
-        assert "web.searxng" in str(await TOOL.enabled(box.workspace))
+        assert "web.searxng" in str(await web_search.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered
         result = await box.call("WebSearch", {"query": "tea"})
@@ -74,5 +74,5 @@ async def test_searching_asks_first_and_a_rule_allows_it(tmp_path: Path) -> None
 
 
 def test_it_is_small() -> None:
-    assert len(json.dumps(TOOL.schema)) <= 500
-    assert len(TOOL.description) <= 350
+    assert len(json.dumps(web_search.schema)) <= 500
+    assert len(web_search.description) <= 350
