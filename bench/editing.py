@@ -58,7 +58,7 @@ def edit_beside_bare_work() -> Iterator[Claim]:
 async def _edits(root: Path) -> list[float]:
     async with Toolbox(root, settings={}, mode="bypassPermissions") as box:
         await box.call("Read", {"file_path": "ours", "limit": 1})
-        journal = box.workspace.resident(Journal)
+        journal = box.workspace.service(Journal)
         works = (
             _counting(partial(_edit, box)),
             _counting(partial(_bare, root / "bare")),

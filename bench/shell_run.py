@@ -73,7 +73,7 @@ async def _flood(workspace: Workspace) -> list[Claim]:
 
 
 async def _run(workspace: Workspace, command: str) -> None:
-    shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
     while await shell.pulse(shell.started + 120):
         pass
     await finished(shell)

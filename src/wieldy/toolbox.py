@@ -25,8 +25,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
-from wieldy.engine.services import Bench
-from wieldy.engine.supervise import Leash
+from wieldy.engine.services import Services
+from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn, handler
 from wieldy.files.journal.store import journal_folder
 from wieldy.permissions.risk_levels import Levels
@@ -81,7 +81,7 @@ class Toolbox:
         self._servers = servers
         self._serving = False
         self._told: Callable[[str], None] | None = None
-        leash = Leash()
+        supervisor = Supervisor()
         files = settings is None if load_settings is None else load_settings
         watched = files or settings_file is not None
         self._files = SettingsFiles(root, named=settings_file, others=files) if watched else None
@@ -97,13 +97,13 @@ class Toolbox:
         )
         self.policy = self.settings.policy(self.workspace, mode)
         self.person: Approver = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
-        pool = self.workspace.resident(Pool)
+        pool = self.workspace.service(Pool)
         pool.refresh, pool.starting, pool.settled = self.offering, self._starting, self.connected
-        self._bench = Bench(
+        self._services = Services(
             catalog=Called(self.catalog, pool),
             workspace=self.workspace,
-            queue=Queue(max_concurrency or _concurrency(self.workspace.env), leash),
-            leash=leash,
+            queue=Queue(max_concurrency or _concurrency(self.workspace.env), supervisor),
+            supervisor=supervisor,
             judge=judge or self.policy,
             approver=self.person,
             events=self.events,
@@ -127,7 +127,7 @@ class Toolbox:
         """Have the calls to come follow the settings."""
         if self._files is not None:
             self._files.foreign = self.settings.get("compat.claude") is True
-        self._bench = self._attendants.seated(self._bench, self.catalog, self.person)
+        self._services = self._attendants.seated(self._services, self.catalog, self.person)
         if self._told is not None:
             self.witness(self._told)
 
@@ -144,7 +144,7 @@ class Toolbox:
     def witness(self, told: Callable[[str], None]) -> None:
         """Have the id of every call told about which a person is asked, or would be if there were one."""
         self._told = told
-        self._bench.approver = Witnessed(self._bench.approver, told)
+        self._services.approver = Witnessed(self._services.approver, told)
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
@@ -155,7 +155,7 @@ class Toolbox:
         if name.startswith(FOREIGN) and name not in self.catalog:
             await self._expected(name)
         self._notice_changes()
-        return await handler()(self._call((name, fields if input is None else input)), self._bench)
+        return await handler()(self._call((name, fields if input is None else input)), self._services)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
         """The calls of one turn: side by side where they do not clash, results in the order given."""
@@ -170,24 +170,24 @@ class Toolbox:
         if message_id is None:
             self._turns += 1
             message_id = f"turn_{self.id}_{self._turns}"
-        return Turn(self._bench, message_id)
+        return Turn(self._services, message_id)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
-        from wieldy.engine.pipeline import bind, lookup, normalise
+        from wieldy.engine.pipeline import bind, lookup, normalize
 
         call = self._call((name, fields if input is None else input))
-        plan = normalise(bind(call, lookup(call, self.catalog)), self.workspace)
-        return self._bench.judge.decide(plan, ())
+        plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
+        return self._services.judge.decide(plan, ())
 
     async def offer(self) -> list[Offered]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
-        found = await offered(self.catalog, self._bench, self.settings, self.policy.mode, every=True)
+        found = await offered(self.catalog, self._services, self.settings, self.policy.mode, every=True)
         return list(found.rows)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> Offering:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
-        return await offered(self.catalog, self._bench, self.settings, self.policy.mode, window, only)
+        return await offered(self.catalog, self._services, self.settings, self.policy.mode, window, only)
 
     async def undo(
         self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
@@ -199,7 +199,7 @@ class Toolbox:
         from wieldy.files.journal.journal import Journal
         from wieldy.files.journal.undo import All, Call, Last, Turn
 
-        journal = self.workspace.resident(Journal)
+        journal = self.workspace.service(Journal)
         selector = (
             Call(call_id)
             if call_id
@@ -215,13 +215,13 @@ class Toolbox:
         """Do again what the last undo took back."""
         from wieldy.files.journal.journal import Journal
 
-        return self._reread(await self.workspace.resident(Journal).redo(merge=merge, session=self.id))
+        return self._reread(await self.workspace.service(Journal).redo(merge=merge, session=self.id))
 
     def _reread(self, plan: UndoPlan) -> UndoPlan:
         """What was restored is not what the model has read: an edit of it needs a new look."""
         from wieldy.files.editing.read_state import ReadState
 
-        state = self.workspace.resident(ReadState)
+        state = self.workspace.service(ReadState)
         for file in plan.files:
             state.forget(file.path)
         return plan
@@ -235,29 +235,29 @@ class Toolbox:
         return self.events.stream()
 
     @property
-    def bench(self) -> Bench:
+    def services(self) -> Services:
         """What calls are handled with now."""
-        return self._bench
+        return self._services
 
     @property
-    def leash(self) -> Leash:
+    def supervisor(self) -> Supervisor:
         """What foreign code of this toolbox runs on."""
-        return self._bench.leash
+        return self._services.supervisor
 
     @property
     def stop(self) -> Abort:
         """The flag that `abort` raises for the calls under way now."""
-        return self._bench.abort
+        return self._services.abort
 
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every call that is under way; each ends in a result within a second. Later calls are not affected."""
-        stopped, self._bench = self._bench, replace(self._bench, abort=Abort())
+        stopped, self._services = self._services, replace(self._services, abort=Abort())
         stopped.abort.set(reason)
 
     async def aclose(self) -> None:
         """Stop what is under way and let go of everything."""
         self.abort("the toolbox was closed")
-        await self._bench.leash.aclose()
+        await self._services.supervisor.aclose()
         await self.workspace.aclose()
         await self.events.aclose()
 
@@ -275,7 +275,7 @@ class Toolbox:
             from wieldy.mcp.client.manager import McpServers
 
             self._serving = True
-            self.workspace.resident(McpServers).start(self.catalog, self._bench.approver, pending)
+            self.workspace.service(McpServers).start(self.catalog, self._services.approver, pending)
 
     async def reload(self) -> Settings:
         """Read the settings again: all but the mode follows. Broken ones are told of, and what was in force stays so.
@@ -314,7 +314,7 @@ class Toolbox:
             return []
         from wieldy.mcp.client.manager import McpServers
 
-        states = self.workspace.resident(McpServers).states()
+        states = self.workspace.service(McpServers).states()
         return [name for name, state in states.items() if state.word == "connecting"]
 
     async def _expected(self, tool: str) -> None:
@@ -322,14 +322,14 @@ class Toolbox:
         if self.settings.get("mcpServers"):
             from wieldy.mcp.client.manager import McpServers
 
-            await self.workspace.resident(McpServers).expected(tool)
+            await self.workspace.service(McpServers).expected(tool)
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, but not longer than told."""
         if self.settings.get("mcpServers"):
             from wieldy.mcp.client.manager import McpServers
 
-            await self.workspace.resident(McpServers).settled(seconds)
+            await self.workspace.service(McpServers).settled(seconds)
 
     async def _put_right(self) -> None:
         """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""
@@ -337,7 +337,7 @@ class Toolbox:
             return
         from wieldy.files.journal.journal import Journal
 
-        await self.workspace.resident(Journal).start()
+        await self.workspace.service(Journal).start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -359,7 +359,7 @@ class Toolbox:
 
 async def offered(
     catalog: Catalog,
-    bench: Bench,
+    services: Services,
     settings: Settings,
     mode: str,
     window: int | None = None,
@@ -370,7 +370,7 @@ async def offered(
 
     Tools that are left out by their names alone are not even loaded, unless `every` one is to have its row.
     """
-    workspace, values = bench.workspace, settings.values
+    workspace, values = services.workspace, settings.values
     context = Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only))
     gate = partial(gate_of, settings=values, env=workspace.env)
     names = [name for name in catalog if every or (gate(name) is None and left_out_by_name(name, context) is None)]
@@ -379,10 +379,10 @@ async def offered(
         sorted(filter(None, map(look, names)), key=lambda tool: (is_foreign(tool), tool.name)),
         context,
         gate=gate,
-        removes=getattr(bench.judge, "removes", lambda name: None),
-        enabled=lambda tool: bench.leash.hold(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
+        removes=getattr(services.judge, "removes", lambda name: None),
+        enabled=lambda tool: services.supervisor.run(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
     )
-    return workspace.resident(Pool).offering(rows, MODULES, window)
+    return workspace.service(Pool).offering(rows, MODULES, window)
 
 
 def _concurrency(env: Mapping[str, str]) -> int:

@@ -124,7 +124,7 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
             await asyncio.wait((run,), timeout=0.3)
         await run
         assert isinstance(events[-1], RunEnded)
-        roster = session.box.workspace.resident(Roster)
+        roster = session.box.workspace.service(Roster)
     assert not [one for one in roster.all() if one.running]
     return session
 

@@ -309,8 +309,8 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
                 policy.use_roots(roots)
             case (_, call, linked, voices):
                 paths = [effect.path for effect in call.effects if isinstance(effect, Reads | Writes)]
-                led_to = {path: f"{ROOT}/.env" if linked else path for path in paths}
-                calls.append(replace(call, real=led_to))
+                resolved = {path: f"{ROOT}/.env" if linked else path for path in paths}
+                calls.append(replace(call, resolved_paths=resolved))
                 _same_as_afresh(policy, calls[-1], voices)
         for call in calls if again else ():
             _same_as_afresh(policy, call, ())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes, clash
 from wieldy.engine.queue import Place, Queue
-from wieldy.engine.supervise import Aborted, Leash
+from wieldy.engine.supervise import Aborted, Supervisor
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]
 EFFECT = st.one_of(
@@ -107,7 +107,7 @@ async def inner(effects: Effects, queue: Queue, abort: Abort) -> None:
 async def run(
     jobs: list[Job], limit: int, *, rewrites: bool = False, stop_after: int | None = None
 ) -> tuple[Trace, list[str]]:
-    queue, trace, abort = Queue(limit, Leash()), Trace(), Abort()
+    queue, trace, abort = Queue(limit, Supervisor()), Trace(), Abort()
     tasks = [
         asyncio.create_task(work(number, job, queue, trace, abort, rewrites=rewrites))
         for number, job in enumerate(jobs)
@@ -165,7 +165,7 @@ def test_an_abort_at_any_moment_ends_every_call_and_frees_every_place(jobs: list
 
 def test_calls_that_do_not_clash_overlap() -> None:
     async def scene() -> int:
-        queue, abort = Queue(10, Leash()), Abort()
+        queue, abort = Queue(10, Supervisor()), Abort()
         together = asyncio.Barrier(3)
 
         async def reader(effects: Effects) -> None:
@@ -185,7 +185,7 @@ def test_calls_that_do_not_clash_overlap() -> None:
 
 def test_a_declared_safety_overrides_the_effects() -> None:
     async def scene(safe: bool | None) -> int:
-        queue, abort = Queue(10, Leash()), Abort()
+        queue, abort = Queue(10, Supervisor()), Abort()
         running = most = 0
 
         async def call() -> None:
@@ -208,7 +208,7 @@ def test_a_declared_safety_overrides_the_effects() -> None:
 
 def test_who_may_go_is_waited_for_though_it_has_not_gone_yet() -> None:
     async def scene() -> list[str]:
-        queue, abort, seen = Queue(10, Leash()), Abort(), []
+        queue, abort, seen = Queue(10, Supervisor()), Abort(), []
         first, rewritten, waiting = queue.place(), queue.place(), queue.place()
         queue.enter(first, (Writes("/p/a"),), None)
         queue.enter(rewritten, NOTHING, None)

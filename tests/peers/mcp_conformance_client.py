@@ -30,7 +30,7 @@ async def main(url: str) -> int:
         os.environ["WIELDY_HOME"] = folder
         settings = {"mcpServers": {"peer": entry}, "permissions": {"allow": ["mcp__peer__*"]}}
         async with Toolbox(folder, settings=settings, ask=lambda question: True) as box:
-            connection = box.workspace.resident(McpServers).connections["peer"]
+            connection = box.workspace.service(McpServers).connections["peer"]
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
             await asyncio.sleep(0.2)
             await box.connected(60)

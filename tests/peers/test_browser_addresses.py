@@ -66,7 +66,7 @@ async def test_an_address_we_accept_is_the_same_address_to_a_browser(tmp_path: P
     ]
     async with serving({"/": response(b"<p>", content_type="text/html")}) as site, browsing(tmp_path) as box:
         await box.call("BrowserNavigate", url=site.origin)
-        session = box.workspace.resident(BrowserSession)
+        session = box.workspace.service(BrowserSession)
         async with session.act(box.policy) as page:
             theirs: list[Any] = await page.evaluate(READ, texts)
     accepted = 0

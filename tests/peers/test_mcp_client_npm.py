@@ -20,7 +20,7 @@ from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
 from wieldy.core.messages import Message
-from wieldy.core.provider import Said, Voice
+from wieldy.core.provider import Completion, SideModel
 from wieldy.mcp.client.manager import McpServers
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -75,14 +75,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.asyncio
 async def test_every_tool_of_the_everything_server_can_be_called(programs: Path, tmp_path: Path):
-    async def speak(system: str, messages: Sequence[Message], max_tokens: int) -> Said:
-        return Said("sampled words", "none")
+    async def complete(system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
+        return Completion("sampled words", "none")
 
     def person(question: Any) -> Answer:
         return Answer(True, updated_input={"name": "Ann"})
 
     box = box_with(tmp_path, {"every": {"command": str(programs / "mcp-server-everything")}}, person)
-    box.workspace.resident(Voice).speak = speak
+    box.workspace.service(SideModel).complete = complete
     inputs: dict[str, dict[str, Any]] = {
         "echo": {"message": "hello"},
         "get-annotated-message": {"messageType": "error", "includeImage": True},
@@ -169,7 +169,7 @@ async def test_the_everything_server_over_streamable_http_and_sse(programs: Path
             entry = {"type": kind, "url": f"http://127.0.0.1:{port}/{path}"}
             async with box_with(tmp_path, {"far": entry}) as box:
                 _wait_for(port)
-                box.workspace.resident(McpServers).connections["far"].reconnect()
+                box.workspace.service(McpServers).connections["far"].reconnect()
                 said = await box.call("mcp__far__echo", message="over the wire")
                 assert said.text == "Echo: over the wire", (kind, said.text)
                 slow = await box.call("mcp__far__trigger-long-running-operation", duration=0.2, steps=2)

@@ -26,7 +26,7 @@ from wieldy.shell.running.shells import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
-    shells, session = workspace.resident(BackgroundShells), workspace.resident(ShellSession)
+    shells, session = workspace.service(BackgroundShells), workspace.service(ShellSession)
     for command in (
         "sleep 300",
         "trap '' TERM HUP INT; while :; do sleep 1; done",

@@ -274,7 +274,7 @@ class Relief:
 
     async def _summed_up(self, trigger: str, abort: Abort, wish: str) -> None:
         history = self.conversation.settled()
-        summary = await self.box.leash.hold(summarise(tuple(history), self.provider, wish), abort)
+        summary = await self.box.supervisor.run(summarise(tuple(history), self.provider, wish), abort)
         messages = with_summary(history, summary.text, self.provider.context_window)
         self.record(
             {

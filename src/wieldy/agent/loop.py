@@ -119,7 +119,7 @@ class Loop:
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
-            if not self._remote and (self.box.events.heard or turns % IN_A_ROW == 0):
+            if not self._remote and (self.box.events.has_subscribers or turns % IN_A_ROW == 0):
                 await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
@@ -161,7 +161,7 @@ class Loop:
             breaks=outset.breaks,
             server_tools=self.wishes.server_tools,
             thinking_budget=self.wishes.thinking_budget,
-            closely=self.box.events.closely,
+            stream_deltas=self.box.events.stream_deltas,
         )
 
     def passed(self, turns: int = 0) -> tuple[str, str] | None:

@@ -52,7 +52,7 @@ class Attempt:
             try:
                 async for delta in deltas:
                     call = answer.take(delta)
-                    if events.closely:
+                    if events.stream_deltas:
                         self._announce(delta)
                     if len(answer.blocks) > self._blocks_kept:
                         self.keep_blocks()
@@ -217,7 +217,7 @@ class Exchanger:
         """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""
         for attempt in range(1, self.most_attempts + 1):
             _unless(abort)
-            if self.box.events.heard:
+            if self.box.events.has_subscribers:
                 self.box.events.emit(ModelRequested(model=self.provider.model, turn=number))
             try:
                 exchange = await self._once(request, taken, abort)
@@ -274,7 +274,7 @@ class Exchanger:
         self.record(
             {"type": "answered", "stop_reason": reason, "usage": _counts(usage), "cost": spent, "at": time.time()}
         )
-        if self.box.events.heard:
+        if self.box.events.has_subscribers:
             self.box.events.emit(
                 ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=spent)
             )
@@ -289,7 +289,7 @@ class Exchanger:
             Retried(attempt=attempt, most=self.most_attempts, seconds=seconds, why=str(failure), status=failure.status)
         )
         _unless(abort)
-        await self.box.leash.hold(_slept(self.sleep, seconds), abort)
+        await self.box.supervisor.run(_slept(self.sleep, seconds), abort)
 
 
 def _unless(abort: Abort) -> None:

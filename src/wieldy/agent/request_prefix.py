@@ -34,7 +34,7 @@ class Outset:
     ) -> None:
         """See which tools there are, and read what the project asks for; `activated` is told of tools that join later."""
         self._window, self._model, self._mode = provider.context_window, provider.model, ""
-        activations = self._box.workspace.resident(Activations)
+        activations = self._box.workspace.service(Activations)
         activations.restore(active)
         activations.on_change = self._joined
         self._activated = activated or self._activated
@@ -57,7 +57,7 @@ class Outset:
         self._mode, self._changes = mode, changes
         stable = system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role)
         here = surroundings(workspace.cwd, workspace.root, model=self._model)
-        skills = workspace.resident(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
+        skills = workspace.service(Skills).briefing() if any(offer.name == "Skill" for offer in self.offers) else ""
         parts = (stable, offering.listing, skills, self._agents(), instructions(workspace.root, workspace.env), here)
         self.prompt = tuple(part for part in parts if part)
 
@@ -67,7 +67,7 @@ class Outset:
             return ""
         from wieldy.subagents.definitions import AgentTypes
 
-        return self._box.workspace.resident(AgentTypes).briefing()
+        return self._box.workspace.service(AgentTypes).briefing()
 
     def _joined(self, names: tuple[str, ...]) -> None:
         self._stale = True

@@ -21,7 +21,7 @@ from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
-from wieldy.core.provider import Provider, ProviderFailure, Voice
+from wieldy.core.provider import Provider, ProviderFailure, SideModel
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool, ToolContext
 from wieldy.engine.supervise import Aborted
@@ -86,7 +86,7 @@ class Session:
         self._wishes = Wishes(thinking_budget, tuple(server_tools))
         self._partners = Partners(self.box, model, small_model, base_url)
         self._asides = Asides(self._partners, self._record)
-        self.box.workspace.resident(Voice).speak = self._asides.speak
+        self.box.workspace.service(SideModel).complete = self._asides.complete
         self._outset = Outset(self.box, system)
         self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
         self._copied_from = resume if fork else None
@@ -129,7 +129,7 @@ class Session:
         """The tools the model is offered, once the session is ready."""
         return [offer.name for offer in self._outset.offers]
 
-    async def run(self, prompt: Prompt, *, closely: bool = True) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> AsyncIterator[Event]:
         """Say something and follow what comes of it, until the model has nothing more to call.
 
         The last event is `RunEnded`. Leaving the loop early interrupts the run. Unless `closely`, what the model says is told
@@ -137,7 +137,7 @@ class Session:
         """
         self._begin()
         try:
-            async with self.box.events.stream(closely=closely) as events:
+            async with self.box.events.stream(stream_deltas=stream_deltas) as events:
                 work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
                 try:
                     async for event in events:
@@ -261,7 +261,7 @@ class Session:
     def _may_send(self) -> None:
         from wieldy.subagents.tasks import Delegation
 
-        self.box.workspace.resident(Delegation).send = self._send
+        self.box.workspace.service(Delegation).send = self._send
 
     async def _send(self, errand: Errand, ctx: ToolContext) -> Sent:
         """Set a sub-agent to work; what that takes is loaded with the first of them."""

@@ -10,7 +10,7 @@ from wieldy.agent.model_turn import Record
 from wieldy.agent.models import Partners
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
-from wieldy.core.provider import Provider, Request, Said
+from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
 from wieldy.providers.models import cost
 
@@ -51,7 +51,7 @@ class Asides:
         if self._partners.has_small:
             from wieldy.web.summary import Summaries
 
-            workspace.resident(Summaries).ask = self.about_page
+            workspace.service(Summaries).ask = self.about_page
         wished = workspace.setting("web.providerSearch", None)
         provider = self._partners.large
         if not (getattr(provider, "searches", False) if wished is None else wished):
@@ -60,7 +60,7 @@ class Asides:
         from wieldy.web.search import Searches
 
         if isinstance(provider, Searching):
-            workspace.resident(Searches).provider = ProviderSearch(provider, self._searched)
+            workspace.service(Searches).provider = ProviderSearch(provider, self._searched)
 
     async def about_page(self, question: str, page: str) -> str:
         """A question answered from a page by the small model. Raises `ProviderFailure`, `SessionError`."""
@@ -71,11 +71,11 @@ class Asides:
             raise SessionError(f"{small.model} said nothing")
         return said
 
-    async def speak(self, system: str, messages: Sequence[Message], max_tokens: int) -> Said:
+    async def complete(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
         """What the model of the session says to others. Raises `ProviderFailure`, `SessionError`."""
         large = self._partners.large
         answer = await self._asked(large, Request((system,) if system else (), tuple(messages), max_tokens=max_tokens))
-        return Said(words_of(answer), large.model, answer.stop_reason == "max_tokens")
+        return Completion(words_of(answer), large.model, answer.stop_reason == "max_tokens")
 
     async def _searched(self, request: Request) -> tuple[ContentBlock, ...]:
         return (await self._asked(self._partners.large, request)).content()

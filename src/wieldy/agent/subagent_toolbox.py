@@ -20,11 +20,11 @@ from wieldy.core.decision import STRICTNESS, Adviser, Answer, Approver, Decision
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
-from wieldy.core.workspace import Annex, Workspace
+from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.results import Spill
-from wieldy.engine.services import Bench
-from wieldy.engine.supervise import Leash
+from wieldy.engine.services import Services
+from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
 from wieldy.files.apply_edit import Rehearsals
 from wieldy.files.editing.read_state import ReadState
@@ -190,8 +190,8 @@ class Watch(Events):
 
     def __init__(self, above: Events, agent: Identity, find: Callable[[str], Tool | None]) -> None:
         super().__init__()
-        self.heard = True
-        self.closely = above.closely
+        self.has_subscribers = True
+        self.stream_deltas = above.stream_deltas
         self._above = above
         self._agent = agent
         self._find = find
@@ -205,7 +205,7 @@ class Watch(Events):
         """Take an event into account, and pass it on."""
         inner = event.event if isinstance(event, AgentEvent) else event
         self._count(inner, own=inner is event)
-        if self._above.heard:
+        if self._above.has_subscribers:
             self._above.emit(event if isinstance(event, AgentEvent) else self._named(event))
 
     def _named(self, event: Event) -> AgentEvent:
@@ -229,7 +229,7 @@ class Watch(Events):
     def _step(self, step: str) -> None:
         if len(self.steps) < MOST_STEPS:
             self.steps.append(step)
-        if self._above.heard:
+        if self._above.has_subscribers:
             text = f"{self._agent.type}: {step}"
             self._above.emit(ToolProgress(call_id=self._agent.call_id, name="Agent", text=text))
 
@@ -248,7 +248,7 @@ def _one_line(text: str) -> str:
 
 
 # What one model has seen, loaded, planned and sent: no other one has.
-OWN = (ReadState, Repeats, Rehearsals, Activations, Pool, TodoList, Delegation)
+ISOLATED = (ReadState, Repeats, Rehearsals, Activations, Pool, TodoList, Delegation)
 # The person speaks with the session's own model; a sub-agent reports to its parent.
 NEVER = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SENDERS = frozenset({"Agent", "Architect"})
@@ -317,17 +317,17 @@ class NarrowBox:
         self.settings = above.settings
         self.catalog = Selected(above.catalog, lambda name: has(name, errand, may_send=may_send))
         self.events = Watch(above.events, agent, above.catalog.find)
-        self.workspace = Annex(above.workspace, session_dir=folder, own=OWN, emit=self.events.emit)
+        self.workspace = ChildWorkspace(above.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
         self.policy = judge.beside(lambda: self.workspace.cwd, errand.definition.mode)
         self.hooks: Hooks = AgentHooks(
             above.hooks, self.workspace, self.policy, halt, agent_id=agent.id, agent_type=agent.type
         )
         self.person = Named(person, f"{agent.type} agent {agent.id}")
         self._turn_id = turn_id
-        self.bench = self._bench(above.bench, abort, asked)
+        self.services = self._services(above.services, abort, asked)
 
-    def _bench(self, above: Bench, abort: Abort, asked: Callable[[str], None]) -> Bench:
-        pool, theirs = self.workspace.resident(Pool), above.workspace.resident(Pool)
+    def _services(self, above: Services, abort: Abort, asked: Callable[[str], None]) -> Services:
+        pool, theirs = self.workspace.service(Pool), above.workspace.service(Pool)
         pool.refresh, pool.starting, pool.settled = self.offering, theirs.starting, theirs.settled
         return replace(
             above,
@@ -351,17 +351,17 @@ class NarrowBox:
         return adviser
 
     @property
-    def leash(self) -> Leash:
+    def supervisor(self) -> Supervisor:
         """What foreign code runs on: the session's own."""
-        return self.bench.leash
+        return self.services.supervisor
 
     def turn(self) -> Turn:
         """Calls of the agent belong to the turn that sent it."""
-        return Turn(self.bench, self._turn_id)
+        return Turn(self.services, self._turn_id)
 
     async def offering(self, window: int | None = None) -> Offering:
         """What a request carries of this agent's tools."""
-        return await offered(self.catalog, self.bench, self.settings, self.policy.mode, window)
+        return await offered(self.catalog, self.services, self.settings, self.policy.mode, window)
 
     async def aclose(self) -> None:
         """Let go of what is this agent's own."""

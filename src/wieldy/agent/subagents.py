@@ -72,7 +72,7 @@ class Delegates:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._roster = home.box.workspace.resident(Roster)
+        self._roster = home.box.workspace.service(Roster)
         self._unwritten: dict[str, Conversation] = {}
         if home.depth == 0 and (loop := home.loop()) is not None:
             loop.news = Ends(self._roster)
@@ -88,9 +88,9 @@ class Delegates:
         if not self.home.persist:
             self._unwritten[agent.id] = told
         folder, depth = self._folder(agent.id), self.home.depth + 1
-        may_send = depth < self.home.box.workspace.resident(Delegation).most_depth
+        may_send = depth < self.home.box.workspace.service(Delegation).most_depth
         deputy = Deputy(self.home, errand, agent, folder, told, ctx.message_id, self._bounds(errand), may_send=may_send)
-        delegation = deputy.box.workspace.resident(Delegation)
+        delegation = deputy.box.workspace.service(Delegation)
         delegation.depth, delegation.send = depth, Delegates(deputy.home()).send if may_send else None
         sent = Sent(agent.id, errand, deputy.abort, deputy.so_far)
         self._roster.start(sent, deputy.run(), ctx.abort)
@@ -145,7 +145,9 @@ def home_of(box: Toolbox, loop: Loop, models: tuple[str | None, str | None], *, 
         box.id,
         box,
         Narrowed(
-            box.policy, lambda: box.workspace.cwd, given=None if box.bench.judge is box.policy else box.bench.judge
+            box.policy,
+            lambda: box.workspace.cwd,
+            given=None if box.services.judge is box.policy else box.services.judge,
         ),
         box.person,
         loop.provider,

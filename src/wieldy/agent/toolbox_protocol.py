@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from wieldy.core.catalog import Catalog
     from wieldy.core.workspace import Workspace
     from wieldy.engine.events import Events
-    from wieldy.engine.services import Bench
-    from wieldy.engine.supervise import Leash
+    from wieldy.engine.services import Services
+    from wieldy.engine.supervise import Supervisor
     from wieldy.engine.turn import Turn
     from wieldy.hooks.dispatch import Hooks
     from wieldy.settings.load import Settings
@@ -54,7 +54,7 @@ class Equipment(Protocol):
         ...
 
     @property
-    def bench(self) -> Bench:
+    def services(self) -> Services:
         """What calls are handled with now."""
         ...
 
@@ -64,7 +64,7 @@ class Equipment(Protocol):
         ...
 
     @property
-    def leash(self) -> Leash:
+    def supervisor(self) -> Supervisor:
         """What foreign code runs on."""
         ...
 

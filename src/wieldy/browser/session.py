@@ -32,11 +32,11 @@ NO_PAGE = "No page is open. Call BrowserNavigate first."
 
 
 class BrowserSession:
-    """`workspace.resident(BrowserSession)`. Nothing is started before the first page is opened."""
+    """`workspace.service(BrowserSession)`. Nothing is started before the first page is opened."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._fetcher = workspace.resident(Fetcher)
+        self._fetcher = workspace.service(Fetcher)
         self._alone = asyncio.Lock()
         self._chromium: Chromium | None = None
         self._way_out: WayOut | None = None
@@ -247,5 +247,5 @@ def usable(workspace: Workspace) -> bool | str:
 def talks_to_page(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     """What is done on a page reaches whoever the page belongs to."""
 
-    url = workspace.resident(BrowserSession).url
+    url = workspace.service(BrowserSession).url
     return (Fetches(url),) if url else NOTHING

@@ -61,7 +61,7 @@ async def _call(options: argparse.Namespace, words: list[str], given: str | None
 
     box = Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True)
     async with with_notices(box):
-        box.workspace.resident(Person).asker = terminal_asker()
+        box.workspace.service(Person).asker = terminal_asker()
         tool = box.catalog.find(options.tool)
         input = input_of(words, tool) if given is None else given
         await _look_first(box, tool, input)

@@ -182,7 +182,7 @@ async def _tried(root: Path) -> list[Finding]:
             return [Finding("mcp servers", "ok", "none configured")]
         from wieldy.mcp.client.manager import McpServers
 
-        servers = box.workspace.resident(McpServers)
+        servers = box.workspace.service(McpServers)
         await servers.settled(SERVER_SECONDS)
         found = [Finding("mcp servers", "missing", problem, "mend the entry") for problem in servers.problems]
         return found + [_server(name, state, servers.entries.get(name)) for name, state in servers.states().items()]

@@ -208,7 +208,7 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
             return []
         from wieldy.mcp.client.manager import McpServers
 
-        servers = box.workspace.resident(McpServers)
+        servers = box.workspace.service(McpServers)
         with waiting_told(servers, only):
             await servers.settled(PATIENCE, only)
         if only is not None and only in servers.connections:

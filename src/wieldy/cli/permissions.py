@@ -17,7 +17,7 @@ from wieldy.cli.arguments import command_parser, folder, mode
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
-from wieldy.engine.pipeline import bind, lookup, normalise
+from wieldy.engine.pipeline import bind, lookup, normalize
 from wieldy.permissions.explain import Changed, replay
 from wieldy.toolbox import Toolbox
 
@@ -144,7 +144,7 @@ def planned(box: Toolbox, tool: str, text: str) -> PlannedCall:
         given = {found.aliases.get(name, name) for name in input}
         for name in set(found.schema.get("required", ())) - given:
             input[name] = [] if found.schema["properties"][name].get("type") == "array" else ""
-    return normalise(bind(ToolCall("explain", tool, input), found), box.workspace)
+    return normalize(bind(ToolCall("explain", tool, input), found), box.workspace)
 
 
 def _change(options: argparse.Namespace) -> int:
@@ -254,7 +254,7 @@ def _planned(kept: Kept, box: Toolbox) -> Iterator[tuple[PlannedCall, Behavior] 
     for number, (name, input, behavior) in enumerate(past_calls(kept.folder)):
         call = ToolCall(f"past-{number}", name, dict(input))
         try:
-            yield normalise(bind(call, lookup(call, box.catalog)), box.workspace), behavior
+            yield normalize(bind(call, lookup(call, box.catalog)), box.workspace), behavior
         except Refusal:
             yield None
 

@@ -78,7 +78,7 @@ def _as_in_a_session(box: Toolbox) -> None:
     if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
         from wieldy.subagents.tasks import Delegation
 
-        box.workspace.resident(Delegation).send = _nobody
+        box.workspace.service(Delegation).send = _nobody
 
 
 async def _nobody(errand: Errand, ctx: ToolContext) -> Sent:
@@ -92,7 +92,7 @@ async def _servers(box: Toolbox) -> None:
     from wieldy.cli.mcp import waiting_told
     from wieldy.mcp.client.manager import McpServers
 
-    servers = box.workspace.resident(McpServers)
+    servers = box.workspace.service(McpServers)
     with waiting_told(servers):
         await box.connected(PATIENCE)
     for name, state in servers.states().items():

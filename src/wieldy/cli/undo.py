@@ -57,7 +57,7 @@ async def _run(command: str, options: argparse.Namespace) -> int:
     from wieldy.files.journal.journal import Journal
 
     async with with_notices(Toolbox(options.root, load_settings=True)) as box:
-        journal = box.workspace.resident(Journal)
+        journal = box.workspace.service(Journal)
         if command == "history":
             return await _history(journal, options)
         if command == "redo":

@@ -35,7 +35,7 @@ class BoundCall(Struct, frozen=True):
 
 
 class PlannedCall(Struct, frozen=True):
-    """The input is in canonical form and what it will touch is known. `real` is where each path led at that moment."""
+    """Canonical input with known effects. `resolved_paths` maps each path to its realpath at that moment."""
 
     call: ToolCall
     tool: Tool
@@ -43,7 +43,7 @@ class PlannedCall(Struct, frozen=True):
     args: Any
     effects: Effects
     notes: tuple[str, ...] = ()
-    real: Mapping[str, str] = field(default_factory=dict)
+    resolved_paths: Mapping[str, str] = field(default_factory=dict)
 
 
 class ClearedCall(Struct, frozen=True):

@@ -87,7 +87,7 @@ class Request(Struct, frozen=True):
     max_tokens: int | None = None
     thinking_budget: int | None = None
     stop_sequences: tuple[str, ...] = ()
-    closely: bool = False
+    stream_deltas: bool = False
 
 
 FailureKind: TypeAlias = Literal[
@@ -132,7 +132,7 @@ class Provider(Protocol):
         ...
 
 
-class Said(Struct, frozen=True):
+class Completion(Struct, frozen=True):
     """What a model said to one request."""
 
     text: str
@@ -140,16 +140,16 @@ class Said(Struct, frozen=True):
     cut: bool = False
 
 
-class Speak(Protocol):
+class CompletionFunction(Protocol):
     """Puts a request to a model."""
 
-    async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Said:
+    async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
         """Its answer. Raises `WieldyError`."""
         ...
 
 
-class Voice:
+class SideModel:
     """The model of one workspace, as others may ask it. Whoever has a model sets `speak`."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.speak: Speak | None = None
+        self.complete: CompletionFunction | None = None

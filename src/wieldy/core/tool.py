@@ -73,11 +73,11 @@ class ToolContext(Struct, eq=False):
     message_id: str | None = None
     siblings: Sequence[str] = ()
     options: Options = field(default_factory=Options)
-    real: Mapping[str, str] = field(default_factory=dict)
+    resolved_paths: Mapping[str, str] = field(default_factory=dict)
 
-    def led_to(self, path: str) -> str:
+    def resolved(self, path: str) -> str:
         """Where a path of this call led when it was judged: the only file a tool may open for it."""
-        return self.real.get(path) or os.path.realpath(path)
+        return self.resolved_paths.get(path) or os.path.realpath(path)
 
 
 class Tool:

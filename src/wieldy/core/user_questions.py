@@ -40,7 +40,7 @@ class Asker(Protocol):
 
 
 class Person:
-    """The person of one workspace, as tools may ask them: `workspace.resident(Person)`. Whoever has a screen sets `asker`."""
+    """The person of one workspace, as tools may ask them: `workspace.service(Person)`. Whoever has a screen sets `asker`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.asker: Asker | None = None

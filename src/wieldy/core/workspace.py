@@ -37,7 +37,7 @@ class Workspace:
         self.extra_roots = tuple(os.path.realpath(os.path.join(self.root, p)) for p in extra_roots)
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.emit = emit
-        self._residents: dict[type, object] = {}
+        self._services: dict[type, object] = {}
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -55,40 +55,40 @@ class Workspace:
             return default
         return cast(T, value)
 
-    def resident(self, kind: type[T]) -> T:
+    def service(self, kind: type[T]) -> T:
         """The one `kind` of this workspace, made as `kind(workspace)` when first asked for."""
-        found = self._residents.get(kind)
+        found = self._services.get(kind)
         if found is None:
-            found = self._residents[kind] = kind(self)  # type: ignore[call-arg]
+            found = self._services[kind] = kind(self)  # type: ignore[call-arg]
         return cast(T, found)
 
     async def aclose(self) -> None:
         """Close the residents that can be closed, newest first."""
-        while self._residents:
-            _, resident = self._residents.popitem()
-            close = getattr(resident, "aclose", None)
+        while self._services:
+            _, service = self._services.popitem()
+            close = getattr(service, "aclose", None)
             if close is not None:
                 await close()
 
     def resolve(self, path: str) -> str:
         """An absolute path for what the model wrote: `~` expanded, relative to cwd, `..` taken as the system takes it."""
         if "\0" in path:
-            raise Refusal("normalise", "The path contains a NUL byte. Send the path without it.")
+            raise Refusal("normalize", "The path contains a NUL byte. Send the path without it.")
         try:
             if not path.isascii():
                 os.fsencode(path)
         except UnicodeEncodeError:
-            raise Refusal("normalise", "The path holds half of a character. Send it again, spelled in full.") from None
+            raise Refusal("normalize", "The path holds half of a character. Send it again, spelled in full.") from None
         if not path:
-            raise Refusal("normalise", "The path is empty. Send the path of a file or folder.")
+            raise Refusal("normalize", "The path is empty. Send the path of a file or folder.")
         if path.startswith("~"):
             head, _, tail = path.partition("/")
             if head != "~":
-                raise Refusal("normalise", f"`{head}` names another user's home. Send an absolute path instead.")
+                raise Refusal("normalize", f"`{head}` names another user's home. Send an absolute path instead.")
             path = os.path.join(os.path.expanduser("~"), tail)
         absolute = path if path.startswith("/") else os.path.join(self.cwd, path)
         if _is_too_long(absolute):
-            raise Refusal("normalise", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
+            raise Refusal("normalize", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
         if is_plain(absolute):
             return absolute
         plain = os.path.normpath(absolute)
@@ -105,26 +105,25 @@ def _is_too_long(path: str) -> bool:
     return len(os.fsencode(path)) >= PATH_MAX or any(len(os.fsencode(name)) > NAME_MAX for name in path.split("/"))
 
 
-class Annex(Workspace):
-    """The same project, settings and residents as `house`, but for the kinds of resident in `own`.
+class ChildWorkspace(Workspace):
+    """A sub-agent's view of a workspace: it shares everything with its parent except the `isolated` kinds of service.
 
-    It begins in the folder where the house stands now; neither moves the other.
+    It starts in the parent's current folder; from then on, each has a cwd of its own.
     """
 
     def __init__(
         self,
-        house: Workspace,
+        parent: Workspace,
         *,
         session_dir: str | os.PathLike[str],
-        own: Collection[type],
+        isolated: Collection[type],
         emit: Callable[[Event], None],
     ) -> None:
-        super().__init__(house.root, session_dir=session_dir, settings=house.settings, env=house.env, emit=emit)
-        self.cwd = house.cwd
-        self.extra_roots = house.extra_roots
-        self._house = house
-        self._own = frozenset(own)
+        super().__init__(parent.root, session_dir=session_dir, settings=parent.settings, env=parent.env, emit=emit)
+        self.cwd = parent.cwd
+        self.extra_roots = parent.extra_roots
+        self._parent = parent
+        self._isolated = frozenset(isolated)
 
-    def resident(self, kind: type[T]) -> T:
-        """The one `kind` of this annex where it has its own, else that of the house."""
-        return super().resident(kind) if kind in self._own else self._house.resident(kind)
+    def service(self, kind: type[T]) -> T:
+        return super().service(kind) if kind in self._isolated else self._parent.service(kind)

@@ -95,7 +95,7 @@ class Diagnostics:
         if plan.tool.name not in EDITS or not self.seconds:
             return None
         path = next((effect.path for effect in plan.effects if isinstance(effect, Writes)), "")
-        return plan.real.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
+        return plan.resolved_paths.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
 
 
 async def _until(stop: Abort, work: Awaitable[T]) -> T:

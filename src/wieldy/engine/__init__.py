@@ -1,1 +1,1 @@
-"""One call's way, one stage a file: lookup, bind, normalise, queue, consult, authorise, execute, conclude; handle joins them."""
+"""One call's way, one stage a file: lookup, bind, normalize, queue, consult, authorise, execute, conclude; handle joins them."""

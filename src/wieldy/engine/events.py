@@ -24,8 +24,8 @@ class Events:
 
     def __init__(self) -> None:
         self._feeds: list[Feed] = []
-        self.heard = False
-        self.closely = False
+        self.has_subscribers = False
+        self.stream_deltas = False
 
     def emit(self, event: Event) -> None:
         """Announce an event. Returns at once and never raises."""
@@ -39,10 +39,12 @@ class Events:
         return lambda: self._drop(feed)
 
     @asynccontextmanager
-    async def stream(self, backlog: int = BACKLOG, *, closely: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
+    async def stream(
+        self, backlog: int = BACKLOG, *, stream_deltas: bool = True
+    ) -> AsyncIterator[AsyncIterator[Event]]:
         """The events from now on, as an iterator that ends with the block; `closely` with every piece a model says."""
         feed = StreamFeed(backlog)
-        feed.closely = closely
+        feed.stream_deltas = stream_deltas
         self._add(feed)
         try:
             yield feed.events()
@@ -51,7 +53,7 @@ class Events:
 
     async def aclose(self) -> None:
         """Deliver what is waiting, within reason, and let the subscribers go."""
-        feeds, self._feeds, self.heard, self.closely = self._feeds, [], False, False
+        feeds, self._feeds, self.has_subscribers, self.stream_deltas = self._feeds, [], False, False
         for feed in feeds:
             await feed.aclose()
 
@@ -66,8 +68,8 @@ class Events:
             feed.close()
 
     def _tally(self) -> None:
-        self.heard = bool(self._feeds)
-        self.closely = any(feed.closely for feed in self._feeds)
+        self.has_subscribers = bool(self._feeds)
+        self.stream_deltas = any(feed.stream_deltas for feed in self._feeds)
 
 
 class Feed:
@@ -78,7 +80,7 @@ class Feed:
         self.waiting: deque[Event] = deque()
         self.dropped = 0
         self.closed = False
-        self.closely = True
+        self.stream_deltas = True
 
     def put(self, event: Event) -> None:
         """Queue an event."""

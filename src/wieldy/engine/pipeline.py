@@ -34,7 +34,7 @@ from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, T
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Place
 from wieldy.engine.results import Spill, as_output, clean, shorten
-from wieldy.engine.services import Bench
+from wieldy.engine.services import Services
 from wieldy.engine.supervise import Aborted, TimedOut
 from wieldy.schema.check import Misfit
 from wieldy.schema.json_repair import Unreadable, read_object
@@ -145,7 +145,7 @@ LOOKS = 10
 _FILE_EFFECTS = (Reads, Writes)
 
 
-def normalise(bound: BoundCall, workspace: Workspace) -> PlannedCall:
+def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
     """Plan a call. The values handed to the tool are those of the canonical input."""
     tool = bound.tool
     input = tool.normalize(bound.input, workspace)
@@ -173,7 +173,7 @@ def _led_to(path: str) -> str:
             return real_path(path)
         except OSError:
             continue  # a link on the way vanished between two looks at it
-    raise Refusal("normalise", f"{path} is being moved about by somebody else. Try again when that is over.")
+    raise Refusal("normalize", f"{path} is being moved about by somebody else. Try again when that is over.")
 
 
 def _absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:
@@ -201,14 +201,14 @@ def _accept(tool: Tool, input: dict[str, Any]) -> Any:
 NO_ADVICE = Advice()
 
 
-async def consult(plan: PlannedCall, bench: Bench) -> Advice:
+async def consult(plan: PlannedCall, services: Services) -> Advice:
     """Gather every opinion. Rewrites were chained by the adviser that made them; the last adviser's stands."""
-    asked = [adviser for adviser in bench.advisers if adviser.wants(plan)] if bench.advisers else None
+    asked = [adviser for adviser in services.advisers if adviser.wants(plan)] if services.advisers else None
     if not asked:
         return NO_ADVICE
     if len(asked) == 1:
-        return await bench.leash.hold(asked[0].advise(plan), bench.abort)
-    heard = await asyncio.gather(*(bench.leash.hold(adviser.advise(plan), bench.abort) for adviser in asked))
+        return await services.supervisor.run(asked[0].advise(plan), services.abort)
+    heard = await asyncio.gather(*(services.supervisor.run(adviser.advise(plan), services.abort) for adviser in asked))
     rewritten = [advice.updated_input for advice in heard if advice.updated_input is not None]
     return Advice(
         opinions=tuple(opinion for advice in heard for opinion in advice.opinions),
@@ -217,59 +217,61 @@ async def consult(plan: PlannedCall, bench: Bench) -> Advice:
     )
 
 
-async def own_check(plan: PlannedCall, ctx: ToolContext, bench: Bench) -> tuple[Opinion, ...]:
+async def own_check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """What the tool itself says: nothing, a doubt, or a refusal."""
     if not plan.tool.checks:
         return ()
     try:
-        doubt = await bench.leash.hold(plan.tool.check(plan.input, ctx), bench.abort, bench.limit_of(plan.tool))
+        doubt = await services.supervisor.run(
+            plan.tool.check(plan.input, ctx), services.abort, services.limit_of(plan.tool)
+        )
     except (Refusal, ToolFailure):
         # Of what may not be touched at all nothing is told, not even that it is there: the denial to come says enough.
-        if bench.judge.decide(plan, ()).behavior != "deny":
+        if services.judge.decide(plan, ()).behavior != "deny":
             raise
         return ()
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
 
 
-async def authorise(
-    plan: PlannedCall, opinions: tuple[Opinion, ...], place: Place, bench: Bench
+async def authorize(
+    plan: PlannedCall, opinions: tuple[Opinion, ...], place: Place, services: Services
 ) -> tuple[ClearedCall, Answer | None]:
     """Clear a call to run, asking the person where the decision is to ask."""
-    decision = bench.judge.decide(plan, opinions)
+    decision = services.judge.decide(plan, opinions)
     answer: Answer | None = None
     if decision.behavior == "ask":
-        await bench.queue.turnstile.turn(place.order, bench.abort)
-        answer = await _ask(plan, decision, bench)
+        await services.queue.turnstile.turn(place.order, services.abort)
+        answer = await _ask(plan, decision, services)
         decision = _after(decision, answer)
-    _decided(plan, decision, answer, place, bench)
+    _decided(plan, decision, answer, place, services)
     if decision.behavior != "allow":
         raise Refusal("permission", _denial(plan, decision, answer), data=decision)
     return ClearedCall(plan, decision), answer
 
 
-def waved_through(plan: PlannedCall, place: Place, bench: Bench) -> ClearedCall | None:
+def waved_through(plan: PlannedCall, place: Place, services: Services) -> ClearedCall | None:
     """Clear a call that is allowed without anybody having a say in it; None where somebody has."""
-    if bench.reviewers or any(adviser.wants(plan) for adviser in bench.advisers):
+    if services.reviewers or any(adviser.wants(plan) for adviser in services.advisers):
         return None
-    decision = bench.judge.decide(plan, ())
+    decision = services.judge.decide(plan, ())
     if decision.behavior != "allow":
         return None
-    _decided(plan, decision, None, place, bench)
+    _decided(plan, decision, None, place, services)
     return ClearedCall(plan, decision)
 
 
-def _decided(plan: PlannedCall, decision: Decision, answer: Answer | None, place: Place, bench: Bench) -> None:
-    bench.queue.turnstile.leave(place.order)
-    if bench.events.heard:
-        bench.events.emit(
+def _decided(plan: PlannedCall, decision: Decision, answer: Answer | None, place: Place, services: Services) -> None:
+    services.queue.turnstile.leave(place.order)
+    if services.events.has_subscribers:
+        services.events.emit(
             PermissionDecided(call_id=plan.call.id, name=plan.tool.name, decision=decision, answer=answer)
         )
 
 
-async def _ask(plan: PlannedCall, decision: Decision, bench: Bench) -> Answer:
-    if bench.events.heard:
-        bench.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
-    return await bench.leash.hold(bench.approver.ask(Question(plan, decision)), bench.abort)
+async def _ask(plan: PlannedCall, decision: Decision, services: Services) -> Answer:
+    if services.events.has_subscribers:
+        services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
+    return await services.supervisor.run(services.approver.ask(Question(plan, decision)), services.abort)
 
 
 def _after(decision: Decision, answer: Answer) -> Decision:
@@ -289,20 +291,22 @@ def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> str
     )
 
 
-async def execute(cleared: ClearedCall, ctx: ToolContext, bench: Bench) -> Output:
+async def execute(cleared: ClearedCall, ctx: ToolContext, services: Services) -> Output:
     """Run a cleared call to its output. Raises `ToolFailure`, `Aborted`, or whatever the tool raised."""
     plan = cleared.plan
-    if bench.events.heard:
-        bench.events.emit(ToolStarted(call_id=plan.call.id, name=plan.tool.name, input=plan.input))
-    seconds = bench.limit_of(plan.tool)
+    if services.events.has_subscribers:
+        services.events.emit(ToolStarted(call_id=plan.call.id, name=plan.tool.name, input=plan.input))
+    seconds = services.limit_of(plan.tool)
 
     def report(progress: Progress) -> None:
-        if bench.events.heard:
+        if services.events.has_subscribers:
             shown = plan.tool.show_progress(progress)
-            bench.events.emit(ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=progress.data))
+            services.events.emit(
+                ToolProgress(call_id=plan.call.id, name=plan.tool.name, text=shown, data=progress.data)
+            )
 
     try:
-        return await bench.leash.hold(output_of(plan.tool, plan.args, ctx, report), bench.abort, seconds)
+        return await services.supervisor.run(output_of(plan.tool, plan.args, ctx, report), services.abort, seconds)
     except TimedOut as late:
         said = f" Until then it said:\n{_text(late.partial)}" if late.partial is not None else ""
         raise ToolFailure(f"{plan.tool.name} did not finish within {seconds:g} s and was stopped.{said}") from None
@@ -338,7 +342,7 @@ def _text(output: Output) -> str:
 MAX_FAILURE_CHARS = 10_000
 
 
-def conclude(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: tuple[str, ...] = ()) -> ToolResult:
+def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: tuple[str, ...] = ()) -> ToolResult:
     """The result the model and the caller get. `notes` say what was mended in the call."""
     match outcome:
         case Done():
@@ -388,7 +392,7 @@ BIG_RESULT_CHARS = 1_000_000
 
 async def handle(
     call: ToolCall,
-    bench: Bench,
+    services: Services,
     message_id: str | None = None,
     siblings: Sequence[str] = (),
     kept: Callable[[], Awaitable[None]] | None = None,
@@ -398,82 +402,82 @@ async def handle(
     `kept` is awaited before anything is done that lasts, so that whoever goes on after a power cut knows that it was begun.
     """
     started = time.perf_counter()
-    if bench.events.heard:
-        bench.events.emit(ToolRequested(call_id=call.id, name=call.name))
+    if services.events.has_subscribers:
+        services.events.emit(ToolRequested(call_id=call.id, name=call.name))
     limit = DEFAULT_MAX_RESULT_CHARS
     notes: tuple[str, ...] = ()
-    with bench.queue.place() as place:
+    with services.queue.place() as place:
         try:
-            tool = lookup(call, bench.catalog)
+            tool = lookup(call, services.catalog)
             limit = tool.max_result_chars
-            if bench.abort.aborted:
-                raise Aborted(bench.abort.reason)
+            if services.abort.aborted:
+                raise Aborted(services.abort.reason)
             bound = bind(call, tool)
-            plan = normalise(bound, bench.workspace)
-            if not bench.queue.enter(place, plan.effects, tool.concurrency_safe(plan.input)):
-                plan = await _admitted(bound, plan, place, bench)
-            ctx = bench.context(call.id, message_id, siblings)
-            cleared, context = await _judged(plan, place, ctx, bench)
-            if not bench.queue.starts(place):
-                await bench.queue.start(place, bench.abort)
+            plan = normalize(bound, services.workspace)
+            if not services.queue.enter(place, plan.effects, tool.concurrency_safe(plan.input)):
+                plan = await _admitted(bound, plan, place, services)
+            ctx = services.context(call.id, message_id, siblings)
+            cleared, context = await _judged(plan, place, ctx, services)
+            if not services.queue.starts(place):
+                await services.queue.start(place, services.abort)
             if kept is not None and any(map(lasts, cleared.plan.effects)):
                 await kept()
-            outcome = await _ran(cleared, ctx, bench, context)
+            outcome = await _ran(cleared, ctx, services, context)
             notes = cleared.plan.notes
         except asyncio.CancelledError:
-            _announce(conclude(call, Interrupted("cancelled"), limit, bench.spill), started, bench)
+            _announce(finalize(call, Interrupted("cancelled"), limit, services.spill), started, services)
             raise
         except SessionError:
             raise
         except Exception as error:
             outcome = _ended_by(error, call)
     if isinstance(outcome, Done) and _is_big(outcome):
-        result = await in_thread(conclude, call, outcome, limit, bench.spill, notes)
+        result = await in_thread(finalize, call, outcome, limit, services.spill, notes)
     else:
-        result = conclude(call, outcome, limit, bench.spill, notes)
-    _announce(result, started, bench)
+        result = finalize(call, outcome, limit, services.spill, notes)
+    _announce(result, started, services)
     return result
 
 
-async def _admitted(bound: BoundCall, plan: PlannedCall, place: Place, bench: Bench) -> PlannedCall:
+async def _admitted(bound: BoundCall, plan: PlannedCall, place: Place, services: Services) -> PlannedCall:
     """The call planned for where it will run: once it may go, an earlier one may have changed the folder."""
-    tool, cwd = bound.tool, bench.workspace.cwd
-    await bench.queue.admitted(place, bench.abort)
-    while bench.workspace.cwd != cwd:
-        cwd = bench.workspace.cwd
-        plan = normalise(bound, bench.workspace)
-        await bench.queue.readmit(place, plan.effects, tool.concurrency_safe(plan.input), bench.abort)
+    tool, cwd = bound.tool, services.workspace.cwd
+    await services.queue.admitted(place, services.abort)
+    while services.workspace.cwd != cwd:
+        cwd = services.workspace.cwd
+        plan = normalize(bound, services.workspace)
+        await services.queue.readmit(place, plan.effects, tool.concurrency_safe(plan.input), services.abort)
     return plan
 
 
 async def _judged(
-    plan: PlannedCall, place: Place, ctx: ToolContext, bench: Bench
+    plan: PlannedCall, place: Place, ctx: ToolContext, services: Services
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Every opinion heard, every rewrite checked, the person asked: the call as it may run, and what hooks add to it."""
-    ctx.real = plan.real
-    if plan.tool.rehearses and (through := waved_through(plan, place, bench)) is not None:
+    ctx.resolved_paths = plan.resolved_paths
+    if plan.tool.rehearses and (through := waved_through(plan, place, services)) is not None:
         return through, ()
-    opinions = await own_check(plan, ctx, bench) if plan.tool.checks else ()
-    advice = await consult(plan, bench)
+    opinions = await own_check(plan, ctx, services) if plan.tool.checks else ()
+    advice = await consult(plan, services)
     if advice.updated_input is not None:
-        plan = await _rewritten(plan, advice.updated_input, place, bench)
-        ctx.real = plan.real
-        opinions = await own_check(plan, ctx, bench)
-    cleared, answer = await authorise(plan, (*opinions, *advice.opinions), place, bench)
+        plan = await _rewritten(plan, advice.updated_input, place, services)
+        ctx.resolved_paths = plan.resolved_paths
+        opinions = await own_check(plan, ctx, services)
+    cleared, answer = await authorize(plan, (*opinions, *advice.opinions), place, services)
     if answer is not None and answer.updated_input is not None:
-        plan = await _rewritten(plan, answer.updated_input, place, bench)
-        ctx.real = plan.real
-        opinions = await own_check(plan, ctx, bench)
-        cleared, _ = await authorise(plan, (*opinions, *advice.opinions), place, bench)
+        plan = await _rewritten(plan, answer.updated_input, place, services)
+        ctx.resolved_paths = plan.resolved_paths
+        opinions = await own_check(plan, ctx, services)
+        cleared, _ = await authorize(plan, (*opinions, *advice.opinions), place, services)
     return cleared, advice.context
 
 
-async def _ran(cleared: ClearedCall, ctx: ToolContext, bench: Bench, context: tuple[str, ...]) -> Outcome:
+async def _ran(cleared: ClearedCall, ctx: ToolContext, services: Services, context: tuple[str, ...]) -> Outcome:
     """The outcome of a cleared call, reviewed by whoever wants to see it."""
     started = time.perf_counter()
     outcome: Outcome
     try:
-        output = await execute(cleared, ctx, bench)
+        output = await execute(cleared, ctx, services)
         outcome = Done(
             (*output.blocks, *map(Text, context)) if context else output.blocks, output.data, output.is_error
         )
@@ -481,9 +485,9 @@ async def _ran(cleared: ClearedCall, ctx: ToolContext, bench: Bench, context: tu
         raise
     except Exception as error:
         outcome = _ended_by(error, cleared.plan.call)
-    for reviewer in bench.reviewers:
+    for reviewer in services.reviewers:
         review = reviewer.review(cleared.plan, outcome, time.perf_counter() - started)
-        outcome = await bench.leash.hold(review, Abort())
+        outcome = await services.supervisor.run(review, Abort())
     return outcome
 
 
@@ -499,11 +503,11 @@ def _ended_by(error: Exception, call: ToolCall) -> Outcome:
     return Failed(f"{call.name} failed: {_one_sentence(error)}")
 
 
-async def _rewritten(plan: PlannedCall, input: Mapping[str, Any], place: Place, bench: Bench) -> PlannedCall:
+async def _rewritten(plan: PlannedCall, input: Mapping[str, Any], place: Place, services: Services) -> PlannedCall:
     """The call with another input, checked and planned like any other, and admitted again."""
     tool = plan.tool
-    again = normalise(bind(ToolCall(plan.call.id, plan.call.name, dict(input)), tool), bench.workspace)
-    await bench.queue.readmit(place, again.effects, tool.concurrency_safe(again.input), bench.abort)
+    again = normalize(bind(ToolCall(plan.call.id, plan.call.name, dict(input)), tool), services.workspace)
+    await services.queue.readmit(place, again.effects, tool.concurrency_safe(again.input), services.abort)
     return again
 
 
@@ -519,11 +523,11 @@ def _one_sentence(bug: Exception) -> str:
     return f"{type(bug).__name__}: {text}" if text else type(bug).__name__
 
 
-def _announce(result: ToolResult, started: float, bench: Bench) -> None:
-    if not bench.events.heard:
+def _announce(result: ToolResult, started: float, services: Services) -> None:
+    if not services.events.has_subscribers:
         return
     kind: type[ToolEnded] = ToolFailed if result.is_error else ToolSucceeded
     if isinstance(result.outcome, Interrupted):
         kind = ToolCancelled
     seconds = time.perf_counter() - started
-    bench.events.emit(kind(call_id=result.call_id, name=result.name, result=result, seconds=seconds))
+    services.events.emit(kind(call_id=result.call_id, name=result.name, result=result, seconds=seconds))

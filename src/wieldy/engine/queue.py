@@ -15,14 +15,14 @@ from typing import Self
 
 from wieldy.core.abort import Abort
 from wieldy.core.effects import Effects, Writes, clash, is_opaque
-from wieldy.engine.supervise import Leash
+from wieldy.engine.supervise import Supervisor
 
 
 class Turnstile:
     """A call may ask once every earlier call has been decided; it counts as undecided until its own answer is in."""
 
-    def __init__(self, leash: Leash) -> None:
-        self._leash = leash
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._undecided: set[tuple[int, ...]] = set()
         self._waiting: dict[tuple[int, ...], asyncio.Future[None]] = {}
 
@@ -45,7 +45,7 @@ class Turnstile:
         if min(self._undecided) == order:
             return
         self._waiting[order] = asyncio.get_running_loop().create_future()
-        await self._leash.wait(self._waiting[order], abort)
+        await self._supervisor.wait(self._waiting[order], abort)
 
 
 _inside: ContextVar[Place | None] = ContextVar("wieldy_place", default=None)
@@ -101,10 +101,10 @@ class Place:
 class Queue:
     """The order of one toolbox's calls."""
 
-    def __init__(self, limit: int, leash: Leash) -> None:
+    def __init__(self, limit: int, supervisor: Supervisor) -> None:
         self.limit = limit
-        self.turnstile = Turnstile(leash)
-        self._leash = leash
+        self.turnstile = Turnstile(supervisor)
+        self._supervisor = supervisor
         self._tickets = 0
         self._claimed: dict[Place, None] = {}
         self._exclusive = 0
@@ -135,7 +135,7 @@ class Queue:
         """Wait until no earlier call clashes."""
         if place.blockers:
             place.turn = asyncio.get_running_loop().create_future()
-            await self._leash.wait(place.turn, abort)
+            await self._supervisor.wait(place.turn, abort)
         place.admitted = True
 
     async def readmit(self, place: Place, effects: Effects, safe: bool | None, abort: Abort) -> None:
@@ -205,7 +205,7 @@ class Queue:
         free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slots.append(free)
         try:
-            await self._leash.wait(free, abort)
+            await self._supervisor.wait(free, abort)
         except BaseException:
             if free.done() and not free.cancelled():
                 self._give_slot()

@@ -14,18 +14,18 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
-from wieldy.engine.supervise import Leash
+from wieldy.engine.supervise import Supervisor
 
 DEFAULT_SECONDS = 600.0
 
 
-class Bench(Struct, eq=False):
+class Services(Struct, eq=False):
     """What `handle` works with."""
 
     catalog: Catalog
     workspace: Workspace
     queue: Queue
-    leash: Leash
+    supervisor: Supervisor
     judge: Judge
     approver: Approver
     events: Events

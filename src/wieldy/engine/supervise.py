@@ -164,7 +164,7 @@ class TimedOut(WieldyError):
         self.partial = partial
 
 
-class Leash:
+class Supervisor:
     """Holds work until it ends, is aborted or runs out of time. Work that will not stop is let go and reaped later."""
 
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
@@ -172,7 +172,7 @@ class Leash:
         self._strays: set[asyncio.Task[Any]] = set()
         self._deadlines = Deadlines()
 
-    async def hold(self, work: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:
+    async def run(self, work: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:
         """The result of the work. Raises `Aborted`, `TimedOut`, or whatever the work raised."""
         if abort.aborted:
             work.close()

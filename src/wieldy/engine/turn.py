@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from wieldy.core.call import ToolCall
 from wieldy.core.outcome import ToolResult
-from wieldy.engine.services import Bench
+from wieldy.engine.services import Services
 from wieldy.engine.supervise import at_once
 
 
@@ -28,8 +28,8 @@ class Turn:
     With `durable` calls that do something `lasting` are begun only when it is known where it must not be forgotten.
     """
 
-    def __init__(self, bench: Bench, message_id: str | None = None) -> None:
-        self._bench = bench
+    def __init__(self, services: Services, message_id: str | None = None) -> None:
+        self._services = services
         self._message_id = message_id
         self.submitted: list[ToolCall] = []
         self._ids: list[str] = []
@@ -42,7 +42,7 @@ class Turn:
         self.submitted.append(call)
         self._ids.append(call.id)
         kept = self._kept if self.durable is not None else None
-        running = at_once(handler()(call, self._bench, self._message_id, self._ids, kept))
+        running = at_once(handler()(call, self._services, self._message_id, self._ids, kept))
         self._tasks.append(running)
         return running
 

@@ -136,7 +136,7 @@ class Rehearsals:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._state = workspace.resident(ReadState)
+        self._state = workspace.service(ReadState)
         self._roots = workspace.roots
         self._kept: OrderedDict[str, tuple[object, Revision]] = OrderedDict()
 
@@ -170,24 +170,24 @@ class Wish(Struct, frozen=True):
 
 async def rehearse(ctx: ToolContext, wish: Wish) -> None:
     """Refuse what cannot be made; keep what can until it may be."""
-    rehearsals = ctx.workspace.resident(Rehearsals)
-    await rehearsals.rehearse(ctx.call_id, (wish.path, wish.what), wish.prepare, ctx.led_to(wish.path))
+    rehearsals = ctx.workspace.service(Rehearsals)
+    await rehearsals.rehearse(ctx.call_id, (wish.path, wish.what), wish.prepare, ctx.resolved(wish.path))
 
 
 async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
     """Change the file, and say how. What is said is made up while the disk is waited for."""
-    state, draft = ctx.workspace.resident(ReadState), Draft()
+    state, draft = ctx.workspace.service(ReadState), Draft()
     prepare = refusing(wish.prepare)
-    rehearsed = ctx.workspace.resident(Rehearsals).take(ctx.call_id, (wish.path, wish.what))
-    if rehearsed is None and ctx.led_to(wish.path) == wish.path:
+    rehearsed = ctx.workspace.service(Rehearsals).take(ctx.call_id, (wish.path, wish.what))
+    if rehearsed is None and ctx.resolved(wish.path) == wish.path:
         revised = await _revised(ctx, wish.path, prepare, draft, tool)
         if revised is not None:
             return await concluded(*revised, state, draft)
 
     async def write(revision: Revision) -> Written:
         draft.about(revision)
-        change = Change(wish.path, revision.before, revision.after, ctx.led_to(wish.path), splice=revision.change)
-        receipt = await ctx.workspace.resident(Journal).apply(
+        change = Change(wish.path, revision.before, revision.after, ctx.resolved(wish.path), splice=revision.change)
+        receipt = await ctx.workspace.service(Journal).apply(
             [change], call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
         )
         return receipt.written[0]
@@ -206,7 +206,7 @@ async def _revised(
         return revision
 
     try:
-        return await ctx.workspace.resident(Journal).revise(
+        return await ctx.workspace.service(Journal).revise(
             path, prepared, call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
         )
     except (TakesLonger, Moved):
@@ -234,4 +234,4 @@ def _wish(
     expected_replacements: int = 1,
 ) -> Wish:
     edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-    return Wish(file_path, edit, revising(file_path, partial(plan_one, edit), ctx.workspace, ctx.led_to(file_path)))
+    return Wish(file_path, edit, revising(file_path, partial(plan_one, edit), ctx.workspace, ctx.resolved(file_path)))

@@ -28,7 +28,7 @@ async def converse(
     async for prompt in prompts:
         started = time.monotonic()
         last: RunEnded | None = None
-        async for event in session.run(prompt, closely=partial):
+        async for event in session.run(prompt, stream_deltas=partial):
             tally.take(event)
             if lines is not None:
                 if not begun and session.ready:

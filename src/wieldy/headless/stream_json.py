@@ -222,7 +222,7 @@ def _agents(session: Session) -> list[str]:
         return []
     from wieldy.subagents.definitions import AgentTypes
 
-    return list(session.box.workspace.resident(AgentTypes).found)
+    return list(session.box.workspace.service(AgentTypes).found)
 
 
 def _servers(session: Session) -> list[dict[str, str]]:
@@ -231,5 +231,5 @@ def _servers(session: Session) -> list[dict[str, str]]:
         return []
     from wieldy.mcp.client.manager import McpServers
 
-    states = session.box.workspace.resident(McpServers).states()
+    states = session.box.workspace.service(McpServers).states()
     return [{"name": name, "status": state.word} for name, state in states.items()]

@@ -39,7 +39,7 @@ def place(path: str, scope: Scope, workspace: Workspace) -> str:
     wrong = next((name for name in names if not name.strip() or name.startswith(".") or not name.isprintable()), None)
     if wrong is not None:
         raise Refusal(
-            "normalise",
+            "normalize",
             f"`{path}` is no path in the memory folder: send a relative one such as `decisions.md` or `api/errors.md`, "
             "without `..` and without hidden names.",
         )

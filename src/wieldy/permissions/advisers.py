@@ -91,7 +91,7 @@ class Sandboxed:
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Allow, if a sandbox can be had at all."""
-        wrapper = await self._workspace.resident(Sandbox).wrapper()
+        wrapper = await self._workspace.service(Sandbox).wrapper()
         if wrapper.mechanism == "none":
             return Advice()
         return Advice((Opinion("the sandbox", "allow", f"{wrapper.mechanism} contains it"),))

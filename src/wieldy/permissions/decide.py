@@ -197,7 +197,7 @@ class Policy:
         folds case. None where there is more to it."""
         folds: dict[str, bool] = {}
         for effect in plan.effects:
-            if not isinstance(effect, (Reads, Writes)) or plan.real.get(effect.path) != effect.path:
+            if not isinstance(effect, (Reads, Writes)) or plan.resolved_paths.get(effect.path) != effect.path:
                 return None
             if effect.path not in folds:
                 folds[effect.path] = self._paths.folds_case(effect.path)

@@ -76,7 +76,7 @@ class Files:
     def _once(self, path: str, case: Case, reading: bool) -> Seen:
         seen = case.looks.get((path, reading))
         if seen is None:
-            seen = self._paths.look(path, reading=reading, led_to=case.plan.real.get(path))
+            seen = self._paths.look(path, reading=reading, resolved=case.plan.resolved_paths.get(path))
             case.looks[path, reading] = seen
         return seen
 

@@ -102,14 +102,14 @@ class Paths:
         """The project's own root."""
         return self.roots[0]
 
-    def look(self, path: str, *, reading: bool = False, led_to: str | None = None) -> Seen:
+    def look(self, path: str, *, reading: bool = False, resolved: str | None = None) -> Seen:
         """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder.
 
         `led_to` is where it led when the call was planned: what will be opened, so what must be judged.
         """
         given = plain(path)
         try:
-            real = led_to or self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+            real = resolved or self.real(path)  # not of `given`: behind a link, `..` is the target's parent
         except ValueError:  # no file can have such a name
             return Seen((given,), inside=False)
         fold = self.folds_case(real)

@@ -105,7 +105,7 @@ class Anthropic:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        signs = None if request.closely else SIGNS
+        signs = None if request.stream_deltas else SIGNS
         sent = joined(self._front.of(request, self.model), request.messages)
         return streamed(self._http, "/v1/messages", sent, self.model, deltas, signs)
 

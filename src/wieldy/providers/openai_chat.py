@@ -222,7 +222,7 @@ class OpenAI:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
         """Send the request and give its deltas."""
-        signs = None if request.closely else SIGNS
+        signs = None if request.stream_deltas else SIGNS
         sent = joined(self._front.of(request, self.model), request.messages)
         return streamed(self._http, "/chat/completions", sent, self.model, deltas, signs)
 

@@ -12,7 +12,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver
 from wieldy.core.workspace import Workspace
-from wieldy.engine.services import Bench
+from wieldy.engine.services import Services
 from wieldy.permissions.advisers import CleanTree
 from wieldy.permissions.decide import Policy
 from wieldy.settings.load import Settings
@@ -78,15 +78,15 @@ class Attendants:
         if "hooks" in vars(self):
             self.hooks.hooks = tuple(self._wanted_hooks())
 
-    def seated(self, bench: Bench, catalog: Catalog, person: Approver) -> Bench:
+    def seated(self, services: Services, catalog: Catalog, person: Approver) -> Services:
         """A bench for the calls to come. Those under way keep the one they began at."""
-        bench = replace(bench, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
+        services = replace(services, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
         if self._given_hooks or self._settings.get("hooks") or "hooks" in vars(self):
-            self._listen_to_hooks(bench, person)
-        self._apply_limits(bench, catalog)
+            self._listen_to_hooks(services, person)
+        self._apply_limits(services, catalog)
         if self._settings.get("edit.diagnostics"):
-            self._check_edits(bench)
-        return bench
+            self._check_edits(services)
+        return services
 
     def _own_advisers(self) -> Iterator[Adviser]:
         yield CleanTree(self._policy, lambda: self._workspace.cwd)
@@ -106,16 +106,16 @@ class Attendants:
         self.hook_problems = tuple(problems)
         return [*found, *self._given_hooks]
 
-    def _listen_to_hooks(self, bench: Bench, person: Approver) -> None:
+    def _listen_to_hooks(self, services: Services, person: Approver) -> None:
         from wieldy.hooks.dispatch import HookedApprover, Review
 
         # A session speaks to one `Hooks` for good; a call to those that were configured when it began.
         hooks = self.hooks.now()
-        bench.approver = HookedApprover(hooks, person)
-        bench.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *bench.advisers)
-        bench.reviewers = (Review(hooks),)
+        services.approver = HookedApprover(hooks, person)
+        services.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *services.advisers)
+        services.reviewers = (Review(hooks),)
 
-    def _apply_limits(self, bench: Bench, catalog: Catalog) -> None:
+    def _apply_limits(self, services: Services, catalog: Catalog) -> None:
         """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""
         sections = self._settings.get("tools", {})
         if not sections and self._limiting is None:
@@ -126,12 +126,12 @@ class Attendants:
             self._limiting = Limiting(catalog)
         self._limiting.apply(sections)
         if self._limiting.caches:
-            bench.advisers = (*bench.advisers, self._limiting.invalidation)
+            services.advisers = (*services.advisers, self._limiting.invalidation)
 
-    def _check_edits(self, bench: Bench) -> None:
+    def _check_edits(self, services: Services) -> None:
         """Have every edit followed by the checkers of its language."""
         from wieldy.diagnostics.review import Diagnostics
 
         checks = Diagnostics(self._workspace, self._stop)
-        bench.advisers = (*bench.advisers, checks)
-        bench.reviewers = (checks, *bench.reviewers)
+        services.advisers = (*services.advisers, checks)
+        services.reviewers = (checks, *services.reviewers)

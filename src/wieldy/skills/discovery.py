@@ -24,7 +24,7 @@ IN_PROJECT = (".wieldy/skills", ".claude/skills", ".agents/skills")
 
 
 class Skills:
-    """The skills of one workspace, looked for anew on request: `workspace.resident(Skills)`.
+    """The skills of one workspace, looked for anew on request: `workspace.service(Skills)`.
 
     Of two of one name the user's wins over the project's, so that a project cannot put its words in place of theirs.
     """

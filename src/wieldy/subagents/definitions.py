@@ -173,7 +173,7 @@ LISTING_CHARS = 4_000
 
 
 class AgentTypes:
-    """`workspace.resident(AgentTypes)`. Of two with one name the project's wins over the user's, and either over a built-in."""
+    """`workspace.service(AgentTypes)`. Of two with one name the project's wins over the user's, and either over a built-in."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

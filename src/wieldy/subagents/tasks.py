@@ -155,7 +155,7 @@ Send: TypeAlias = "Callable[[Errand, ToolContext], Awaitable[Sent]]"
 
 
 class Delegation:
-    """How one agent sends others: `workspace.resident(Delegation)`. Where there is no model `send` is None."""
+    """How one agent sends others: `workspace.service(Delegation)`. Where there is no model `send` is None."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.send: Send | None = None
@@ -170,7 +170,7 @@ class Delegation:
 
 
 class Roster:
-    """The sub-agents of a session, those of its agents included: `workspace.resident(Roster)`."""
+    """The sub-agents of a session, those of its agents included: `workspace.service(Roster)`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

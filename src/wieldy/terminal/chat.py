@@ -182,7 +182,7 @@ class Chat:
         """A session whose model may ask the person here."""
         from wieldy.terminal.questions import AtTerminal
 
-        session.box.workspace.resident(Person).asker = AtTerminal(self._ask_line)
+        session.box.workspace.service(Person).asker = AtTerminal(self._ask_line)
         return session
 
     async def _ask(self, question: Question) -> Answer:

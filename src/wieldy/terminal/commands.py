@@ -64,7 +64,7 @@ async def _mcp(chat: Chat, rest: str) -> None:
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.prompts import prompts_of
 
-    servers = chat.session.box.workspace.resident(McpServers)
+    servers = chat.session.box.workspace.service(McpServers)
     for name, state in servers.states().items():
         entry = servers.entries.get(name)
         about = f"{len(entry.tools)} tools" if entry and state.word == "ready" else str(state)
@@ -82,11 +82,11 @@ async def _agents(chat: Chat, rest: str) -> None:
     from wieldy.subagents.tasks import Roster
 
     workspace = chat.session.box.workspace
-    types = workspace.resident(AgentTypes)
+    types = workspace.service(AgentTypes)
     for kind in (await in_thread(types.refresh)).values():
         where = "" if kind.origin == "built-in" else f" ({kind.origin})"
         chat.say(f"  {kind.name:<18} {first_sentence(kind.description)}{where}")
-    sent = workspace.resident(Roster).all()
+    sent = workspace.service(Roster).all()
     chat.say("  sent in this session:" if sent else "  none was sent in this session")
     for one in sent:
         report = one.over.result() if not one.running else one.so_far()
@@ -101,7 +101,7 @@ async def prompted(chat: Chat, name: str, rest: str) -> None:
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.prompts import prompt_text, prompts_of
 
-    servers = chat.session.box.workspace.resident(McpServers)
+    servers = chat.session.box.workspace.service(McpServers)
     await servers.expected(name.removeprefix("/"))
     prompt = (await prompts_of(servers)).get(name.removeprefix("/"))
     if prompt is None:

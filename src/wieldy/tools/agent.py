@@ -47,7 +47,7 @@ def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Name the kind, so that rules and hooks see which it is."""
     if input.get("agent_type"):
         return input
-    sent = workspace.resident(Roster).find(str(input.get("agent_id", "")))
+    sent = workspace.service(Roster).find(str(input.get("agent_id", "")))
     kind = sent.errand.definition.name if sent is not None else "general"
     return {**input, "agent_type": kind}
 
@@ -57,21 +57,21 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
         return NOTHING  # waiting and stopping touch nothing
     if input.get("run_in_background"):
         return NOTHING  # the call is over before the work begins; each call of the agent's is judged as it comes
-    definition = workspace.resident(AgentTypes).found.get(str(input.get("agent_type")))
+    definition = workspace.service(AgentTypes).found.get(str(input.get("agent_type")))
     return NOTHING if definition is None or definition.reads_only else UNKNOWN
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
-    if (refusal := workspace.resident(Delegation).refusal()) is not None:
+    if (refusal := workspace.service(Delegation).refusal()) is not None:
         return refusal
-    types = workspace.resident(AgentTypes)
+    types = workspace.service(AgentTypes)
     await types.refreshed()
     types.report()
     return True
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.resident(Delegation).refusal()) is not None:
+    if (refusal := ctx.workspace.service(Delegation).refusal()) is not None:
         raise Refusal("check", f"Agent cannot be used: {refusal}. Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
@@ -80,7 +80,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         return
     if not prompt:
         raise Refusal("check", "Say in `prompt` what the agent is to do, and all that it needs to know.")
-    types = ctx.workspace.resident(AgentTypes)
+    types = ctx.workspace.service(AgentTypes)
     if input["agent_type"] not in types.found and input["agent_type"] not in await in_thread(types.refresh):
         raise Refusal("check", f"There is no agent `{input['agent_type']}`. The kinds are:\n{types.listing()}")
 
@@ -102,7 +102,7 @@ async def _run(
         return await _seen_to(_known(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
     errand = Errand(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
-    delegation = ctx.workspace.resident(Delegation)
+    delegation = ctx.workspace.service(Delegation)
     assert delegation.send is not None
     sent = await delegation.send(errand, ctx)
     if (run_in_background or definition.background) and delegation.depth == 0:
@@ -114,10 +114,10 @@ async def _run(
 
 async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Definition:
     """The kind that is named; one that was sent before is what it was, whatever files say by now."""
-    sent = ctx.workspace.resident(Roster).find(agent_id)
+    sent = ctx.workspace.service(Roster).find(agent_id)
     if sent is not None and sent.errand.definition.name == agent_type:
         return sent.errand.definition
-    types = ctx.workspace.resident(AgentTypes)
+    types = ctx.workspace.service(AgentTypes)
     found = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
     if found is None:
         raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
@@ -140,7 +140,7 @@ async def _seen_to(sent: Sent, *, stop: bool) -> Output:
 
 
 def _known(ctx: ToolContext, agent_id: str) -> Sent:
-    roster = ctx.workspace.resident(Roster)
+    roster = ctx.workspace.service(Roster)
     if (sent := roster.find(agent_id)) is not None:
         return sent
     known = ", ".join(f"{one.id} ({'at work' if one.running else 'over'})" for one in roster.all()) or "none"

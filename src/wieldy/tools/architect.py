@@ -31,11 +31,11 @@ class Architect(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.resident(Delegation).refusal() or True
+    return workspace.service(Delegation).refusal() or True
 
 
 def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.resident(Delegation).refusal()) is not None:
+    if (refusal := ctx.workspace.service(Delegation).refusal()) is not None:
         raise Refusal("check", f"Architect cannot be used: {refusal}. Work the plan out yourself.")
     if not str(input["prompt"]).strip():
         raise Refusal("check", "Say in `prompt` what is to be planned.")
@@ -47,7 +47,7 @@ async def _plan(
     context: Annotated[str, "What is known already"] = "",
 ) -> Output:
     """Have the plan made."""
-    delegation = ctx.workspace.resident(Delegation)
+    delegation = ctx.workspace.service(Delegation)
     assert delegation.send is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
     return await attended(await delegation.send(Errand(ARCHITECT, task, "a plan"), ctx), ctx)

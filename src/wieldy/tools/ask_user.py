@@ -34,13 +34,13 @@ class AskUser(FunctionTool):
 
 
 def _somebody(workspace: Workspace) -> bool | str:
-    return workspace.resident(Person).asker is not None or "nobody is there to answer"
+    return workspace.service(Person).asker is not None or "nobody is there to answer"
 
 
 async def _ask(ctx: ToolContext, questions: Annotated[list[Asked], Param(min_length=1, max_length=8)]) -> Output:
     """Ask."""
     inquiries = [Inquiry(asked.question, asked.options, asked.multi_select) for asked in questions]
-    replies = await ctx.workspace.resident(Person).answer(inquiries)
+    replies = await ctx.workspace.service(Person).answer(inquiries)
     answers = {asked.question: str(reply) for asked, reply in zip(questions, replies, strict=True)}
     told = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
     return Output(f"The user answered:\n{told}", {"answers": answers})

@@ -105,7 +105,7 @@ class Bash(Tool):
         analysis = _analysis(command, workspace)
         witness = await _witness(analysis, workspace) if analysis.verdict != "read_only" else None
         extra = await _reading(analysis, workspace) if analysis.verdict == "read_only" else None
-        shell = workspace.resident(ShellSession).start(
+        shell = workspace.service(ShellSession).start(
             command, cwd=started_in, extra=extra, confine=confine, stays=_stays(analysis)
         )
         if ENDINGS not in sys.modules or witness:
@@ -219,7 +219,7 @@ def _started(background: BackgroundShell, notices: list[str]) -> Output:
 def _background(workspace: Workspace) -> BackgroundShells:
     from wieldy.shell.running.background import BackgroundShells
 
-    return workspace.resident(BackgroundShells)
+    return workspace.service(BackgroundShells)
 
 
 async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | None, str | None]:
@@ -229,12 +229,12 @@ async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | No
     from wieldy.shell.running.shells import ShellSession
     from wieldy.shell.sandbox.sandbox import Sandbox
 
-    sandbox = workspace.resident(Sandbox)
+    sandbox = workspace.service(Sandbox)
     if (await sandbox.wrapper()).mechanism == "none":
         if workspace.setting("sandbox.failIfUnavailable", False):
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
-    return await sandbox.confinement(also_writable=(str(workspace.resident(ShellSession).folder),)), None
+    return await sandbox.confinement(also_writable=(str(workspace.service(ShellSession).folder),)), None
 
 
 def _analysis(command: str, workspace: Workspace) -> Analysis:

@@ -35,7 +35,7 @@ async def bash_output(shell_id: str, ctx: ToolContext, filter: str | None = None
     """Look at a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 
-    look = await ctx.workspace.resident(BackgroundShells).look(shell_id, filter=filter, wait=wait)
+    look = await ctx.workspace.service(BackgroundShells).look(shell_id, filter=filter, wait=wait)
     notes = [_status(look.status, look.exit_code, look.seconds)]
     if look.omitted:
         kept = f"; output is kept in {look.path}" if look.path else ""

@@ -29,7 +29,7 @@ async def browser_click(
     """Click."""
     from wieldy.browser.session import BrowserSession, view
 
-    session = ctx.workspace.resident(BrowserSession)
+    session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge) as page:
         element = await session.element(page, ref)
         await (element.dblclick() if double else element.click())

@@ -26,5 +26,5 @@ async def browser_close(ctx: ToolContext) -> Output:
     """Close the browser."""
     from wieldy.browser.session import BrowserSession
 
-    was_open = await ctx.workspace.resident(BrowserSession).close()
+    was_open = await ctx.workspace.service(BrowserSession).close()
     return Output("The browser is closed." if was_open else "No browser was open.")

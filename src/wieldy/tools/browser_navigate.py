@@ -25,6 +25,6 @@ async def browser_navigate(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
     from wieldy.browser.session import BrowserSession, view
 
-    session = ctx.workspace.resident(BrowserSession)
+    session = ctx.workspace.service(BrowserSession)
     status = await session.navigate(url, ctx.judge)
     return Output(await view(session, ctx.judge), {"url": session.url, "code": status})

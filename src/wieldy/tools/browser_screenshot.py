@@ -30,7 +30,7 @@ async def browser_screenshot(
     from wieldy.browser.session import BrowserSession
     from wieldy.files.reading.images import picture
 
-    session = ctx.workspace.resident(BrowserSession)
+    session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge, settle=False) as page:
         if ref:
             taken = await (await session.element(page, ref)).screenshot()

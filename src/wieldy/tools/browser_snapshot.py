@@ -25,5 +25,5 @@ async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to s
     """Look at the page."""
     from wieldy.browser.session import BrowserSession, view
 
-    session = ctx.workspace.resident(BrowserSession)
+    session = ctx.workspace.service(BrowserSession)
     return Output(await view(session, ctx.judge, ref), {"url": session.url})

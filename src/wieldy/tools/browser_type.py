@@ -30,7 +30,7 @@ async def browser_type(
     """Type."""
     from wieldy.browser.session import BrowserSession, view
 
-    session = ctx.workspace.resident(BrowserSession)
+    session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge) as page:
         field = await session.element(page, ref)
         if await field.evaluate("element => element.tagName") == "SELECT":

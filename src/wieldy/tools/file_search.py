@@ -166,11 +166,11 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     from wieldy.files.writing.errors import CannotWrite, Moved
 
     _require_permission(ctx, sweep.root, files)
-    state = ctx.workspace.resident(ReadState)
+    state = ctx.workspace.service(ReadState)
     try:
-        changes, notes = await in_thread(_changes, files, ctx.led_to(sweep.root))
+        changes, notes = await in_thread(_changes, files, ctx.resolved(sweep.root))
         known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
-        receipt = await ctx.workspace.resident(Journal).apply(
+        receipt = await ctx.workspace.service(Journal).apply(
             [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
         )
     except Moved as moved:

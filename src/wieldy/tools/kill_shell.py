@@ -28,7 +28,7 @@ async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
     """End a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 
-    shells = ctx.workspace.resident(BackgroundShells)
+    shells = ctx.workspace.service(BackgroundShells)
     was_over = shells.find(shell_id).status != "running"
     background = await shells.kill(shell_id)
     data = {"shellId": shell_id, "status": background.status, "exitCode": background.exit_code}

@@ -29,4 +29,4 @@ async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "on
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import list_resources
 
-    return await list_resources(ctx.workspace.resident(McpServers), server)
+    return await list_resources(ctx.workspace.service(McpServers), server)

@@ -76,7 +76,7 @@ def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.kinds import is_binary
     from wieldy.files.reading.opening import Opened
 
-    real = ctx.led_to(absolute)
+    real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)
     with Opened(absolute, real) as file:
         data = file.whole(LARGEST)
@@ -84,6 +84,6 @@ def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
             raise ToolFailure(f"`{path}` is larger than {LARGEST} bytes. Read it in pages with Read: {absolute}")
         if kind := is_binary(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
-        ctx.workspace.resident(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)
+        ctx.workspace.service(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)
     text = Document.of(data).text
     return Output(text or "(the file is empty)", {"path": path, "scope": scope, "content": text})

@@ -56,14 +56,14 @@ async def memory_write(
     from wieldy.files.editing.read_state import ReadState
 
     absolute = place(path, scope, ctx.workspace)
-    require_confined(ctx.led_to(absolute), scope, ctx.workspace)
+    require_confined(ctx.resolved(absolute), scope, ctx.workspace)
     if not content:
         return await _removed(ctx, absolute, path)
 
     async def write(revision: Revision) -> Written:
         return await _applied(ctx, absolute, revision.before, revision.after)
 
-    return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.resident(ReadState))
+    return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.service(ReadState))
 
 
 def _prepare(ctx: ToolContext, absolute: str, content: str) -> Prepare:
@@ -71,8 +71,8 @@ def _prepare(ctx: ToolContext, absolute: str, content: str) -> Prepare:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.replacements import rewrite
 
-    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(absolute)
-    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once, led_to=real)
+    state, policy, real = ctx.workspace.service(ReadState), Policy.of(ctx.workspace), ctx.resolved(absolute)
+    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once, resolved=real)
 
 
 async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
@@ -81,8 +81,8 @@ async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
     from wieldy.files.editing.revision import look_at
     from wieldy.files.writing.errors import CannotWrite, Moved
 
-    state = ctx.workspace.resident(ReadState)
-    landing = look_at(absolute, Policy.of(ctx.workspace), led_to=ctx.led_to(absolute))
+    state = ctx.workspace.service(ReadState)
+    landing = look_at(absolute, Policy.of(ctx.workspace), resolved=ctx.resolved(absolute))
     if landing.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
     if not state.is_current(absolute, landing.content or b"", landing.stat):
@@ -99,7 +99,7 @@ async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after:
     from wieldy.files.journal.entries import Change
     from wieldy.files.journal.journal import Journal
 
-    change = Change(absolute, before, after, ctx.led_to(absolute))
-    journal = ctx.workspace.resident(Journal)
+    change = Change(absolute, before, after, ctx.resolved(absolute))
+    journal = ctx.workspace.service(Journal)
     receipt = await journal.apply([change], call_id=ctx.call_id, tool="MemoryWrite", turn=ctx.message_id)
     return receipt.written[0]

@@ -63,4 +63,4 @@ def _wish(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> Wish:
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
     plan = partial(plan_many, wanted)
-    return Wish(file_path, wanted, revising(file_path, plan, ctx.workspace, ctx.led_to(file_path)))
+    return Wish(file_path, wanted, revising(file_path, plan, ctx.workspace, ctx.resolved(file_path)))

@@ -68,12 +68,12 @@ def _wish(ctx: ToolContext, path: str, edit: CellEdit) -> Wish:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.revision import revise
 
-    state, policy, real = ctx.workspace.resident(ReadState), Policy.of(ctx.workspace), ctx.led_to(path)
+    state, policy, real = ctx.workspace.service(ReadState), Policy.of(ctx.workspace), ctx.resolved(path)
     if policy.on_change == "markers":
         policy = Policy(policy.tiers, "merge", policy.max_bytes)  # conflict markers would be no JSON
 
     def prepare(at_once: bool) -> Revision:
-        revision = revise(path, edit.plan, state, policy, at_once=at_once, led_to=real)
+        revision = revise(path, edit.plan, state, policy, at_once=at_once, resolved=real)
         if revision.merged:
             require_notebook(revision)
         return revision

@@ -38,7 +38,7 @@ def _shown(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     from wieldy.files.reading.opening import Opened, shown
     from wieldy.files.reading.read_file import loaded
 
-    with Opened(path, ctx.led_to(path)) as file:
+    with Opened(path, ctx.resolved(path)) as file:
         data = loaded(file, LARGEST_FILE)
         notebook = read_notebook(data, shown(path))
-        return show_notebook(file, data, notebook, ctx.workspace.resident(ReadState), cell_id)
+        return show_notebook(file, data, notebook, ctx.workspace.service(ReadState), cell_id)

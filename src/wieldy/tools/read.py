@@ -49,11 +49,11 @@ async def read(
         limit=limit,
         pages=pages,
         as_images=as_images,
-        seen=workspace.resident(ReadState),
-        repeats=workspace.resident(Repeats) if workspace.setting("read.unchanged_stub", True) else None,
+        seen=workspace.service(ReadState),
+        repeats=workspace.service(Repeats) if workspace.setting("read.unchanged_stub", True) else None,
     )
     try:
-        real = ctx.led_to(file_path)
+        real = ctx.resolved(file_path)
         file = show.small(file_path, real)
         if file is None:
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))

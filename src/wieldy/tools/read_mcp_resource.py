@@ -23,4 +23,4 @@ async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import read_resource
 
-    return await read_resource(ctx.workspace.resident(McpServers), server, uri)
+    return await read_resource(ctx.workspace.service(McpServers), server, uri)

@@ -26,7 +26,7 @@ class SkillTool(FunctionTool):
 
 
 async def _refreshed(workspace: Workspace) -> Skills:
-    skills = workspace.resident(Skills)
+    skills = workspace.service(Skills)
     await skills.refreshed()
     skills.report()
     return skills
@@ -38,7 +38,7 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    skills = workspace.resident(Skills)
+    skills = workspace.service(Skills)
     name = input.get("skill", "")
     skill = skills.found.get(name) or skills.refresh().get(name) if name else None
     return (Reads(skill.path),) if skill else tuple(map(Reads, skills.folders))
@@ -58,7 +58,7 @@ async def _load(
         raise ToolFailure(f"There is no skill `{skill}`.{_why_not(skill, skills)}{others}")
     if found.hidden:
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
-    if ctx.real.get(found.path) != found.path:  # another file than the one that was judged
+    if ctx.resolved_paths.get(found.path) != found.path:  # another file than the one that was judged
         raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
     from wieldy.skills.skill import told
 

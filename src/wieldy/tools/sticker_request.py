@@ -118,9 +118,9 @@ async def sticker_request(
     at = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
     folder = _folder(ctx.workspace)
     file = os.path.join(folder, f"{at}-{ctx.call_id}.json")
-    real = os.path.join(ctx.led_to(folder), os.path.basename(file))
+    real = os.path.join(ctx.resolved(folder), os.path.basename(file))
     content = json.dumps({"requested": at, **address}, ensure_ascii=False, indent=2) + "\n"
     change = Change(file, None, content.encode(), real, mode=0o600)
-    journal = ctx.workspace.resident(Journal)
+    journal = ctx.workspace.service(Journal)
     await journal.apply([change], call_id=ctx.call_id, tool="StickerRequest", turn=ctx.message_id)
     return Output(f"Written down in {file}. Nothing was sent.", {"file": file, **address})

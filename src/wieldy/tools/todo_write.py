@@ -31,7 +31,7 @@ class Todo(Struct, frozen=True):
 
 
 class TodoList:
-    """The tasks of one workspace, as they were last written: `workspace.resident(TodoList).todos`."""
+    """The tasks of one workspace, as they were last written: `workspace.service(TodoList).todos`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.todos: tuple[Todo, ...] = ()
@@ -48,7 +48,7 @@ class TodoWrite(FunctionTool):
 
 async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
     """Keep the list."""
-    ctx.workspace.resident(TodoList).todos = tuple(todos)
+    ctx.workspace.service(TodoList).todos = tuple(todos)
     data = {"todos": [asdict(todo) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
     under_way = sum(todo.status == "in_progress" for todo in todos)

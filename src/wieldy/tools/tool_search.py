@@ -26,7 +26,7 @@ async def tool_search(
     """Find and activate."""
     from wieldy.toolset.toolset import Pool
 
-    pool = ctx.workspace.resident(Pool)
+    pool = ctx.workspace.service(Pool)
     missing: list[str] = []
     if query.strip().lower().startswith(SELECT):
         names = [name.strip() for name in query.strip()[len(SELECT) :].split(",") if name.strip()]

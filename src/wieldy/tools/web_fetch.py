@@ -38,17 +38,17 @@ async def web_fetch(
     from wieldy.web.page import PageCache, read_page
     from wieldy.web.summary import Summaries, Unanswered
 
-    cache = ctx.workspace.resident(PageCache)
+    cache = ctx.workspace.service(PageCache)
     page = cache.find(url)
     if page is None:
-        answer = await ctx.workspace.resident(Fetcher).get(parse_address(url))
+        answer = await ctx.workspace.service(Fetcher).get(parse_address(url))
         if isinstance(answer, Moved):
             return _moved(answer)
         page = await read_page(answer, ctx.workspace.session_dir / "web")
         cache.keep(url, page)
     remarks = page.remarks
     try:
-        answered = await ctx.workspace.resident(Summaries).answer(prompt, page.text)
+        answered = await ctx.workspace.service(Summaries).answer(prompt, page.text)
     except Unanswered as why:
         answered, remarks = None, (*remarks, str(why))
     if answered is not None:

@@ -17,7 +17,7 @@ DESCRIPTION, PROMPT = words(__file__)
 def _enabled(workspace: Workspace) -> bool | str:
     from wieldy.web.search import NONE_SET_UP, Searches
 
-    return True if workspace.resident(Searches).service() is not None else NONE_SET_UP
+    return True if workspace.service(Searches).service() is not None else NONE_SET_UP
 
 
 @tool(
@@ -39,7 +39,7 @@ async def web_search(
     """Search the web."""
     from wieldy.web.search import NONE_SET_UP, Searches, Wanted, kept
 
-    service = ctx.workspace.resident(Searches).service()
+    service = ctx.workspace.service(Searches).service()
     if service is None:
         raise ToolFailure(f"The web cannot be searched: {NONE_SET_UP}.")
     wanted = Wanted(query, tuple(allowed_domains or ()), tuple(blocked_domains or ()))

@@ -41,4 +41,4 @@ def _wish(ctx: ToolContext, file_path: str, content: str) -> Wish:
     from wieldy.files.apply_edit import Wish
     from wieldy.files.editing.replacements import rewriting
 
-    return Wish(file_path, content, rewriting(file_path, content, ctx.workspace, ctx.led_to(file_path)))
+    return Wish(file_path, content, rewriting(file_path, content, ctx.workspace, ctx.resolved(file_path)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Activations:
-    """The activated tools of one workspace: `workspace.resident(Activations)`. Names are only ever appended."""
+    """The activated tools of one workspace: `workspace.service(Activations)`. Names are only ever appended."""
 
     def __init__(self, workspace: Workspace | None = None) -> None:
         self._names: dict[str, None] = {}
@@ -64,11 +64,11 @@ class Offering(Struct, frozen=True):
 
 
 class Pool:
-    """What `ToolSearch` searches and requests are made from: `workspace.resident(Pool)`."""
+    """What `ToolSearch` searches and requests are made from: `workspace.service(Pool)`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.activations = workspace.resident(Activations)
+        self.activations = workspace.service(Activations)
         self.refresh: Callable[[], Awaitable[object]] | None = None
         self.starting: Callable[[], Sequence[str]] = tuple
         self.settled: Callable[[float], Awaitable[None]] | None = None

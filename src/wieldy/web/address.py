@@ -160,4 +160,4 @@ def _parsed(url: str) -> WebAddress:
     try:
         return parse_address(url)
     except BadAddress as problem:
-        raise Refusal("normalise", str(problem)) from None
+        raise Refusal("normalize", str(problem)) from None

@@ -138,7 +138,7 @@ class Moved(Struct, frozen=True):
 
 
 class Fetcher:
-    """The HTTP client of a workspace: `workspace.resident(Fetcher)`. How it resolves and connects can be replaced."""
+    """The HTTP client of a workspace: `workspace.service(Fetcher)`. How it resolves and connects can be replaced."""
 
     def __init__(
         self,

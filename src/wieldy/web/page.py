@@ -218,7 +218,7 @@ MOST = 200
 
 
 class PageCache:
-    """The cache of a workspace: `workspace.resident(PageCache)`."""
+    """The cache of a workspace: `workspace.service(PageCache)`."""
 
     def __init__(self, workspace: Workspace, *, clock: Callable[[], float] = monotonic, budget: int = BUDGET) -> None:
         self._clock = clock

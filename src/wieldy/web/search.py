@@ -57,7 +57,7 @@ class SearchService(Protocol):
 
 
 class Searches:
-    """The search services of a workspace: `workspace.resident(Searches)`.
+    """The search services of a workspace: `workspace.service(Searches)`.
 
     A session whose provider searches by itself puts that into `provider`; it comes before what the settings name.
     """
@@ -112,7 +112,7 @@ class SearXNG:
 
     def __init__(self, server: str, workspace: Workspace) -> None:
         self._server = server
-        self._fetcher = workspace.resident(Fetcher)
+        self._fetcher = workspace.service(Fetcher)
 
     async def search(self, wanted: Wanted) -> Sequence[Hit]:
         """The hits of this server."""

@@ -23,7 +23,7 @@ class Summariser(Protocol):
 
 
 class Summaries:
-    """`workspace.resident(Summaries).ask` is the summariser of a session; None where it has no small model."""
+    """`workspace.service(Summaries).ask` is the summariser of a session; None where it has no small model."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.ask: Summariser | None = None

@@ -38,14 +38,14 @@ def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | 
         pytest.fail(f"the browser tools cannot be tested: {missing}")
     options.setdefault("mode", "bypassPermissions")
     box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
-    fetcher = box.workspace.resident(Fetcher)
+    fetcher = box.workspace.service(Fetcher)
     fetcher.connect, fetcher.resolve = OnlyLoopback(), names or Names()
     return box
 
 
 def connections(box: Toolbox) -> list[tuple[str, str]]:
     """Name and address of every connection the browser was let make."""
-    connect = box.workspace.resident(Fetcher).connect
+    connect = box.workspace.service(Fetcher).connect
     assert isinstance(connect, OnlyLoopback)
     return connect.wanted
 

@@ -59,7 +59,7 @@ async def test_a_tool_that_blocks_in_finally_is_left_behind_on_time(make_box):
         return ""
 
     async with make_box(stubborn, fine) as box:
-        box._bench.leash.grace = 0.05
+        box._services.supervisor.grace = 0.05
         results = await asyncio.wait_for(box.call_many([("stubborn", {}), ("fine", {"n": 1})]), timeout=5)
         released.set()
         await asyncio.sleep(0)
@@ -226,7 +226,7 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     import gc
 
     from wieldy.core.abort import Abort
-    from wieldy.engine.supervise import Aborted, Leash
+    from wieldy.engine.supervise import Aborted, Supervisor
 
     async def work() -> str:
         return "done"
@@ -234,11 +234,11 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     stopped = Abort()
     stopped.set()
     with pytest.raises(Aborted):
-        await Leash().hold(work(), stopped)
-    waiting = asyncio.ensure_future(Leash().hold(work(), Abort(), 5))
+        await Supervisor().run(work(), stopped)
+    waiting = asyncio.ensure_future(Supervisor().run(work(), Abort(), 5))
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert await Leash().hold(work(), Abort(), 5) == "done"
+    assert await Supervisor().run(work(), Abort(), 5) == "done"
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []

@@ -143,7 +143,7 @@ async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
     (stage.folder / ".wieldy").mkdir()
     (stage.folder / ".wieldy" / "settings.json").write_text(json.dumps({"mcpServers": {"s": stage.entry()}}))
     async with Toolbox(stage.folder) as box:
-        state = box.workspace.resident(McpServers).states()["s"]
+        state = box.workspace.service(McpServers).states()["s"]
         assert state.word == "needs approval" and "wieldy permissions trust" in state.why
         assert stage.words() == []
 
@@ -171,7 +171,7 @@ async def test_a_changed_definition_asks_again_once(stage):
 async def test_changed_settings_start_end_and_keep_servers(stage, states):
     async with stage.box(one=stage.entry(), two=stage.entry()) as box:
         await box.connected()
-        servers = box.workspace.resident(McpServers)
+        servers = box.workspace.service(McpServers)
         kept = box.catalog.find("mcp__two__echo")
         servers.update({"mcpServers": {"two": stage.entry(), "three": stage.entry()}})
         await servers.settled()

@@ -76,7 +76,7 @@ class Answering:
 async def test_a_server_s_form_is_filled_in_by_whoever_sits_at_the_screen(stage, reply, said):
     async with stage.box(s=stage.entry()) as box:
         person = Answering(reply)
-        box.workspace.resident(Person).asker = person
+        box.workspace.service(Person).asker = person
         await box.connected()
         result = await box.call("mcp__s__ask", {})
     assert said in result.text

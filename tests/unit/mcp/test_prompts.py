@@ -44,7 +44,7 @@ def test_what_is_missing_or_too_much_is_said_with_the_usage(words: str, said: st
 async def test_prompts_of_all_servers_are_listed_and_filled_in(stage):
     prompting = {"command": sys.executable, "args": [str(SERVER)]}
     async with stage.box(p=prompting, s=stage.entry()) as box:
-        servers = box.workspace.resident(McpServers)
+        servers = box.workspace.service(McpServers)
         await box.connected()
         found = await prompts_of(servers)
         assert found["mcp__p__greet"] == GREET

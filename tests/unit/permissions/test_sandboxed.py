@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def mechanism(box: Toolbox) -> str:
-    return (await box.workspace.resident(Sandbox).wrapper()).mechanism
+    return (await box.workspace.service(Sandbox).wrapper()).mechanism
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def events_in(data: bytes) -> list[bytes]:
 @pytest.mark.asyncio
 @WIRES
 @pytest.mark.parametrize("closely", [True, False])
-async def test_pieces_are_heard_one_by_one_by_who_follows_closely_and_together_else(wire, closely, monkeypatch):
+async def test_pieces_are_heard_one_by_one_by_who_follows_closely_and_together_else(wire, stream_deltas, monkeypatch):
     monkeypatch.setattr("wieldy.providers.leisure.LONGEST", 60)
     data = STREAMS[wire]([("text", "a word and " * 20)], 11)
     sent = 0
@@ -43,11 +43,11 @@ async def test_pieces_are_heard_one_by_one_by_who_follows_closely_and_together_e
 
     async with asyncio.timeout(30), loopback(paced) as server:
         model = provider(wire, server.url)
-        async with model.stream(request(closely=closely)) as deltas:
+        async with model.stream(request(stream_deltas=stream_deltas)) as deltas:
             heard_at = [sent async for delta in deltas if isinstance(delta, BlockGrew)]
         await model.aclose()
     assert len(heard_at) == 20
-    assert len(set(heard_at)) >= 15 if closely else len(set(heard_at[1:])) == 1
+    assert len(set(heard_at)) >= 15 if stream_deltas else len(set(heard_at[1:])) == 1
 
 
 @pytest.mark.asyncio
@@ -76,7 +76,7 @@ async def test_a_call_starts_although_the_stream_then_rests(wire, tmp_path, monk
     async with asyncio.timeout(30), loopback(resting, stream(STREAMS[wire]([("text", "done")]))) as server:
         model = provider(wire, server.url)
         async with Session(tmp_path, model=model, tools=[note], builtins=False, settings={}) as session:
-            events = [event async for event in session.run("go", closely=False)]
+            events = [event async for event in session.run("go", stream_deltas=False)]
     assert isinstance(events[-1], RunEnded)
     assert events[-1].text == "done"
     assert sum(isinstance(event, ToolSucceeded) for event in events) == 1

@@ -22,7 +22,7 @@ class Place:
         self.workspace = Workspace(tmp_path, session_dir=tmp_path / "s", settings=settings, emit=self.events.append)
 
     async def __aenter__(self) -> Place:
-        self.shells = self.workspace.resident(BackgroundShells)
+        self.shells = self.workspace.service(BackgroundShells)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -33,7 +33,7 @@ class Place:
         return self.shells.start(command, cwd=self.workspace.cwd).id
 
     def alive(self) -> list[str]:
-        return [process.name for process in members(Tree(self.workspace.resident(ShellSession).token))]
+        return [process.name for process in members(Tree(self.workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio

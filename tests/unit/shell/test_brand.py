@@ -171,6 +171,6 @@ async def test_only_where_nothing_can_hide_bash_is_not_told_its_brand(
         return ["true"], env
 
     workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
-    shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd, confine=confine, stays=stays)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, confine=confine, stays=stays)
     assert told == [str(numbers(shell.mark).start) if by_bash else None]
     await workspace.aclose()

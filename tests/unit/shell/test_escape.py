@@ -111,7 +111,7 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
 
 
 def start(workspace: Workspace, command: str) -> Shell:
-    return workspace.resident(ShellSession).start(command, cwd=workspace.cwd)
+    return workspace.service(ShellSession).start(command, cwd=workspace.cwd)
 
 
 async def exited(shell: Shell) -> None:
@@ -165,7 +165,7 @@ async def test_it_is_ended_by_an_abort_of_the_call(tmp_path: Path, escapee: Esca
 async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
     workspace: Workspace, escapee: Escapee, tmp_path: Path
 ) -> None:
-    shells = workspace.resident(BackgroundShells)
+    shells = workspace.service(BackgroundShells)
     (tmp_path / "other").mkdir()
     other = Escapee(tmp_path / "other")
     first = shells.start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
@@ -185,7 +185,7 @@ async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
 async def test_it_is_ended_with_a_background_shell_that_was_over_long_before(
     workspace: Workspace, escapee: Escapee
 ) -> None:
-    shells = workspace.resident(BackgroundShells)
+    shells = workspace.service(BackgroundShells)
     background = shells.start("python3 daemon.py", cwd=workspace.cwd)
     await escapee.out()
     await asyncio.wait((background.over,), timeout=10)
@@ -199,7 +199,7 @@ async def test_it_is_found_where_its_command_was_taken_for_one_that_only_reads(
     workspace: Workspace, escapee: Escapee
 ) -> None:
     command = f"{ESCAPES[0].values[0]}; sleep 300"
-    shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd, stays=True)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, stays=True)
     await escapee.out()
     await cut_short(shell, "interrupted")
     assert not escapee.lives
@@ -251,7 +251,7 @@ from wieldy.shell.running.shells import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
-    workspace.resident(ShellSession).start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
+    workspace.service(ShellSession).start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
     await asyncio.sleep(300)
 
 asyncio.run(main())

@@ -40,7 +40,7 @@ def place(tmp_path, *allowed: str, **sandbox) -> Workspace:
 
 async def said(workspace: Workspace, request: bytes) -> bytes:
     try:
-        door = await workspace.resident(Proxy).open()
+        door = await workspace.service(Proxy).open()
         reader, writer = await asyncio.open_unix_connection(door.socket)
         writer.write(request)
         if request.startswith(b"CONNECT"):
@@ -104,8 +104,8 @@ def test_patterns_cover_what_they_say(host, port, pattern, expected):
 
 
 async def ran(workspace: Workspace, command: str) -> Ran:
-    session = workspace.resident(ShellSession)
-    confine = await workspace.resident(Sandbox).confinement(also_writable=(str(session.folder),))
+    session = workspace.service(ShellSession)
+    confine = await workspace.service(Sandbox).confinement(also_writable=(str(session.folder),))
     shell = session.start(command, cwd=workspace.cwd, confine=confine)
     while await shell.pulse(shell.started + 30):
         pass

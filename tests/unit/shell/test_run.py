@@ -25,7 +25,7 @@ def workspace(tmp_path):
 
 
 async def ran(workspace: Workspace, command: str, limit: float = 20.0) -> Ran:
-    shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
     while await shell.pulse(shell.started + limit):
         pass
     return await finished(shell) if shell.exit.done() else await cut_short(shell, "timed out")

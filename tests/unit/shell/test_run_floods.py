@@ -27,14 +27,14 @@ async def workspace(tmp_path) -> AsyncIterator[Workspace]:
 
 
 async def ran(workspace: Workspace, command: str, limit: float = 60.0) -> Ran:
-    shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
     while await shell.pulse(shell.started + limit):
         pass
     return await finished(shell) if shell.exit.done() else await cut_short(shell, "timed out")
 
 
 def alive(workspace: Workspace) -> list[str]:
-    return [process.name for process in members(Tree(workspace.resident(ShellSession).token))]
+    return [process.name for process in members(Tree(workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio
@@ -87,7 +87,7 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_the_call(workspace, com
     # A program that has not begun yet still has the name of the one that started it.
     assert {process.name for process in result.leftovers} <= {"sleep", "setsid", "bash", "nohup"}
     assert result.leftovers
-    token = workspace.resident(ShellSession).token
+    token = workspace.service(ShellSession).token
     await workspace.aclose()
     assert members(Tree(token)) == []
 
@@ -103,7 +103,7 @@ async def test_two_hundred_children_in_the_background_all_end_with_the_session(w
     result = await ran(workspace, "for i in $(seq 200); do sleep 300 & done; echo started")
     assert result.text == "started\n"
     assert len(result.leftovers) == 200
-    token = workspace.resident(ShellSession).token
+    token = workspace.service(ShellSession).token
     await workspace.aclose()
     assert members(Tree(token)) == []
 
@@ -147,9 +147,7 @@ async def test_no_descriptor_is_lost_over_many_commands(workspace):
 
 @pytest.mark.asyncio
 async def test_signs_of_life_come_while_a_command_runs_and_not_too_often(workspace):
-    shell = workspace.resident(ShellSession).start(
-        "for i in $(seq 60); do echo $i; sleep 0.01; done", cwd=workspace.cwd
-    )
+    shell = workspace.service(ShellSession).start("for i in $(seq 60); do echo $i; sleep 0.01; done", cwd=workspace.cwd)
     pulses = []
     while pulse := await shell.pulse(shell.started + 20):
         pulses.append(pulse)

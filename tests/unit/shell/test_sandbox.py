@@ -46,8 +46,8 @@ def place(tmp_path: Path, mechanism: str, **sandbox) -> Workspace:
 
 
 async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> Ran:
-    session = workspace.resident(ShellSession)
-    sandbox = workspace.resident(Sandbox)
+    session = workspace.service(ShellSession)
+    sandbox = workspace.service(Sandbox)
     bounds = bounds_of(workspace, also_writable=(str(session.folder),))
     if without_temp:
         # The tests themselves live in the system's temp folder, which is writable by rule.
@@ -164,8 +164,8 @@ async def test_a_linked_work_tree_can_commit(tmp_path):
 @pytest.mark.asyncio
 async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
     workspace = place(tmp_path, mechanism)
-    session = workspace.resident(ShellSession)
-    confine = await workspace.resident(Sandbox).confinement(also_writable=(str(tmp_path),))
+    session = workspace.service(ShellSession)
+    confine = await workspace.service(Sandbox).confinement(also_writable=(str(tmp_path),))
     shell = session.start("setsid sleep 300 & trap '' TERM; sleep 300", cwd=workspace.cwd, confine=confine)
     await shell.pulse(shell.started + 0.5)
     from wieldy.shell.running.reaper import Tree, members

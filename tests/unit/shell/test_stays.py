@@ -14,7 +14,7 @@ from wieldy.shell.running.shells import ShellSession
 
 async def stayed(workspace: Workspace, command: str) -> Ran:
     try:
-        shell = workspace.resident(ShellSession).start(command, cwd=workspace.cwd, stays=True)
+        shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, stays=True)
         while await shell.pulse(shell.started + 20):
             pass
         return await finished(shell)

@@ -67,7 +67,7 @@ async def test_the_innermost_agent_is_named(opened):
 def _roster(session: Any) -> Any:
     from wieldy.subagents.tasks import Roster
 
-    return session.box.workspace.resident(Roster).all()
+    return session.box.workspace.service(Roster).all()
 
 
 @pytest.mark.asyncio

@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_answers_come_back_options_and_own_words(tmp_path: Path) -> None:
     person = Sitting(Reply(("SQLite",)), Reply(("linux", "mac"), "no windows yet"), Reply(words="wieldy"))
     async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.resident(Person).asker = person
+        box.workspace.service(Person).asker = person
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.text == (
         "The user answered:\nWhich database?\n→ SQLite\nWhich targets?\n→ linux; mac; no windows yet\nWhich name?\n→ wieldy"
@@ -56,13 +56,13 @@ async def test_where_nobody_sits_it_is_neither_offered_nor_answered_but_says_how
         assert "Nobody is there to answer. Choose what is safest" in result.text
         (row,) = [row for row in await box.offer() if row.tool.name == "AskUser"]
         assert (row.offered, row.reason) == (False, "nobody is there to answer")
-        box.workspace.resident(Person).asker = Sitting()
+        box.workspace.service(Person).asker = Sitting()
         assert next(row.offered for row in await box.offer() if row.tool.name == "AskUser")
 
 
 async def test_a_person_may_decline(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.resident(Person).asker = Sitting()
+        box.workspace.service(Person).asker = Sitting()
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.is_error
     assert "does not want to answer" in result.text

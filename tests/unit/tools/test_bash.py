@@ -43,7 +43,7 @@ def open_box(tmp_path, monkeypatch):
 
 
 def alive(box: Toolbox) -> list[str]:
-    return [process.name for process in members(Tree(box.workspace.resident(ShellSession).token))]
+    return [process.name for process in members(Tree(box.workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio

@@ -42,7 +42,7 @@ async def test_a_question_is_answered_by_the_small_model_where_there_is_one(tmp_
         return f"{question} {page.splitlines()[-1]}"
 
     async with serving({"/tea": PAGE}) as site, toolbox(tmp_path) as box:
-        box.workspace.resident(Summaries).ask = answer
+        box.workspace.service(Summaries).ask = answer
         asked = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
         assert asked.text == f"Tea\n<{site.origin}/tea>\n\nHow is it? Hot."
         plain = await box.call("WebFetch", {"url": f"{site.origin}/tea"})
@@ -55,7 +55,7 @@ async def test_where_the_small_model_fails_the_page_itself_comes_back(tmp_path: 
         raise WieldyError("529 overloaded")
 
     async with serving({"/tea": PAGE}) as site, toolbox(tmp_path) as box:
-        box.workspace.resident(Summaries).ask = overloaded
+        box.workspace.service(Summaries).ask = overloaded
         result = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
         assert not result.is_error
         assert result.text.endswith(
@@ -84,7 +84,7 @@ async def test_a_redirect_to_another_host_is_told_to_the_model(tmp_path: Path) -
 async def test_inside_addresses_are_refused_even_when_everything_is_allowed(tmp_path: Path, url: str) -> None:
     connect = Recorder()
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        fetch = box.workspace.resident(Fetcher)
+        fetch = box.workspace.service(Fetcher)
         fetch.connect, fetch.resolve = connect, Names(inside_example=[["192.168.0.9"]])
         result = await box.call("WebFetch", {"url": url})
     assert result.is_error

@@ -45,7 +45,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
             return [Hit(wanted.query.upper(), "https://p.example/")]
 
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": "http://127.0.0.1:9"}}) as box:
-        box.workspace.resident(Searches).provider = OfProvider()
+        box.workspace.service(Searches).provider = OfProvider()
         result = await box.call("WebSearch", {"query": "tea"})
     assert result.text == "1. TEA\n   https://p.example/"
     assert result.data["service"] == "provider"
@@ -54,7 +54,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        box.workspace.resident(Searches).installed = lambda env: None
+        box.workspace.service(Searches).installed = lambda env: None
         assert "web.searxng" in str(await web_search.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered

@@ -80,19 +80,19 @@ async def test_a_deferred_tool_called_by_name_is_checked_runs_and_is_loaded(tmp_
         assert wrong.is_error and "to" in wrong.text
         assert "send_mail" in [tool.name for tool in (await box.offering()).tools]
         assert (await box.call("list_issues", {})).text == "list_issues ran"
-        assert box.workspace.resident(Activations).names == ("send_mail", "list_issues")
+        assert box.workspace.service(Activations).names == ("send_mail", "list_issues")
 
 
 @pytest.mark.asyncio
 async def test_activations_are_told_and_can_be_given_back(tmp_path):
     told: list[tuple[str, ...]] = []
     async with box_with(tmp_path) as box:
-        box.workspace.resident(Activations).on_change = told.append
+        box.workspace.service(Activations).on_change = told.append
         await box.call("ToolSearch", query="select:send_mail")
         await box.call("ToolSearch", query="select:send_mail")
     assert told == [("send_mail",)]
     async with box_with(tmp_path) as box:
-        box.workspace.resident(Activations).restore(told[0])
+        box.workspace.service(Activations).restore(told[0])
         assert [tool.name for tool in (await box.offering()).tools][-1] == "send_mail"
 
 

@@ -270,13 +270,13 @@ def _refuse_idle(document: Document, splices: Sequence[Splice]) -> None:
 
 
 def rewrite(
-    path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False, led_to: str | None = None
+    path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False, resolved: str | None = None
 ) -> Revision:
     """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`, and with `at_once`
     `TakesLonger` where that is not a matter of a moment."""
     if at_once and len(content) > SMALL:
         raise TakesLonger
-    landing = look_at(path, policy, at_once=at_once, led_to=led_to)
+    landing = look_at(path, policy, at_once=at_once, resolved=resolved)
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
@@ -297,10 +297,10 @@ def rewrite(
     return Revision(landing, apply(data, (change,)), (change,), text=document.afresh())
 
 
-def rewriting(path: str, content: str, workspace: Workspace, led_to: str) -> Prepare:
+def rewriting(path: str, content: str, workspace: Workspace, resolved: str) -> Prepare:
     """`rewrite` as often as it takes, with what a workspace knows of the file and wants for edits."""
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: rewrite(path, content, state, policy, at_once=at_once, led_to=led_to)
+    state, policy = workspace.service(ReadState), Policy.of(workspace)
+    return lambda at_once: rewrite(path, content, state, policy, at_once=at_once, resolved=resolved)
 
 
 def _new(landing: Landing, content: str) -> Revision:

@@ -91,12 +91,12 @@ class TakesLonger(Exception):
 
 
 def revise(
-    path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False, led_to: str | None = None
+    path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False, resolved: str | None = None
 ) -> Revision:
     """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
     `at_once` `TakesLonger` where that is not a matter of a moment."""
-    landing = existing(path, policy, at_once=at_once, led_to=led_to)
-    data, stat, known_as = landing.content or b"", landing.stat, led_to or path
+    landing = existing(path, policy, at_once=at_once, resolved=resolved)
+    data, stat, known_as = landing.content or b"", landing.stat, resolved or path
     reading = state.reading(known_as)
     if reading is None or stat is None:
         raise ToolFailure(
@@ -130,15 +130,15 @@ def revise(
     return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
-def revising(path: str, plan: Plan, workspace: Workspace, led_to: str) -> Prepare:
+def revising(path: str, plan: Plan, workspace: Workspace, resolved: str) -> Prepare:
     """`revise` as often as it takes, with what a workspace knows of the file and wants for edits."""
-    state, policy = workspace.resident(ReadState), Policy.of(workspace)
-    return lambda at_once: revise(path, plan, state, policy, at_once=at_once, led_to=led_to)
+    state, policy = workspace.service(ReadState), Policy.of(workspace)
+    return lambda at_once: revise(path, plan, state, policy, at_once=at_once, resolved=resolved)
 
 
-def existing(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:
+def existing(path: str, policy: Policy, *, at_once: bool = False, resolved: str | None = None) -> Landing:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    landing = look_at(path, policy, at_once=at_once, led_to=led_to)
+    landing = look_at(path, policy, at_once=at_once, resolved=resolved)
     if landing.stat is None:
         if at_once:
             raise TakesLonger
@@ -159,10 +159,10 @@ def document_of(data: bytes, *, at_once: bool = False) -> Document:
     return Document(data, encoding)
 
 
-def look_at(path: str, policy: Policy, *, at_once: bool = False, led_to: str | None = None) -> Landing:
+def look_at(path: str, policy: Policy, *, at_once: bool = False, resolved: str | None = None) -> Landing:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
-        landing = locate(path, led_to)
+        landing = locate(path, resolved)
         size = 0 if landing.stat is None else landing.stat.st_size
         if at_once and size > SMALL:
             raise TakesLonger

@@ -25,7 +25,7 @@ class Witness:
     @classmethod
     async def before(cls, workspace: Workspace, tops: tuple[str, ...]) -> Witness:
         """Look at the files at and below `tops`, as far as they lie in the workspace and no ignore rule hides them."""
-        snapshots = workspace.resident(Snapshots)
+        snapshots = workspace.service(Snapshots)
         return cls(workspace, tops, await in_thread(lambda: snapshots.take(_files(tops, workspace))))
 
     async def after(self, call_id: str, tool: str, turn: str | None = None) -> None:
@@ -33,7 +33,7 @@ class Witness:
         seen, self._seen = self._seen, None
         if seen is None:
             return
-        snapshots = self._workspace.resident(Snapshots)
+        snapshots = self._workspace.service(Snapshots)
         found = await in_thread(lambda: snapshots.differences(seen, _files(self._tops, self._workspace)))
         from wieldy.files.journal.entries import Change
         from wieldy.files.journal.journal import Journal
@@ -43,7 +43,7 @@ class Witness:
         missed = "; ".join(found.uncovered)
         covered = f"not covered: {missed}" if missed else "every file that no ignore rule hides"
         try:
-            journal = self._workspace.resident(Journal)
+            journal = self._workspace.service(Journal)
             await journal.record_snapshot(changes, call_id=call_id, tool=tool, turn=turn, covered=covered)
         except (OSError, WieldyError) as problem:
             self.trouble = f"undo does not cover this command: {problem}"

@@ -315,7 +315,7 @@ def _untouched(landing: Landing) -> Written:
 
 
 class Journal:
-    """A workspace's record of changes, made at first use: `workspace.resident(Journal)`.
+    """A workspace's record of changes, made at first use: `workspace.service(Journal)`.
 
     Every async method has a sync twin in `writer`, `retention` or `files/journal/undo.py` for callers without a loop.
     Settings: `journal.enabled`, `journal.max_age_days`, `journal.max_bytes`.

@@ -76,7 +76,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Remembers contents for a session: `workspace.resident(Snapshots)`. A file that has not changed is never read twice.
+    """Remembers contents for a session: `workspace.service(Snapshots)`. A file that has not changed is never read twice.
 
     All methods block: call them in a thread. They are given the paths to look at, by whoever knows the ignore rules.
     `reads` counts the files that were opened.

@@ -79,9 +79,9 @@ def _locks(real_path: str, stat: os.stat_result | None) -> tuple[str, ...]:
     return (real_path, f"{stat.st_dev}:{stat.st_ino}")
 
 
-def locate(path: str, led_to: str | None = None) -> Landing:
+def locate(path: str, resolved: str | None = None) -> Landing:
     """Follow links and look, without opening the file. `led_to` is where the path led when it was judged."""
-    real = led_to or os.path.realpath(path)
+    real = resolved or os.path.realpath(path)
     try:
         stat = os.lstat(real)
     except FileNotFoundError:
@@ -93,9 +93,9 @@ def locate(path: str, led_to: str | None = None) -> Landing:
     return Landing(path, real, stat)
 
 
-def look(path: str, led_to: str | None = None) -> Landing:
+def look(path: str, resolved: str | None = None) -> Landing:
     """Follow links and read what is there; where `led_to` is given, there and nowhere else."""
-    landing = locate(path, led_to)
+    landing = locate(path, resolved)
     return landing if landing.stat is None else looked_into(landing)
 
 

@@ -17,7 +17,7 @@ from wieldy.core.decision import Approver
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
-from wieldy.core.provider import Voice
+from wieldy.core.provider import SideModel
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.config import Pins, ServerConfig, configured
@@ -43,7 +43,7 @@ class Entry:
 
 
 class McpServers:
-    """`workspace.resident(McpServers)`. Nothing happens until `start`."""
+    """`workspace.service(McpServers)`. Nothing happens until `start`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -133,7 +133,7 @@ class McpServers:
         entry: Entry
         answers = Answers(config.name, self.workspace, self._approver)
         # A server hears that it may ask the model only where there is one.
-        has_model = self.workspace.resident(Voice).speak is not None
+        has_model = self.workspace.service(SideModel).complete is not None
         around = Surroundings(
             workspace=self.workspace,
             answers=answers,

@@ -11,7 +11,7 @@ from wieldy.core.decision import Approver, Decision, Question, Reason
 from wieldy.core.effects import NOTHING
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
-from wieldy.core.provider import Voice
+from wieldy.core.provider import SideModel
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import Inquiry, Person, Reply
 from wieldy.core.workspace import Workspace
@@ -135,7 +135,7 @@ class Answers:
 
     async def _filled(self, message: str, schema: Mapping[str, Any], url: str | None) -> dict[str, Any] | None:
         """What the person fills in: field by field where they can be asked so, else as a permission with an input of theirs."""
-        person = self._workspace.resident(Person)
+        person = self._workspace.service(Person)
         if url is None and person.asker is not None and (asked := inquiries(self._server, message, schema)):
             return values(schema, await person.answer(asked))
         if self._approver is None:
@@ -190,14 +190,14 @@ class Sampling:
         """The model's words, or why there are none."""
         from mcp_types import CreateMessageResult, ErrorData, TextContent
 
-        speak = self._workspace.resident(Voice).speak
+        complete = self._workspace.service(SideModel).complete
         messages = messages_of(params.messages)
-        if speak is None:
+        if complete is None:
             return ErrorData(code=FAILED, message="there is no model to ask")
         if not await self._may_ask(messages):
             return ErrorData(code=REFUSED, message="the user did not agree to let the model answer")
         try:
-            said = await speak(params.system_prompt or "", messages, min(params.max_tokens, MOST_TOKENS))
+            said = await complete(params.system_prompt or "", messages, min(params.max_tokens, MOST_TOKENS))
         except WieldyError as failure:
             return ErrorData(code=FAILED, message=str(failure))
         return CreateMessageResult(

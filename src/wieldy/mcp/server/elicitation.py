@@ -167,7 +167,7 @@ class Asking:
         """Learn from a request whether its client has a user who can be asked; tools that ask are offered only then."""
         self._lists = ctx.protocol_version >= LISTS_SINCE
         asked = asks_users(ctx.session.client_capabilities)
-        workspace.resident(Person).asker = self if asked else None
+        workspace.service(Person).asker = self if asked else None
 
     @contextmanager
     def through(self, call_id: str, door: Door) -> Iterator[None]:

@@ -245,7 +245,7 @@ class Prompts:
     async def _skills(self) -> Skills:
         from wieldy.skills.discovery import Skills
 
-        skills = self._box.workspace.resident(Skills)
+        skills = self._box.workspace.service(Skills)
         await in_thread(skills.refresh)
         skills.report()
         return skills

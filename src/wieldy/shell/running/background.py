@@ -61,11 +61,11 @@ class BackgroundShell:
 
 
 class BackgroundShells:
-    """The background shells of a workspace: `workspace.resident(BackgroundShells)`."""
+    """The background shells of a workspace: `workspace.service(BackgroundShells)`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._session = workspace.resident(ShellSession)
+        self._session = workspace.service(ShellSession)
         self._shells: dict[str, BackgroundShell] = {}
         self._attending: set[asyncio.Task[None]] = set()
         self._count = 0

@@ -30,7 +30,7 @@ LAST_WAIT = 2.0
 
 
 class ShellSession:
-    """The shells of a workspace: `workspace.resident(ShellSession)`. Each carries a mark to find its processes by."""
+    """The shells of a workspace: `workspace.service(ShellSession)`. Each carries a mark to find its processes by."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -34,7 +34,7 @@ class NotAllowed(Exception):
 
 
 class Proxy:
-    """The proxy of a workspace: `workspace.resident(Proxy)`. It is opened by the first command that needs it."""
+    """The proxy of a workspace: `workspace.service(Proxy)`. It is opened by the first command that needs it."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._allowed: Sequence[str] = workspace.setting("sandbox.allowedDomains", list[str]())

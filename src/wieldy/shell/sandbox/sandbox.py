@@ -58,7 +58,7 @@ class SandboxReport(Struct, frozen=True):
 
 
 class Sandbox:
-    """The sandbox of a workspace: `workspace.resident(Sandbox)`. What works is tried out once, at first use."""
+    """The sandbox of a workspace: `workspace.service(Sandbox)`. What works is tried out once, at first use."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -94,7 +94,7 @@ class Sandbox:
         """The way out to the hosts that are allowed, where there are any."""
         if bounds.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
             return None
-        return await self._workspace.resident(Proxy).open()
+        return await self._workspace.service(Proxy).open()
 
 
 class Wrapper(Struct, frozen=True):
@@ -142,7 +142,7 @@ def refusal_note(output: str) -> str | None:
 
 async def probe(workspace: Workspace) -> SandboxReport:
     """Try out what the workspace's sandbox enforces, whether it is enabled or not."""
-    wrapper = await workspace.resident(Sandbox).wrapper()
+    wrapper = await workspace.service(Sandbox).wrapper()
     return await in_thread(try_out, wrapper, find_bash(workspace.env.get("PATH")))
 
 
