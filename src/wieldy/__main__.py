@@ -1,73 +1,62 @@
-"""`python -m wieldy` and the `wieldy` command. `--version` is answered before anything else is imported."""
+"""Entry point of `python -m wieldy` and the `wieldy` command."""
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
+from contextlib import suppress
 
 INTERRUPTED = 130
-YOUNG = 100_000  # objects before garbage is looked for: a start makes many, and all of them stay
-
-TYPE_CHECKING = False  # typing takes longer to import than everything here
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 
 def main() -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code. `--version` needs no further imports."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        return _version()
+        return _print_version()
     try:
-        from wieldy.cli.compiled import find_straight
-
-        find_straight()
         from wieldy.cli import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # before there was anything to end
+    except KeyboardInterrupt:  # during the imports
         return INTERRUPTED
 
 
-def _version() -> int:
+def _print_version() -> int:
     from wieldy import __version__
 
     try:
         print(f"wieldy {__version__}", flush=True)
     except BrokenPipeError:
-        return 0  # whoever asked has heard enough
+        return 0
     except OSError as error:
         print(f"wieldy: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 
 
-def program() -> NoReturn:
+def program() -> None:
     """Run the command line and end the process.
 
-    Everything that must last is on disk and closed by now, and what runs at exit is only there to take the interpreter
-    apart piece by piece; it is left to the system, which does it at once.
+    `os._exit` skips interpreter finalization: a worker thread that is still blocked, for example in a read of stdin, would
+    delay or crash it. Everything that must last is on disk and closed by now.
     """
-    gc.set_threshold(YOUNG)
     code = main()
     for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - contextlib takes longer to import than everything here
+        with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
             stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass  # whoever could be told has been told
     os._exit(code)
 
 
-def _without_the_project() -> None:
-    """`python -m` looks for every module in the current folder first: a project's own `queue.py` is not ours to run."""
+def _remove_current_folder_from_path() -> None:
+    """Undo that `python -m` puts the current folder first on `sys.path`: a project's own `queue.py` must not shadow ours."""
     try:
-        here = os.getcwd()
-    except OSError:
-        return  # it is gone, and so it is not looked into
-    if not sys.flags.safe_path and sys.path[:1] == [here]:
+        current = os.getcwd()
+    except OSError:  # the folder was deleted
+        return
+    if not sys.flags.safe_path and sys.path[:1] == [current]:
         del sys.path[0]
 
 
 if __name__ == "__main__":
-    _without_the_project()
+    _remove_current_folder_from_path()
     program()

@@ -146,7 +146,7 @@ def test_prompts_can_come_as_a_stream_of_messages(wieldy, script):
     assert done.returncode == 0
     bad = wieldy("-p", script([{"text": "x"}]), "--input-format=stream-json", input="nonsense\n")
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert "no user message" in bad.stderr
+    assert "not a user message" in bad.stderr
 
 
 def test_what_was_denied_is_listed_and_shows_in_the_exit_code(wieldy, script, project):

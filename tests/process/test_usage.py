@@ -14,8 +14,8 @@ import time
 import pytest
 
 MISUSES = [
-    (("-p", "hi", "--max-turns", "x"), "argument --max-turns: `x` is no whole number"),
-    (("-p", "hi", "--max-budget-usd", "much"), "argument --max-budget-usd: `much` is no amount"),
+    (("-p", "hi", "--max-turns", "x"), "argument --max-turns: `x` is not a whole number"),
+    (("-p", "hi", "--max-budget-usd", "much"), "argument --max-budget-usd: `much` is not a number"),
     (("-p", "hi", "--max-budget-usd", "nan"), "must be more than 0"),
     (("-p", "hi", "--permission-mode", "bogus"), "there is no permission mode `bogus`"),
     (("-p", "hi", "--fork-session"), "--fork-session goes with --resume or --continue"),
@@ -32,7 +32,7 @@ MISUSES = [
     (("sessions", "show", "a", "b"), "unrecognized arguments: b"),
     (("sessions", "bogus"), "unrecognized arguments: bogus"),
     (("sessions", "export"), "required: ID"),
-    (("history", "-n", "x"), "argument -n: `x` is no whole number"),
+    (("history", "-n", "x"), "argument -n: `x` is not a whole number"),
     (("history", "-n", "-1"), "must be at least 1"),
 ]
 

@@ -1,4 +1,4 @@
-"""The command line: one module a command, imported when that command is given."""
+"""The command line: one module per command, imported when that command is given."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
+# Command → its module and its line in `wieldy --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "call": ("call", "run one tool through the whole pipeline"),
-    "tools": ("tools", "what a model would be offered, and why a tool is not"),
-    "permissions": ("permissions", "what is allowed, and why; without running anything"),
-    "undo": ("undo", "take back what tools changed"),
-    "redo": ("undo", "do again what was undone"),
-    "history": ("undo", "what tools changed"),
-    "demo": ("demo", "a recorded model at work on a sample project: no key, no network"),
-    "mcp": ("mcp", "MCP servers: add, remove, list, get, reconnect; and serve our own tools"),
-    "sessions": ("sessions", "what was said and done: list, show, export, resume"),
-    "doctor": ("doctor", "what is found on this machine and what is not, with the fix"),
+    "tools": ("tools", "list the tools a model is offered, and why others are not"),
+    "permissions": ("permissions", "show and change what is allowed; runs nothing"),
+    "undo": ("undo", "undo changes made by tools"),
+    "redo": ("undo", "redo what was undone"),
+    "history": ("undo", "list the changes made by tools"),
+    "demo": ("demo", "watch a recorded model fix a sample project: no key, no network"),
+    "mcp": ("mcp", "manage MCP servers, or serve wieldy's own tools"),
+    "sessions": ("sessions", "list, show, export or resume sessions"),
+    "doctor": ("doctor", "check this machine and say how to fix what is missing"),
 }
 
-TALK = ("--model", "--base-url", "--permission-mode", "--resume", "-r", "--continue", "-c")
+CHAT_OPTIONS = ("--model", "--base-url", "--permission-mode", "--resume", "-r", "--continue", "-c")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
 
 def run(argv: list[str]) -> int:
-    """Run a command line. Errors are one line on stderr; a traceback only with `--debug`."""
+    """Run a command line. An error is one line on stderr; `--debug` shows the traceback."""
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
-    _open_closed()
+    _reopen_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -38,7 +39,7 @@ def run(argv: list[str]) -> int:
         code = _dispatch(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader left: what is still buffered has nowhere to go, and must not fail at interpreter exit.
+        # The reader of stdout is gone: drop what is still buffered, or flushing it at exit would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -47,27 +48,24 @@ def run(argv: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"wieldy: {in_plain_words(error)}", file=sys.stderr)
+        print(f"wieldy: {describe_error(error)}", file=sys.stderr)
         return 1
     return code
 
 
-def in_plain_words(error: Exception) -> str:
-    """An error for a person: one line, without the number that a system has for it."""
+def describe_error(error: Exception) -> str:
+    """Return an error as one line for a person, without errno."""
     if isinstance(error, OSError) and error.strerror:
-        return (
-            f"{os.fsdecode(error.filename)}: {error.strerror}"
-            if isinstance(error.filename, str | bytes)
-            else error.strerror
-        )
+        named = isinstance(error.filename, str | bytes)
+        return f"{os.fsdecode(error.filename)}: {error.strerror}" if named else error.strerror
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _open_closed() -> None:
-    """Where a standard stream was closed, what is said to it is lost, and nothing opened later takes its number."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
+def _reopen_closed_streams() -> None:
+    """Open /dev/null for closed standard streams, so that no file opened later gets descriptor 0, 1 or 2."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is None:
@@ -80,31 +78,34 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
-    from wieldy.cli.deferred import import_asyncio
+    if _is_chat(argv):
+        from wieldy.cli.chat import main as chat
 
-    import_asyncio()
-    if _is_talk(argv):
-        from wieldy.cli.chat import main as talk
-
-        return talk("", argv)
+        return chat("", argv)
     name, *rest = argv
     if name in ("--version", "-V"):
         from wieldy import __version__
 
         print(f"wieldy {__version__}")
         return 0
-    if name not in COMMANDS and ("-p" in argv or "--print" in argv):
+    if name in COMMANDS:
+        code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, rest)
+        return code
+    if "-p" in argv or "--print" in argv:
         from wieldy.cli.headless import main
 
         return main("-p", argv)
-    if name not in COMMANDS:
-        return _unknown(name)
-    module = import_module(f"wieldy.cli.{COMMANDS[name][0]}")
-    code: int = module.main(name, rest)
-    return code
+    return _report_unknown(name)
 
 
-def _unknown(name: str) -> int:
+def _is_chat(argv: list[str]) -> bool:
+    """Recognize an interactive session: no words, one of its options first, or a prompt (more than one word)."""
+    if "-p" in argv or "--print" in argv:
+        return False
+    return not argv or argv[0].partition("=")[0] in CHAT_OPTIONS or " " in argv[0].strip()
+
+
+def _report_unknown(name: str) -> int:
     if name.startswith("-"):
         print(f"wieldy: no such option: {name}; `wieldy --help` and `wieldy -p --help` list them", file=sys.stderr)
         return USAGE_ERROR
@@ -116,25 +117,18 @@ def _unknown(name: str) -> int:
     return USAGE_ERROR
 
 
-def _is_talk(argv: list[str]) -> bool:
-    """Nothing, an option of the interactive session, or something to say: a prompt is more than one word."""
-    if "-p" in argv or "--print" in argv:
-        return False
-    return not argv or argv[0].partition("=")[0] in TALK or " " in argv[0].strip()
-
-
 def usage() -> str:
-    """What `wieldy --help` says."""
+    """Return the text of `wieldy --help`."""
     rows = "\n".join(f"  {name:<12} {about}" for name, (_, about) in COMMANDS.items())
     return f"""usage: wieldy ["PROMPT"] | -p "PROMPT" | COMMAND [OPTIONS]
 
-The hands of an AI coding agent: every tool call checked, allowed, run, and undoable.
+The tools of an AI coding agent: every call is checked, permitted, run, and can be undone.
 
 {rows}
 
-  wieldy [--model M] [--permission-mode MODE] [--continue | --resume ID]     the interactive session in this folder
-  wieldy -p "what does this project do?"     a model works on it, without anybody watching; `wieldy -p --help`
+  wieldy [--model M] [--permission-mode MODE] [--continue | --resume ID]     interactive session in this folder
+  wieldy -p "what does this project do?"     run a prompt without interaction; see `wieldy -p --help`
   wieldy call Grep pattern=TODO glob='*.py'
-  wieldy COMMAND --help     what a command takes, with an example
+  wieldy COMMAND --help     options of a command, with examples
   wieldy --version
-  --debug                   after any command: show the traceback of an error"""
+  --debug                   with any command: show the traceback of an error"""

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from wieldy.cli import in_plain_words
+from wieldy.cli import describe_error
 from wieldy.cli.arguments import command_parser, folder
 from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
@@ -75,7 +75,7 @@ def examine(root: Path) -> Iterator[Finding]:
             found = look(root)
             yield from [found] if isinstance(found, Finding) else found
         except Exception as error:
-            yield Finding(look.__name__.strip("_"), "broken", f"could not be examined: {in_plain_words(error)}")
+            yield Finding(look.__name__.strip("_"), "broken", f"could not be examined: {describe_error(error)}")
 
 
 def _ripgrep(root: Path) -> Finding:

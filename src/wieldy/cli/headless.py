@@ -1,9 +1,9 @@
-"""`wieldy -p`: a prompt from the command line or stdin, without anybody watching."""
+"""`wieldy -p`: run a prompt from the command line or stdin without interaction."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import gc
 import json
 import os
 import select
@@ -11,21 +11,18 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import Add, amount, count, folder, mode, read, tell
-from wieldy.cli.signals import Signals
+from wieldy.cli.arguments import add_mode, add_root, amount, command_parser, count, folder
+from wieldy.cli.signals import SignalHandler
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
     from wieldy.agent.session import Prompt, Session
     from wieldy.core.decision import Behavior
 
-MOST_STDIN = 10 * 1024 * 1024
-STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when there is a prompt already
+MAX_STDIN_BYTES = 10 * 1024 * 1024
+STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
 
 EXAMPLES = """examples:
@@ -33,98 +30,90 @@ EXAMPLES = """examples:
   git diff | wieldy -p "review this" --allowed-tools "Read Grep Bash(git log:*)"
   wieldy -p "fix the failing test" --permission-mode acceptEdits --output-format stream-json --max-turns 20
 
-exit codes: 0 done, 1 error, 2 usage, 3 something was denied, 4 a limit was reached, 130 interrupted, 143 terminated"""
+exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 143 terminated"""
+
+
+class UsageError(WieldyError):
+    """The command line makes no sense; the message says why in one line."""
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
-    # What follows `--` is the prompt, whatever it looks like; argparse cannot have both that and options anywhere.
-    words, after = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
-    options = read(declare, words) or parser().parse_intermixed_args(words, SimpleNamespace())
-    options.prompt += after
+    # Words after `--` are the prompt even if they look like options; parse_intermixed_args does not support that.
+    words, prompt_words = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    options = _parser().parse_intermixed_args(words)
     try:
-        if options.fork_session and not (options.resume or options.go_on):
-            raise Misuse("--fork-session goes with --resume or --continue")
-        settings, file = settings_of(options), settings_file(options)
-        prompt = " ".join(options.prompt)
-        if options.input_format == "text":
-            prompt = "\n\n".join(part for part in (prompt, stdin_text(bool(prompt.strip()))) if part.strip())
-            if not prompt:
-                raise Misuse("there is no prompt: give one after -p, or on stdin")
-        elif prompt:
-            raise Misuse("with --input-format stream-json prompts come on stdin only")
-    except Misuse as misuse:
-        print(f"wieldy: {misuse}", file=sys.stderr)
+        if options.fork_session and not (options.resume or options.resume_last):
+            raise UsageError("--fork-session goes with --resume or --continue")
+        settings, settings_file = build_settings(options), _settings_file(options)
+        prompt = _prompt(" ".join([*options.prompt, *prompt_words]), options.input_format)
+        with SignalHandler() as signals:
+            return asyncio.run(_run(options, settings, settings_file, prompt, signals))
+    except UsageError as error:
+        print(f"wieldy: {error}", file=sys.stderr)
         return USAGE_ERROR
-    try:
-        with Signals() as caught:
-            return asyncio.run(_converse(options, settings, file, prompt, caught))
-    except Misuse as misuse:
-        print(f"wieldy: {misuse}", file=sys.stderr)
-        return USAGE_ERROR
-    finally:
-        gc.freeze()  # the program ends here: looking through all there is once more would only take time
 
 
-class Misuse(WieldyError):
-    """The command line makes no sense; one line says why."""
-
-
-def parser() -> ArgumentParser:
-    """What `wieldy -p` takes, for whoever asks or errs."""
-    from wieldy.cli.arguments import command_parser
-
-    made = command_parser(
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
         "wieldy -p",
-        "Give a prompt and wait for what comes of it. Text on stdin is appended to the prompt.",
+        "Run a prompt and print the result. Text on stdin is appended to the prompt.",
         EXAMPLES,
         allow_abbrev=False,
     )
-    made.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do")
-    tell(made, declare)
-    return made
-
-
-def declare(add: Add) -> None:
-    """The options of `wieldy -p`."""
-    add("-p", "--print", action="store_true")
-    add("--output-format", choices=("text", "json", "stream-json"), default="text", help="what stdout carries")
-    add("--input-format", choices=("text", "stream-json"), default="text", help="what stdin carries")
-    add("--include-partial-messages", action="store_true", help="with stream-json: text as it is being said")
-    add("--verbose", action="store_true")
+    add = parser.add_argument
+    add("prompt", nargs="*", metavar="PROMPT", help="what to do")
+    add("-p", "--print", action="store_true", help=argparse.SUPPRESS)
+    add("--verbose", action="store_true", help=argparse.SUPPRESS)
+    add("--output-format", choices=("text", "json", "stream-json"), default="text", help="what to write to stdout")
+    add("--input-format", choices=("text", "stream-json"), default="text", help="what to read from stdin")
+    add("--include-partial-messages", action="store_true", help="with stream-json: write text deltas as they arrive")
     add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
-    add("--base-url", metavar="URL", help="any server that speaks the API")
-    add("--max-turns", type=count, metavar="N", help="stop after this many answers of the model")
+    add("--base-url", metavar="URL", help="the address of the model's API")
+    add("--max-turns", type=count, metavar="N", help="stop after this many model answers")
     add("--max-budget-usd", type=amount, metavar="USD", help="stop when this much is spent")
-    add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="may run unasked")
-    add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="may never run")
-    add("--permission-mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions")
-    add("--dangerously-skip-permissions", action="store_true", help="the mode bypassPermissions")
-    add("--append-system-prompt", default="", metavar="TEXT", help="to be told to the model from the start")
+    add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="run without asking")
+    add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="never run")
+    add_mode(parser, "--permission-mode")
+    add("--dangerously-skip-permissions", action="store_true", help="the same as --permission-mode bypassPermissions")
+    add("--append-system-prompt", default="", metavar="TEXT", help="text to append to the system prompt")
     add("--add-dir", type=folder, action="append", default=[], metavar="DIR", help="another folder to work in")
-    add("--settings", metavar="FILE", help="a settings file, or its JSON, on top of the others")
-    add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers, as in .mcp.json, or their JSON")
-    add("--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)")
-    add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session of this folder")
-    add("-r", "--resume", metavar="ID", help="go on with this session")
-    add("--fork-session", action="store_true", help="go on with a copy of it")
-    add("--no-session-persistence", action="store_true", help="keep no transcript")
+    add("--settings", metavar="FILE", help="a settings file, or its JSON, merged over the others")
+    add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers as in .mcp.json, or their JSON")
+    add_root(parser)
+    add("-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder")
+    add("-r", "--resume", metavar="ID", help="resume this session")
+    add("--fork-session", action="store_true", help="resume a copy of the session")
+    add("--no-session-persistence", action="store_true", help="save no transcript")
+    return parser
 
 
-def settings_of(options: SimpleNamespace) -> dict[str, Any]:
-    """The settings that a command line stands for. Raises `Misuse`."""
-    settings = _named(options.settings, "settings") if options.settings and _read_once(options.settings) else {}
+def _prompt(words: str, input_format: str) -> str:
+    if input_format == "stream-json":
+        if words:
+            raise UsageError("with --input-format stream-json, prompts come on stdin only")
+        return ""
+    prompt = "\n\n".join(part for part in (words, _read_stdin(bool(words.strip()))) if part.strip())
+    if not prompt:
+        raise UsageError("there is no prompt: give one after -p, or on stdin")
+    return prompt
+
+
+def build_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the options stand for. Raises `UsageError`."""
+    inline = options.settings and _is_inline(options.settings)
+    settings = _read_json(options.settings, "settings") if inline else {}
     permissions = dict(settings.get("permissions") or {})
-    for name, words in (
-        ("allow", rules(options.allowed_tools, "allow")),
-        ("deny", rules(options.disallowed_tools, "deny")),
+    for name, values in (
+        ("allow", _split_rules(options.allowed_tools, "allow")),
+        ("deny", _split_rules(options.disallowed_tools, "deny")),
         ("additionalDirectories", options.add_dir),
     ):
-        if words:
-            permissions[name] = [*permissions.get(name, ()), *words]
+        if values:
+            permissions[name] = [*permissions.get(name, ()), *values]
     servers = dict(settings.get("mcpServers") or {})
-    for named in options.mcp_config:
-        servers.update(_named(named, "MCP servers").get("mcpServers") or {})
+    for source in options.mcp_config:
+        servers.update(_read_json(source, "MCP servers").get("mcpServers") or {})
     return {
         **settings,
         **({"permissions": permissions} if permissions else {}),
@@ -132,54 +121,79 @@ def settings_of(options: SimpleNamespace) -> dict[str, Any]:
     }
 
 
-def settings_file(options: SimpleNamespace) -> Path | None:
-    """The settings file that a command line names. Raises `Misuse` where it cannot be used."""
-    if not options.settings or _read_once(options.settings):
+def _settings_file(options: argparse.Namespace) -> Path | None:
+    if not options.settings or _is_inline(options.settings):
         return None
     from wieldy.settings.sources import required
 
     file = Path(options.settings).absolute()
     if (problem := required(file).error) is not None:
-        raise Misuse(f"the settings cannot be read: {problem}")
+        raise UsageError(f"the settings cannot be read: {problem}")
     return file
 
 
-def rules(words: list[str], behavior: Behavior) -> list[str]:
-    """Rules as people write them in one word: separated by commas or blanks, but not inside parentheses."""
+def _is_inline(source: str) -> bool:
+    """Return whether settings are JSON text or come through a pipe, so that no file can be watched."""
+    return _is_json(source) or (os.path.exists(source) and not os.path.isfile(source))
+
+
+def _is_json(source: str) -> bool:
+    return source.lstrip().startswith("{")
+
+
+def _read_json(source: str, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(source if _is_json(source) else Path(source).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the {what} {source} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"the {what} are not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"the {what} are not a JSON object")
+    return value
+
+
+def _split_rules(words: list[str], behavior: Behavior) -> list[str]:
+    """Split rules at commas and blanks outside parentheses, and check them."""
     if not words:
         return []
     from wieldy.permissions.rules import RuleProblem, parse, split_list
 
-    found = split_list(",".join(words))
+    rules = split_list(",".join(words))
     try:
-        for rule in found:
+        for rule in rules:
             parse(rule, behavior)
     except RuleProblem as problem:
-        raise Misuse(str(problem)) from None
-    return found
+        raise UsageError(str(problem)) from None
+    return rules
 
 
-def stdin_text(has_prompt: bool) -> str:
-    """What is on stdin, if anything can be. Raises `Misuse` when it is too much."""
+def _read_stdin(has_prompt: bool) -> str:
+    """Read stdin to its end; empty for a terminal, a closed stream, or a silent pipe beside a prompt."""
     try:
         kind = os.fstat(0).st_mode
     except OSError:
-        return ""  # closed
+        return ""
     if os.isatty(0):
         return ""
     if has_prompt and not stat.S_ISREG(kind) and not select.select([0], [], [], STDIN_SECONDS)[0]:
-        print("wieldy: nothing came on stdin; going on without it (close it with </dev/null)", file=sys.stderr)
+        print("wieldy: nothing came on stdin; continuing without it (close it with </dev/null)", file=sys.stderr)
         return ""
     data = bytearray()
     while chunk := os.read(0, 1 << 16):
         data += chunk
-        if len(data) > MOST_STDIN:
-            raise Misuse(f"stdin holds more than {MOST_STDIN // 1024 // 1024} MB; put it into a file and name that")
+        if len(data) > MAX_STDIN_BYTES:
+            limit = MAX_STDIN_BYTES // 1024 // 1024
+            raise UsageError(f"stdin holds more than {limit} MB; put it into a file and name that")
     return data.decode("utf-8", "replace")
 
 
-async def _converse(
-    options: SimpleNamespace, settings: Mapping[str, Any], file: Path | None, prompt: str, caught: Signals
+async def _run(
+    options: argparse.Namespace,
+    settings: Mapping[str, Any],
+    settings_file: Path | None,
+    prompt: str,
+    signals: SignalHandler,
 ) -> int:
     from wieldy.agent.session import Session
     from wieldy.agent.store import last_session
@@ -191,102 +205,79 @@ async def _converse(
             base_url=options.base_url,
             mode="bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
             settings=settings,
-            settings_file=file,
+            settings_file=settings_file,
             load_settings=True,
             max_turns=options.max_turns,
             max_cost=options.max_budget_usd,
             system=options.append_system_prompt,
-            resume=options.resume or (last_session(options.root) if options.go_on else None),
+            resume=options.resume or (last_session(options.root) if options.resume_last else None),
             fork=options.fork_session,
             persist=not options.no_session_persistence,
         )
     except WieldyError as failure:
         if options.output_format != "text":
-            told = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
-            print(json.dumps(told), flush=True)
+            result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
+            print(json.dumps(result), flush=True)
         raise
-    prompts = _lines() if options.input_format == "stream-json" else _one(prompt)
     try:
         async with session:
-            caught.attend(session)
-            code = await _watched(session, options, prompts)
+            signals.interrupt_session(session)
+            _report_problems(session)
+            code = await _converse(session, options, prompt)
     except asyncio.CancelledError:
-        if caught.code is None:
+        if signals.exit_code is None:
             raise
-        code = caught.code
-    return caught.code or code
+        code = signals.exit_code
+    return signals.exit_code or code
 
 
-async def _watched(session: Session, options: SimpleNamespace, prompts: AsyncIterator[Prompt]) -> int:
-    """Say what is wrong with the settings, then run."""
-    from wieldy.headless import converse
-
+def _report_problems(session: Session) -> None:
     for problem in (*session.box.settings.errors, *session.box.hook_problems):
         print(f"wieldy: {problem}", file=sys.stderr)
-    if waiting := session.box.settings.pending:
-        print(
-            f"wieldy: {len(waiting)} setting(s) of this project wait for your consent: `wieldy permissions trust`",
-            file=sys.stderr,
-        )
+    if pending := session.box.settings.pending:
+        text = f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust`"
+        print(f"wieldy: {text}", file=sys.stderr)
+
+
+async def _converse(session: Session, options: argparse.Namespace, prompt: str) -> int:
+    from wieldy.headless import converse
+
+    async def single() -> AsyncIterator[Prompt]:
+        yield prompt
+
+    prompts = _stream_json_prompts() if options.input_format == "stream-json" else single()
     return await converse(session, prompts, options.output_format, _write, partial=options.include_partial_messages)
 
 
-async def _one(prompt: str) -> AsyncIterator[Prompt]:
-    yield prompt
-
-
-async def _lines() -> AsyncIterator[Prompt]:
-    """The prompts of a stream of JSON lines, each in the shape of a user message."""
+async def _stream_json_prompts() -> AsyncIterator[Prompt]:
+    """Yield the prompts of JSON lines on stdin, each a user message; other types are skipped."""
     async for line in _stdin_lines():
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
-            if told["type"] != "user":
+            message = json.loads(line)
+            if message["type"] != "user":
                 continue
-            content = told["message"]["content"]
+            content = message["message"]["content"]
         except (ValueError, KeyError, TypeError):
-            raise Misuse(
-                f"stdin holds a line that is no user message: {line[:80].decode('utf-8', 'replace')!r}"
-            ) from None
+            shown = line[:80].decode("utf-8", "replace")
+            raise UsageError(f"stdin holds a line that is not a user message: {shown!r}") from None
         yield content
 
 
 async def _stdin_lines() -> AsyncIterator[bytes]:
-    """Lines of stdin as they come. Read below Python's own buffer: a thread that waits in there cannot be left behind."""
+    """Yield lines of stdin. Reads the descriptor: a thread that is blocked in `sys.stdin` would hold its lock at exit."""
     from wieldy.core.threads import in_thread
 
-    waiting = b""
+    rest = b""
     while data := await in_thread(os.read, 0, 1 << 16):
-        *lines, waiting = (waiting + data).split(b"\n")
+        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             yield line
-    if waiting:
-        yield waiting
+    if rest:
+        yield rest
 
 
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _is_json(named: str) -> bool:
-    return named.lstrip().startswith("{")
-
-
-def _read_once(named: str) -> bool:
-    """Whether settings are given on the spot, in the word itself or through a pipe, so that no file can be watched."""
-    return _is_json(named) or (os.path.exists(named) and not os.path.isfile(named))
-
-
-def _named(named: str, what: str) -> dict[str, Any]:
-    try:
-        text = named if _is_json(named) else Path(named).read_text(encoding="utf-8")
-        found = json.loads(text)
-    except OSError as error:
-        raise Misuse(f"the {what} {named} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise Misuse(f"the {what} are not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise Misuse(f"the {what} are not a JSON object")
-    return found
