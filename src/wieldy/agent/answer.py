@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.call import ToolCall
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, StopReason, Usage
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.schema.json_repair import Read
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOTHING_USED = Usage()
 
-_HALF = pattern("[\ud800-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class OpenBlock:

@@ -22,7 +22,6 @@ from wieldy.core.messages import ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.threads import in_thread
 from wieldy.providers.models import cost
-from wieldy.schema.pattern import pattern
 
 MEDIA = frozenset({"image", "document"})
 ENOUGH = 400  # characters: a result this short is not worth a placeholder
@@ -223,9 +222,9 @@ def _clipped(text: str) -> str:
 
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough
 
-_NAMED = pattern(r"messages\.(\d+)\.content\.(\d+)")
-_THOUGHTS = pattern(r"\bthinking\b|signature", re.IGNORECASE)
-_MEDIA = pattern(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
+_NAMED = re.compile(r"messages\.(\d+)\.content\.(\d+)")
+_THOUGHTS = re.compile(r"\bthinking\b|signature", re.IGNORECASE)
+_MEDIA = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 
 class Relief:

@@ -5,6 +5,7 @@ What a model said is left as it is, but for blocks no API takes. Applied to its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
@@ -12,7 +13,6 @@ from typing import Any
 
 from wieldy.core.messages import ContentBlock, History, Message, Role
 from wieldy.engine.results import clean
-from wieldy.schema.pattern import pattern
 
 INTERRUPTED = "interrupted: this call has no result"
 EMPTY = "(no output)"
@@ -25,7 +25,7 @@ NEVER_SAYS: Mapping[Role, frozenset[str]] = {
     "assistant": frozenset({"tool_result", "image", "document"}),
 }
 
-_ODD = pattern(r"[^A-Za-z0-9_-]")
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def repair(history: History, seen: set[str] | None = None, *, whole: bool = True) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ from wieldy.agent.transcript import NAME, records
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError
 from wieldy.core.state_dirs import state_home
-from wieldy.schema.pattern import pattern
 
-_ID = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LOOKED_AT = 50  # records read for a listing
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,6 @@ from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import ToolContext
 from wieldy.engine.supervise import Aborted
-from wieldy.schema.pattern import pattern
 from wieldy.subagents.tasks import Delegation, Errand, Report, Roster, Sent
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_TURNS = 200
 FOLDER = "agents"
-_ID = pattern(r"agent_[0-9a-f]{8}")
+_ID = re.compile(r"agent_[0-9a-f]{8}")
 
 
 class Home(Struct, frozen=True):

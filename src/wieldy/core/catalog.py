@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.tool import Tool
-from wieldy.schema.pattern import pattern
 
-NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Catalog:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from wieldy.schema.pattern import pattern
+import re
 
 # Zero-width, direction-changing and invisible-operator characters, tags, odd blanks and control characters.
-_HIDDEN = pattern(
+_HIDDEN = re.compile(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164"
     "\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 LEAST_PADDING = 80
-_PADDING = pattern(rf"(?<=\S)[ \t]{{{LEAST_PADDING},}}(?=\S)")
+_PADDING = re.compile(rf"(?<=\S)[ \t]{{{LEAST_PADDING},}}(?=\S)")
 
 
 def visible(text: str) -> str:

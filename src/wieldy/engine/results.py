@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from wieldy.core.content import Image, Text
 from wieldy.core.tool import Output
-from wieldy.schema.pattern import pattern
 
 
 def as_output(value: Any) -> Output:
@@ -57,7 +56,7 @@ def plain(value: Any) -> Any:
 
 
 # Everything JSON or a provider may choke on: lone surrogates, and control characters other than tab and line ends.
-_UNWELCOME = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNWELCOME = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def clean(text: str) -> str:

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from wieldy.hooks.events import MOMENTS, Moment
 from wieldy.permissions.rules import Rule, RuleProblem, parse
-from wieldy.schema.pattern import pattern
 
 Matcher: TypeAlias = Callable[[str], bool]
 
-_NAMES = pattern(r"[A-Za-z0-9_\- ,|]*")
-_SEPARATORS = pattern(r"[,|]")
+_NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
+_SEPARATORS = re.compile(r"[,|]")
 
 
 class BadMatcher(ValueError):

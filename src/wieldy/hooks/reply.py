@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
 from wieldy.hooks.command import Raw
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import MOMENTS
-from wieldy.schema.pattern import pattern
 
 DECISIONS: Mapping[str, Behavior] = {
     "allow": "allow",
@@ -26,7 +26,7 @@ DECISIONS: Mapping[str, Behavior] = {
 ANSWERS = frozenset({"decision", "permissionDecision", "hookSpecificOutput", "continue", "systemMessage"})
 REASONS = ("permissionDecisionReason", "reason", "stopReason")
 # Python, then dash and its kin, then Perl.
-_NO_SCRIPT = pattern(
+_NO_SCRIPT = re.compile(
     r"""(?:\S*python\S*: can't open file|\w*sh: \d+: (?:cannot|can't|Can't) open|Can't open perl script) ['"]?([^'":]+)"""
 )
 

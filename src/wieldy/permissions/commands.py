@@ -18,7 +18,6 @@ from wieldy.permissions.files import Addresses, Files, Touch
 from wieldy.permissions.findings import Case, Finding, by_rule
 from wieldy.permissions.rules import Rule, without_git_options
 from wieldy.permissions.ruleset import CommandIndex, Shelves
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.word_values import Word
 
 
-_BETWEEN_COMMANDS = pattern(r"[;&|\n(){}!]+")
-_BESIDE_VARIABLES = pattern(r"[\s\"'${}:@,]+")
-_LOCAL_ADDRESS = pattern(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
+_BETWEEN_COMMANDS = re.compile(r"[;&|\n(){}!]+")
+_BESIDE_VARIABLES = re.compile(r"[\s\"'${}:@,]+")
+_LOCAL_ADDRESS = re.compile(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
 MOST_WORDS = 24
 MOST_MATCHES = 1_000
 

@@ -9,7 +9,6 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from wieldy.permissions.suggest import WITH_SUBCOMMANDS
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.parts import Part
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
 
 LONGEST_COMMAND = 240
 MOST_INTERPRETERS = 4
-_SHELL = pattern(r"(ba|da|z|k|fi|a|c|tc|rba)?sh|eval")
+_SHELL = re.compile(r"(ba|da|z|k|fi|a|c|tc|rba)?sh|eval")
 # These take what they read for commands whatever words they are given.
-_READS_COMMANDS = pattern(r"ssh|su|at|batch|parallel|crontab")
-_INTERPRETER = pattern(
+_READS_COMMANDS = re.compile(r"ssh|su|at|batch|parallel|crontab")
+_INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|php|lua|node|tclsh)[\d.]*|nodejs|luajit|deno|bun|expect|Rscript|osascript|pwsh|powershell"
     r"|julia|elixir|erl|guile|racket|sbcl|groovy|emacs|n?vim|vi|ex|ed|gdb|lldb|sqlite3|psql|mysql|g?make|bc|dc"
 )
-_ALL_CODE = pattern(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
-_CODE_OPTION = pattern(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*", re.DOTALL)
+_ALL_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
+_CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*", re.DOTALL)
 _READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # What follows these words of a program is a command that it starts.
 _STARTERS = {
@@ -41,9 +40,9 @@ _STARTERS = {
 _GIT_STARTERS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
 _GIT_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
 _GIT_OPTIONS |= {"--smtp-server", "--to-cmd", "--cc-cmd", "--exec-path"}
-_NAME = pattern(r"[\w.+@/-]+")
-_END = pattern(r"[\"'`;&|\n(){}\[\]]")
-_GLUE = pattern(r"[\s\"'`,()\[\]]+")
+_NAME = re.compile(r"[\w.+@/-]+")
+_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
+_GLUE = re.compile(r"[\s\"'`,()\[\]]+")
 
 
 def text_of(word: Word) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,18 +13,17 @@ from wieldy.core.decision import Reason
 from wieldy.core.effects import Reads, Writes
 from wieldy.permissions.files import Files
 from wieldy.permissions.findings import Finding
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.parts import Part
     from wieldy.shell.policy.word_values import Word
 
 
-_EXTRACTS = pattern(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
-_LOOKS = pattern(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
-_RECURSIVE = pattern(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
-_AS_TARGET = pattern(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory")
-_ELSEWHERE = pattern(r"[^/]*:.*")
+_EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
+_LOOKS = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
+_RECURSIVE = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
+_AS_TARGET = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory")
+_ELSEWHERE = re.compile(r"[^/]*:.*")
 FILLING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from wieldy.core.realpath import plain, real_path
-from wieldy.schema.pattern import pattern
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
-_DESCRIPTOR = pattern(r"/dev/fd/[0-9]+")
+_DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 

@@ -12,7 +12,6 @@ from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions.paths import key
-from wieldy.schema.pattern import pattern
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
 
@@ -37,9 +36,9 @@ IN_SESSION = Origin("session")
 
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]
 
-NAME = pattern(r"[A-Za-z_*][A-Za-z0-9_*.-]*")
-PARAMETER = pattern(r"([A-Za-z_][A-Za-z0-9_-]+):(.+)", re.DOTALL)
-LITERAL_SERVER = pattern(r"mcp__[^*]*[^*_]__")
+NAME = re.compile(r"[A-Za-z_*][A-Za-z0-9_*.-]*")
+PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_-]+):(.+)", re.DOTALL)
+LITERAL_SERVER = re.compile(r"mcp__[^*]*[^*_]__")
 
 # Path rules are written for Read and Edit; each covers every tool that reads or writes.
 PATH_RULES_OF = {
@@ -253,7 +252,7 @@ def _shown(text: str) -> str:
 
 Shape: TypeAlias = Literal["exact", "prefix", "glob"]
 
-_UNESCAPED_STAR = pattern(r"(?<!\\)\*")
+_UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
 _BLANK = " \t\n"
 
 
@@ -324,8 +323,8 @@ def escaped(command: str) -> str:
     return command.replace("*", r"\*")
 
 
-_MAGIC = pattern(r"(?<!\\)[*?\[]")
-_SPECIAL = pattern(r"([\\*?\[\]!#])")
+_MAGIC = re.compile(r"(?<!\\)[*?\[]")
+_SPECIAL = re.compile(r"([\\*?\[\]!#])")
 
 
 class PathPattern(Struct, frozen=True):

@@ -17,7 +17,6 @@ from wieldy.permissions import rules as domain
 from wieldy.permissions.paths import Paths, Seen, below, key
 from wieldy.permissions.risk_levels import as_text
 from wieldy.permissions.rules import CHOICES, PATH_RULES_OF, CommandPattern, PathPattern, Rule, resolve, wildcard
-from wieldy.schema.pattern import pattern as compiled
 
 T = TypeVar("T")
 
@@ -332,7 +331,7 @@ def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern
     )
 
 
-WHOLE_SERVER = compiled(r"mcp__[^*]+__\*")
+WHOLE_SERVER = re.compile(r"mcp__[^*]+__\*")
 
 
 class RuleSet(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -11,14 +12,13 @@ from wieldy.permissions import rules as path_pattern
 from wieldy.permissions.paths import Paths, Seen, below, key
 from wieldy.permissions.rules import CommandPattern, Origin, Rule, RuleProblem, parse
 from wieldy.permissions.ruleset import Shelf
-from wieldy.schema.pattern import pattern
 
 MOST_RULES = 5
 LONGEST_RULE = 120
 
-_WORD = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_PLAIN_PATH = pattern(r"[A-Za-z0-9_./-]+")
-_SUBCOMMAND = pattern(r"[a-z][a-z0-9_:-]*")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 
 
 def _words(text: str) -> frozenset[str]:

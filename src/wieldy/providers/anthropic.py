@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import Future
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +29,6 @@ from wieldy.providers.leisure import Signs
 from wieldy.providers.models import known
 from wieldy.providers.request_prefix import Front
 from wieldy.providers.sse import decoded, number, part, streamed, text
-from wieldy.schema.pattern import pattern
 from wieldy.schema.provider_dialects import ANTHROPIC, adapted
 from wieldy.schema.strict_json import dense
 
@@ -43,8 +43,8 @@ SEARCH = "web_search_20250305"
 NOTABLE = (b"content_block_st", b"message_", b"error")
 """What stands in every event but those that a block grows by."""
 
-_SPEAKS = pattern(rb'"(?:text|thinking)_delta"')
-_NAMED = pattern(rb"(?m)^event:")
+_SPEAKS = re.compile(rb'"(?:text|thinking)_delta"')
+_NAMED = re.compile(rb"(?m)^event:")
 _LAST = (  # as short as they can be; a call would take a block's end, a start with an id and a name, and another end
     b'data:{"type":"content_block_stop","index":0}\n\n',
     b'data:{"type":"message_delta","delta":{"stop_reason":"refusal"}}\n\n',
@@ -62,7 +62,7 @@ def ending(told: bytes) -> int:
 
 SIGNS = Signs(NOTABLE, ending)
 
-_ODD = pattern(r"[^A-Za-z0-9_-]")
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 FIELDS: Mapping[str, tuple[str, Field]] = {
     "text_delta": ("text", "text"),

@@ -9,13 +9,12 @@ from typing import Any
 
 from wieldy.core.provider import FailureKind, ProviderFailure
 from wieldy.providers.http import Hopeless, HttpFailure, Refused, Response
-from wieldy.schema.pattern import pattern
 
-_TOO_LONG = pattern(
+_TOO_LONG = re.compile(
     r"prompt is too long|context.{0,20}(length|window|size)|maximum context|too many tokens",
     re.IGNORECASE,
 )
-_NO_CREDIT = pattern(r"insufficient_quota|insufficient balance|billing_hard_limit", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient_quota|insufficient balance|billing_hard_limit", re.IGNORECASE)
 _KINDS: Mapping[str, FailureKind] = {
     "overloaded_error": "overloaded",
     "api_error": "overloaded",

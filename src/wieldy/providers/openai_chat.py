@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import Future
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +29,6 @@ from wieldy.providers.leisure import Signs
 from wieldy.providers.models import known
 from wieldy.providers.request_prefix import Front
 from wieldy.providers.sse import Extent, decoded, number, part, parts, streamed, text
-from wieldy.schema.pattern import pattern
 from wieldy.schema.provider_dialects import OPENAI, adapted
 from wieldy.schema.strict_json import dense, dense_text
 
@@ -47,8 +47,8 @@ NOTABLE = (
 )
 """What stands in the chunks that say more than some words of a text or a thought."""
 
-_CHUNK = pattern(rb'data:[^\n]*?"delta": ?(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")+\})[^\n]*\n\n')
-_SAYS = pattern(rb'"(?:content|reasoning(?:_content)?|refusal)": ?"[^"]')
+_CHUNK = re.compile(rb'data:[^\n]*?"delta": ?(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")+\})[^\n]*\n\n')
+_SAYS = re.compile(rb'"(?:content|reasoning(?:_content)?|refusal)": ?"[^"]')
 _MORE = b'{}"prompt_tokens":1,"completion_tokens":1,"total_tokens":2data:[DONE]\n\n'
 
 

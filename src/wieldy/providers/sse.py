@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -12,11 +13,10 @@ from wieldy.core.provider import Delta, ProviderFailure
 from wieldy.providers.errors import accepted, unheard
 from wieldy.providers.http import Http, HttpFailure, Response
 from wieldy.providers.leisure import Signs
-from wieldy.schema.pattern import pattern
 
 MOST_WAITING = 64 * 1024 * 1024
 
-_END = pattern(rb"\r\n\r\n|\n\n|\r\r")
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class Events:
@@ -140,8 +140,8 @@ def _odd(why: str) -> ProviderFailure:
     return ProviderFailure("protocol", f"the stream holds something that is no event: {why}")
 
 
-_MARK = pattern(r'["{}\[\]]')
-_IN_STRING = pattern(r'["\\]')
+_MARK = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'["\\]')
 
 
 class Extent:

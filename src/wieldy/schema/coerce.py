@@ -5,17 +5,17 @@ A place that permits strings is never touched. The result as a whole must fit, o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from wieldy.schema.check import Checker
-from wieldy.schema.pattern import pattern
 from wieldy.schema.strict_json import decode
 
 Notes: TypeAlias = tuple[str, ...]
 
 _ALL = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
-_NUMBER = pattern(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 _MAX_REFERENCES = 16
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 from wieldy.schema.check import UnsupportedAnnotation
-from wieldy.schema.pattern import pattern
 
 
 class Param:
@@ -147,7 +146,7 @@ _OUTCOMES = r"Returns?|Yields?|Raises|Exceptions?|Except|Warns|Receives|Sends"
 _FIELDS = r"param|parameter|arg|argument|key|keyword"
 _OTHER_FIELDS = r"type|rtype|returns?|yields?|raises?|except|exception"
 # Every pattern begins with the line break before it: that is what makes the search for it fast.
-_SECTION = pattern(
+_SECTION = re.compile(
     rf"""\n(?:
       (?:(?P<google>{_PARAMETERS})|{_OUTCOMES}):[ ]*(?=\n|$)
     | (?P<underlined>(?:(?P<numpy>{_PARAMETERS})|{_OUTCOMES})[ ]*\n-{{3,}}[ ]*(?=\n|$))
@@ -155,12 +154,12 @@ _SECTION = pattern(
     )""",
     re.VERBOSE,
 )
-_INDENT = pattern(r"\n( *)(?=[^ \n])")
-_UNINDENTED = pattern(r"\n(?=[^ \n])")
-_UNDERLINED = pattern(r"\n(?=.+\n-{3,} *(?:\n|$))")
+_INDENT = re.compile(r"\n( *)(?=[^ \n])")
+_UNINDENTED = re.compile(r"\n(?=[^ \n])")
+_UNDERLINED = re.compile(r"\n(?=.+\n-{3,} *(?:\n|$))")
 # An entry goes on as long as lines are empty or indented deeper than it.
-_GOOGLE_ENTRY = pattern(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:\1 +.*| *(?=\n|$)))*)")
-_NUMPY_ENTRY = pattern(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
+_GOOGLE_ENTRY = re.compile(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:\1 +.*| *(?=\n|$)))*)")
+_NUMPY_ENTRY = re.compile(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
 
 
 class Docstring:

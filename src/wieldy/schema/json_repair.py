@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from wieldy.schema.pattern import pattern
 from wieldy.schema.strict_json import MAX_DEPTH, Decoded, TooDeep, decode, is_too_deep
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
-_FENCE = pattern(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
+_FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
 _HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
-_SURROGATE = pattern(r"[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
@@ -183,17 +182,17 @@ def _without_surrogates(value: Any) -> Any:
     return [_without_surrogates(item) for item in value] if isinstance(value, list) else value
 
 
-_TOKEN = pattern(
+_TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]++)
     | (?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")
     | (?P<mark>[{}\[\],:])
     | (?P<word>[^ \t\r\n{}\[\],:"]++)""",
     re.VERBOSE | re.DOTALL,
 )
-_LITERAL = pattern(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
+_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
 _MOST_TOKENS = 200_000  # half a second of work; no call that anybody means comes near
-_CONTROL = pattern(r"[\x00-\x1f]")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 class CutOff(ValueError):

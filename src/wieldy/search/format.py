@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-
-from wieldy.schema.pattern import pattern
+import re
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
-_CONTROL = pattern(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def name_in(path: str, cwd: str) -> str:

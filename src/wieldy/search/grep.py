@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from wieldy.core.threads import in_thread
-from wieldy.schema.pattern import pattern
 from wieldy.search.errors import SearchFailure
 from wieldy.search.ignore import BadGlob, Matches, compile_any
 from wieldy.search.query import FileMatches, Found, Omit, Query, newest_first
@@ -79,7 +78,7 @@ def _advice(reason: str) -> str:
 
 MAX_FILES = 500_000
 _BINARY_PROBE = 65_536
-_COUNTED = pattern(rb"([^\0]*)\0(\d+)\r?\n")
+_COUNTED = re.compile(rb"([^\0]*)\0(\d+)\r?\n")
 
 
 class Place(Struct, frozen=True):

@@ -9,13 +9,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
-
 Matches: TypeAlias = Callable[[str], object]
 
 _MAGIC = frozenset("*?[{\\")
 _NOT_A_SEPARATOR = "[^/\0]"
-_PLAIN_ENDING = pattern(r"\*\*/\*([\w.+-]+)")
+_PLAIN_ENDING = re.compile(r"\*\*/\*([\w.+-]+)")
 
 
 class BadGlob(ValueError):
@@ -162,7 +160,7 @@ def _member(part: str) -> str:
 
 # In order of precedence: what a kind says, at whatever depth, beats what a later kind says.
 _KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
-_EXCLUDES_SETTING = pattern(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_EXCLUDES_SETTING = re.compile(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 class Rule(Struct, frozen=True):

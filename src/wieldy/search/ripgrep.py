@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from wieldy.schema.pattern import pattern
 from wieldy.search.errors import SearchFailure
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository
@@ -173,7 +172,7 @@ def _leaving_out(engine: Engine, folder: str) -> list[str]:
 
 CHUNK = 262_144
 KEPT_COMPLAINTS = 16_384
-_UNREADABLE = pattern(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
+_UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
 
 
 class Ending(Struct, frozen=True):
@@ -271,7 +270,7 @@ class _Complaints:
 
 
 # Number, then the column of a match (absent where the program does not know it), or the mark of a line that is context.
-_PLACE = pattern(rb"(\d+)(?:\0(?:(\d+)\0)?|(\x01))")
+_PLACE = re.compile(rb"(\d+)(?:\0(?:(\d+)\0)?|(\x01))")
 _HEAD_ROOM = 8_192
 _WINDOW = 4 * LINE_CHARS
 

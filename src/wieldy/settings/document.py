@@ -11,14 +11,12 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from wieldy.schema.pattern import pattern
-
 MAX_DEPTH = 64
 
-_BLANK = pattern(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_NUMBER = pattern(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS = {"true": True, "false": False, "null": None}
-_WORD = pattern(r"[A-Za-z_]+")
+_WORD = re.compile(r"[A-Za-z_]+")
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -12,18 +12,16 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
-
 Scalar: TypeAlias = str | bool
 Value: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]
 
-_KEY = pattern(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
-_BLOCK = pattern(r"([|>])[+-]?$")
+_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
+_BLOCK = re.compile(r"([|>])[+-]?$")
 _FENCE = "---"
 # Possessive throughout: a file that was made to be slow is not.
 _QUOTED = r"(?>\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+')"
-_WHOLE = pattern(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
-_ITEM = pattern(rf"{_QUOTED}|[^\s,][^,]*")
+_WHOLE = re.compile(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
+_ITEM = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
 
 
 class BadHead(ValueError):

@@ -9,12 +9,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
 from wieldy.skills.frontmatter import BadHead, Value, read_page
 
 Origin: TypeAlias = Literal["user", "project"]
 
-NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 ENTRY_CHARS = 1536
 LISTING_CHARS = 8_000
 TOOLS_CHARS = 4_000

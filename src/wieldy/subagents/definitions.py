@@ -15,12 +15,11 @@ from wieldy.core.events import Notice
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.schema.pattern import pattern
 from wieldy.skills.frontmatter import BadHead, Value, read_page
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
 
-NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
 RENAMED = {"Task": "Agent"}
 # Tools that change nothing: an agent that has no others may run beside anything.

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from wieldy.core.tool import Tool
-from wieldy.schema.pattern import pattern
 
 K1 = 1.2
 B = 0.6
 NAME_WEIGHT = 3
 SHORTEST_PREFIX = 3
 
-_WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 
 
 def words(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -12,13 +13,12 @@ from msgspec import Struct
 from wieldy.core.effects import Effects, Fetches
 from wieldy.core.errors import Refusal
 from wieldy.core.workspace import Workspace
-from wieldy.schema.pattern import pattern
 
 LONGEST = 8192
 PORTS = {"http": 80, "https": 443}
-NAME = pattern(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-PLACE = pattern(r"(\[[^\[\]@]*\]|[^\[\]:@]+)(:[0-9]*)?")
-NUMBER = pattern(r"[0-9]+|0x[0-9a-f]*")
+NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+PLACE = re.compile(r"(\[[^\[\]@]*\]|[^\[\]:@]+)(:[0-9]*)?")
+NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Letters for which the two standards of international names disagree.
 TWO_MEANINGS = frozenset("ßẞς\u200c\u200d")
 KEPT_IN_PATH = "/%:@!$&'()*+,;=~"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -16,7 +17,6 @@ from wieldy.files.editing.folding import fold, plain
 from wieldy.files.editing.hints import closest
 from wieldy.files.editing.restyling import Shift, restyled, shift_between
 from wieldy.files.editing.splicing import Splice, splice, splices, unix_ends
-from wieldy.schema.pattern import pattern
 
 Tier: TypeAlias = Literal["exact", "typography", "trailing-space", "indentation"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -155,7 +155,7 @@ FORGIVEN = {
     "trailing-space": "different white space at line ends",
     "indentation": "a different indentation",
 }
-_NUMBERED = pattern(r"^[ \t]*\d+(?:\t|→)")
+_NUMBERED = re.compile(r"^[ \t]*\d+(?:\t|→)")
 
 
 class NotFound(ToolFailure):

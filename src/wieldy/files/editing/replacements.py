@@ -19,7 +19,6 @@ from wieldy.files.editing.splicing import Splice, apply, whole
 from wieldy.files.encodings import UTF8
 from wieldy.files.kinds import is_binary
 from wieldy.files.writing.target import Landing
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -157,9 +156,9 @@ def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
     return f"Edit {number} of {len(edits)}: {message}"
 
 
-_OPENERS = pattern(r"^(?:\{/\*|//+|#+|/\*+|\*+|<!--+|--+|;+|%+)\s*")
-_CLOSERS = pattern(r"\s*(?:\*/\}?|--+>)$")
-_DOTS = pattern(r"^[\[({\s]*(?:\.{3,}|…)|(?:\.{3,}|…)[\])}\s]*$")
+_OPENERS = re.compile(r"^(?:\{/\*|//+|#+|/\*+|\*+|<!--+|--+|;+|%+)\s*")
+_CLOSERS = re.compile(r"\s*(?:\*/\}?|--+>)$")
+_DOTS = re.compile(r"^[\[({\s]*(?:\.{3,}|…)|(?:\.{3,}|…)[\])}\s]*$")
 _AROUND = " \t.…[](){}:"
 _WHAT = r"(?:code|file|contents?|functions?|methods?|class(?:es)?|implementation|logic|lines|text|body|imports)"
 _SAME = r"(?:(?:is |are )?(?:unchanged|the same|omitted)|remains?|stays?|stay|(?:goes )?here|below|above|as (?:before|is|they))"
@@ -173,7 +172,7 @@ _DOTTED = (
 )
 LONGEST = 200
 # No line without one of these is a placeholder, which spares looking at most lines.
-_HINT = pattern(r"\.\.\.|…|(?:rest|remainder) +of", re.IGNORECASE)
+_HINT = re.compile(r"\.\.\.|…|(?:rest|remainder) +of", re.IGNORECASE)
 
 
 def placeholders(text: str) -> list[tuple[int, str]]:

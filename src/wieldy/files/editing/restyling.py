@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from wieldy.files.editing.folding import DOUBLE_QUOTES, SINGLE_QUOTES, SPACES, fold, plain
-from wieldy.schema.pattern import pattern
 
 WIDTHS = (4, 2, 8, 3)
 
@@ -188,7 +188,7 @@ def _spoken(text: str, at: int, voice: Mapping[str, str]) -> str:
     return forms[0] if at == 0 or text[at - 1] in OPENING_AFTER else forms[1]
 
 
-_ENDED = pattern(r"([^\r\n]*)(\r\n|\n|\r)")
+_ENDED = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 ALIGNED_AT_MOST_ENDINGS = 1_000_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from wieldy.core.content import Block, Image, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
 from wieldy.files.reading.opening import Opened, shown
-from wieldy.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
@@ -26,7 +26,7 @@ CELL_OUTPUT_CHARS = 20_000
 NAMED_AT_MOST = 20
 RASTERS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 # Traces and progress bars bring terminal colours; a model has no use for them.
-_COLOURS = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class Cell(Struct, frozen=True):

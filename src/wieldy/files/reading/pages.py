@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +15,12 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.files.encodings import UTF8, Encoding, detect
 from wieldy.files.reading.opening import Opened, shown
-from wieldy.schema.pattern import pattern
 
 # Shown with its number, even an empty line takes a digit, a tab and a line break.
 SHORTEST_LINE = 3
 
-_ALONE = pattern(rb"\r(?!\n)")
-_ALONE_IN_TEXT = pattern("\r(?!\n)")
+_ALONE = re.compile(rb"\r(?!\n)")
+_ALONE_IN_TEXT = re.compile("\r(?!\n)")
 
 
 @dataclass(slots=True)

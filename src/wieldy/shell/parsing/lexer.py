@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.syntax import (
     Arithmetic,
     Expansion,
@@ -70,12 +69,12 @@ class Cursor:
         return repr(self.text[self.at : min(self.at + 12, self.limit)] or "the end")
 
 
-_BODY_TEXT = pattern(r"[^\\$`]+")
-_PARAMETER = pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
-_BARE_PARAMETER = pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_OPERATOR = pattern(r":?[-=?+]|##?|%%?|//|/[#%]?|\^\^?|,,?")
-_NUMBERS = pattern(r":\s*-?\s*[0-9]+\s*(?::\s*-?[0-9]+\s*)?")
-_SAFE_ARITHMETIC = pattern(r"[\s0-9+\-*/%<>=!&|^~?:,()]*")
+_BODY_TEXT = re.compile(r"[^\\$`]+")
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_BARE_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_OPERATOR = re.compile(r":?[-=?+]|##?|%%?|//|/[#%]?|\^\^?|,,?")
+_NUMBERS = re.compile(r":\s*-?\s*[0-9]+\s*(?::\s*-?[0-9]+\s*)?")
+_SAFE_ARITHMETIC = re.compile(r"[\s0-9+\-*/%<>=!&|^~?:,()]*")
 
 
 class ExpansionScanner(Cursor):
@@ -235,14 +234,14 @@ class ExpansionScanner(Cursor):
 
 
 METACHARACTERS = frozenset(" \t\n;&|()<>")
-NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Most words are one run of ordinary characters or one pair of quotes; the slow way below reads the rest.
 _SIMPLE_WORD = r"""(?:([A-Za-z0-9_./:@%,+=-]+)|'([^']*)'|"([^"\\$`]*)")"""
-_WHOLE_WORD = pattern(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
+_WHOLE_WORD = re.compile(rf"{_SIMPLE_WORD}(?=[ \t\n;&|)]|[<>](?!\()|\Z)")
 # A number right before `<` or `>` is no word.
-_NEXT_WORD = pattern(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
-_PLAIN = pattern(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
-_QUOTED_TEXT = pattern(r"[^\"\\$`]+")
+_NEXT_WORD = re.compile(rf"[ \t]+({_SIMPLE_WORD})(?=[ \t\n;&|)]|\Z)")
+_PLAIN = re.compile(r"(?:[^\s;&|()<>\\'\"$`?*+@!]|[?*+@!](?!\())+")
+_QUOTED_TEXT = re.compile(r"[^\"\\$`]+")
 
 
 class Scanner(ExpansionScanner):
@@ -362,12 +361,12 @@ def _ends_regex(char: str, depth: int) -> bool:
 
 ENDINGS = frozenset({"then", "do", "done", "fi", "elif", "else", "esac", "}"})
 REDIRECT_STARTS = frozenset("<>&{0123456789")
-_RAW = pattern(r"[^\s;&|()<>]+")
-_REDIRECT = pattern(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
-_DESCRIPTOR = pattern(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
-_NAMED_DESCRIPTOR = pattern(r"\{[A-Za-z_]\w*\}[<>]")
+_RAW = re.compile(r"[^\s;&|()<>]+")
+_REDIRECT = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)|(&>>|&>)")
+_DESCRIPTOR = re.compile(r"(?:[0-9]+|\{[A-Za-z_]\w*\})[<>]")
+_NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}[<>]")
 _BLANK = frozenset(" \t\\")
-_BLANKS = pattern(r"(?:[ \t]|\\\n)+")
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 
 
 class LineScanner(Scanner):
@@ -478,7 +477,9 @@ class LineScanner(Scanner):
         return tuple(found)
 
 
-_ESCAPE = pattern(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(c.)|(.))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(c.)|(.))", re.DOTALL
+)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.budget import Reading
 from wieldy.shell.parsing.lexer import ENDINGS, METACHARACTERS, NAME, REDIRECT_STARTS, LineScanner
 from wieldy.shell.parsing.syntax import (
@@ -27,7 +26,7 @@ from wieldy.shell.parsing.syntax import (
 )
 
 _INTEGER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_FUNCTION_NAME_COMPOUND = pattern(r"[\w.:+-]+")
+_FUNCTION_NAME_COMPOUND = re.compile(r"[\w.:+-]+")
 
 
 class CompoundParser(LineScanner):
@@ -233,9 +232,9 @@ def _test_hazard(words: list[RawWord]) -> str:
 MAX_LENGTH = 10_000
 DECLARATIONS = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _OPENING = ENDINGS | {"{", "if", "while", "until", "for", "select", "case", "function", "coproc", "[[", "in", "!", "]]"}
-_ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
-_EQUALS = pattern(r"\+?=")
-_FUNCTION_NAME = pattern(r"[\w.:+-]+")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
+_EQUALS = re.compile(r"\+?=")
+_FUNCTION_NAME = re.compile(r"[\w.:+-]+")
 
 
 def parse(text: str) -> Script:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wieldy.schema.pattern import pattern
+import re
+
 from wieldy.shell.parsing.syntax import Chain, LiteralText, Pipeline, RawWord, Script, Simple
 from wieldy.shell.parsing.tree_sitter import Entry, Span
 from wieldy.shell.policy.programs.options import names
@@ -44,7 +45,7 @@ _BLANKS = " \t"
 _VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*+"
 _END = r"(?=[ \t;&|]|\Z)"
 _WORD = rf"""(?:(?:[A-Za-z0-9_./:@%,+=-]++|{_VARIABLE})++|'[^']*'|"(?:[^"\\$`]++|{_VARIABLE})*+"){_END}"""
-_TOKEN = pattern(
+_TOKEN = re.compile(
     rf"[ \t]*(?:(?P<word>{_WORD})|(?P<separator>&&|\|\||[|;])(?![;&|])"
     rf"|[0-9]?(?:>&(?P<descriptor>[0-9]){_END}|(?P<redirection>>>|>|<)))"
 )

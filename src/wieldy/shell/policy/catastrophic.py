@@ -11,14 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Writes
-from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.syntax import Branches, Command, Function, Group, Loop, Pipeline, Script, Simple
 from wieldy.shell.policy.parts import Part
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.script_walk import simple_commands
 from wieldy.shell.policy.word_values import Scene, Word
 
-_DEVICE = pattern(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
+_DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
 _SYSTEM = names("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
 _FORMATTERS = names("mke2fs mkswap wipefs blkdiscard")
 _WRITERS = names("dd shred cp tee mv install truncate badblocks")

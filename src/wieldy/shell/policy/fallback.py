@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from wieldy.core.effects import Opaque
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.parts import Part
 from wieldy.shell.policy.piped_names import UNFED
 from wieldy.shell.policy.simple_command import program_of, unwrap
@@ -13,10 +13,10 @@ from wieldy.shell.policy.word_values import Word, plain
 
 # No system passes a longer text to bash.
 MAX_LENGTH = 131_072
-_SEPARATORS = pattern(r"[;&|\n()`]+|\$\(|\{ | \}")
-_COMMENT = pattern(r"(?:^|\s)#")
+_SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
+_COMMENT = re.compile(r"(?:^|\s)#")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
-_ASSIGNMENT = pattern(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NO_QUOTES = str.maketrans("", "", "\"'\\")
 _UNKNOWN = (Opaque(),)
 

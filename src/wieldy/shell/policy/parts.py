@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from wieldy.core.effects import Effects
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.word_values import Word
 
-_PLAIN_TEXT = pattern(r"[A-Za-z0-9_@%+=:,./~^-]+")
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
 
 
 class Part(Struct, frozen=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from wieldy.core.effects import Reads
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.parts import Part
 from wieldy.shell.policy.programs.options import names
 
@@ -16,10 +17,10 @@ _GIT_LISTS = {
 }
 _GIT_NEEDS = {"diff": names("--name-only"), "grep": names("-l --files-with-matches --name-only")}
 _FINDS_TEXT = names("-printf -ls")
-_NAMING = pattern(r"-[A-Za-z]*[lL][A-Za-z]*|--files(-with(out)?-match(es)?)?")
-_LS_FLAGS = pattern(r"-[1aAdrtS]+")
-_LINE_COUNT = pattern(r"-\d+|-n\d*|--lines(=\d+)?|\d+")
-_WHOLE_LINES = pattern(r"-[EFGPivwxe]+|--(invert-match|ignore-case|extended-regexp|fixed-strings)")
+_NAMING = re.compile(r"-[A-Za-z]*[lL][A-Za-z]*|--files(-with(out)?-match(es)?)?")
+_LS_FLAGS = re.compile(r"-[1aAdrtS]+")
+_LINE_COUNT = re.compile(r"-\d+|-n\d*|--lines(=\d+)?|\d+")
+_WHOLE_LINES = re.compile(r"-[EFGPivwxe]+|--(invert-match|ignore-case|extended-regexp|fixed-strings)")
 
 
 class Feed(Struct, frozen=True):

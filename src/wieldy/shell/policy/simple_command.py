@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
-from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.budget import TooMuch
 from wieldy.shell.parsing.read import read
 from wieldy.shell.parsing.syntax import Assignment, RawWord, Redirect, Script, Simple, Unparsable
@@ -118,8 +118,8 @@ def filled_by_find(words: tuple[Word, ...], feed: Feed) -> tuple[Word, ...]:
 
 
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
-_SOCKET = pattern(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
-_DUPLICATE = pattern(r"\d*-?")
+_SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
+_DUPLICATE = re.compile(r"\d*-?")
 
 
 class Redirected(Struct, frozen=True):

@@ -12,14 +12,13 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.parsing.syntax import Expansion, LiteralText, Piece, RawWord, Substitution, Variable
 
 How: TypeAlias = Literal["bare", "quoted", "one", "many", "scoped"]
 Atom: TypeAlias = tuple[str, How]
 MAX_FIELDS = 64
 MAX_OPENED = 16
-_RANGE = pattern(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
+_RANGE = re.compile(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
 
 
 def expand_braces(atoms: list[Atom]) -> list[list[Atom]] | None:
@@ -95,7 +94,7 @@ def _padded(found: re.Match[str]) -> bool:
 
 
 _GLOB = frozenset("*?")
-_RUNS = pattern(r"[^{},*?\[\]~/]+|.", re.DOTALL)
+_RUNS = re.compile(r"[^{},*?\[\]~/]+|.", re.DOTALL)
 PIPE = "/dev/fd/63"
 _ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")

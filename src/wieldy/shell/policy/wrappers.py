@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, names, read, table
 from wieldy.shell.policy.word_values import Word, plain
 
-_ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_SHELL_FLAGS = pattern(r"-[ceuxlivn]+")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 
 
 class Peeled(Struct, frozen=True):

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.running.shell import Ran
 
 
@@ -43,7 +42,7 @@ ANSWERS: Mapping[str, str] = {
 SILENT = frozenset({"cd", "echo", "printf", "export", "set", "true", ":", "pwd", "sleep", "ls", "cat", "head", "shopt"})
 WRAPPERS = frozenset({"env", "command", "builtin", "time", "nice", "nohup", "stdbuf", "sudo", "exec"})
 
-_TOKEN = pattern(
+_TOKEN = re.compile(
     r"""(?P<space>[ \t]+|\\\n|\#[^\n]*)
       | (?P<separator>&&|\|\||;;?|\|&?|&(?!>)|\n)
       | (?P<word>(?:[^\s;&|'"\\`$#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|`[^`]*`
@@ -51,8 +50,8 @@ _TOKEN = pattern(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INTRICATE = pattern(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
-_REDIRECTION = pattern(r"\d*(?:&?>>?|<<?<?)")
+_INTRICATE = re.compile(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
+_REDIRECTION = re.compile(r"\d*(?:&?>>?|<<?<?)")
 
 
 def meaning(command: str, code: int) -> Ending:
@@ -131,7 +130,7 @@ def _question(words: list[str]) -> str | None:
 LONG_SILENCE = 10.0
 MOST_NAMED = 5
 
-_CHANGES_DIRECTORY = pattern(r"(^|[;&|({\s])(cd|pushd|popd)\s")
+_CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
 
 
 def ending_notes(ran: Ran, ending: Ending | None, limit: float, command: str, *, sandboxed: bool) -> list[str]:

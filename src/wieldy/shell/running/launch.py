@@ -14,7 +14,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.schema.pattern import pattern
 
 LONGEST_ARGUMENT = 100_000
 PIPE_BYTES = 1 << 20
@@ -120,7 +119,7 @@ FOREIGN = frozenset({"BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "PROMPT_COMMAND"
 READ_FIRST = frozenset({"BASH_ENV", "WIELDY_ENV_FILE", "CLAUDE_ENV_FILE"})
 """Variables that name a file to be read before a command."""
 
-SECRET = pattern(
+SECRET = re.compile(
     r"(^|_|API|ACCESS)KEYS?(_|$)|(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)"
     r"|(^|_)(AUTH|PAT)$|^DATABASE_URL$|_DSN$",
     re.IGNORECASE,

@@ -15,19 +15,18 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
-from wieldy.schema.pattern import pattern
 
 _ERASE_TAIL = "\x00"
 _ERASE_LINE = "\x01"
 _NOWHERE = 1 << 60
 
-_SEQUENCE = pattern(
+_SEQUENCE = re.compile(
     r"\x1b\[(?P<parameters>[0-?]*+)[ -/]*+(?P<final>[@-~])?"  # control sequences: colours, cursor, erasing
     r"|\x1b[\]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?"  # titles, links and other strings, which the line's end also ends
     r"|\x1b[ -/]*+[0-~]?"  # short sequences, and an escape that leads nowhere
     r"|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # everything else that is no text
 )
-_NEEDS_CARE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NEEDS_CARE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean(text: str) -> str:

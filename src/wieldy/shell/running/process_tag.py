@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from wieldy.schema.pattern import pattern
-
 VARIABLE = "WIELDY_BRAND"
 """Brings the number to the preamble, by which bash brands itself before the command can start anything."""
 
@@ -23,8 +21,8 @@ LOCKS = 10
 COUNT_BITS = 20
 MOST_LOOKED_AT = 512
 
-_MARK = pattern(r"([0-9a-f]{10})[0-9a-f]{6}(?:\.([0-9]+))?\.?")
-_SHOWN = pattern(rb"^Max file locks +([0-9]+) ", re.MULTILINE)
+_MARK = re.compile(r"([0-9a-f]{10})[0-9a-f]{6}(?:\.([0-9]+))?\.?")
+_SHOWN = re.compile(rb"^Max file locks +([0-9]+) ", re.MULTILINE)
 
 
 def numbers(mark: str) -> range:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import stat
 import subprocess
 import threading
@@ -15,7 +16,6 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from wieldy.core.threads import in_thread
-from wieldy.schema.pattern import pattern
 from wieldy.shell.running.output import Capture
 from wieldy.shell.running.process_tag import last_born, may_have_left
 from wieldy.shell.running.reaper import GRACE, Process, Tree, end, lasting, members
@@ -79,7 +79,7 @@ HEARTBEAT = 5.0
 TO_END = 0.25
 LONGEST_PATH = 16 << 10
 
-_LONE_AMPERSAND = pattern(rb"(?<![&>])&(?![&>])")
+_LONE_AMPERSAND = re.compile(rb"(?<![&>])&(?![&>])")
 _DETACHERS = (b"setsid", b"nohup", b"daemon", b"disown", b"coproc", b"screen", b"tmux")
 
 

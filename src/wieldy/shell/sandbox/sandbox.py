@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import tempfile
@@ -15,7 +16,6 @@ from msgspec.structs import replace
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.schema.pattern import pattern
 from wieldy.shell.running.guardian import interpreter_command
 from wieldy.shell.running.launch import Confine, find_bash, scrub_secrets
 from wieldy.shell.sandbox import bridge, landlock
@@ -25,7 +25,7 @@ from wieldy.shell.sandbox.proxy import Door, Proxy, proxy_environment
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
-_REFUSALS = pattern(
+_REFUSALS = re.compile(
     r"Permission denied|Read-only file system|Operation not permitted|Network is unreachable"
     r"|[Cc]ould not resolve host|Temporary failure in name resolution|Name or service not known|Device or resource busy"
 )

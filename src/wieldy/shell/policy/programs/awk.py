@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
 
 _SPEC = "-F: -v: --field-separator= --assign= --posix --traditional --re-interval --version"
-_TOKEN = pattern(
+_TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
       | (?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)
@@ -19,7 +18,7 @@ _TOKEN = pattern(
       | (?P<operator>\|\||&&|[-+*/%^=!<>]=|[-+*%^=!<>?:~,;{}()\[\]$\n/|&@])""",
     re.VERBOSE | re.DOTALL,
 )
-_REGEX = pattern(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*\])*/")
+_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*\])*/")
 _FUNCTIONS = names(
     "length substr index split sub gsub match sprintf sin cos atan2 exp log sqrt int rand srand tolower toupper "
     "strftime systime mktime gensub asort asorti strtonum and or xor lshift rshift compl isarray typeof patsplit "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, unknown
 from wieldy.shell.policy.word_values import Word, plain
@@ -14,12 +14,12 @@ SAFE_VARIABLES = names(
     "FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG "
     "PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE"
 )
-_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEARD = pattern(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
-_STORING = pattern(r"%[-#+ 0-9.*'lhjzt]*n")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEARD = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
+_STORING = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
 _UNARY = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
 _BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
-_SET_OPTIONS = pattern(r"[-+][efuxvhbEmnTBCa]+")
+_SET_OPTIONS = re.compile(r"[-+][efuxvhbEmnTBCa]+")
 _NAMED_SETTINGS = names("errexit nounset pipefail xtrace verbose noglob noclobber")
 
 

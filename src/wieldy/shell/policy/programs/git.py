@@ -9,12 +9,11 @@ from functools import cache
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, Table, names, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
 from wieldy.shell.policy.word_values import Word, plain
 
-_RUNS = pattern(
+_RUNS = re.compile(
     r"(alias|pager)\..+|core\.(hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)"
     r"|sequence\.editor|diff\.external|diff\..+\.(command|textconv)|merge\..+\.driver|filter\..+\.(clean|smudge|process)"
     r"|(.+\.)?(cmd|helper|program|command|uploadpack|receivepack)|interactive\.difffilter|uploadpack\.packobjectshook"
@@ -70,8 +69,8 @@ _PATCH = names(
     "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
     "--word-diff-regex --color-words --function-context --binary --text --check"
 )
-_SHORT_PATCH = pattern(r"-[A-Za-z]*[puUcmLW]")
-_OBJECT_NAMED = pattern(r"[^:]*:.+")
+_SHORT_PATCH = re.compile(r"-[A-Za-z]*[puUcmLW]")
+_OBJECT_NAMED = re.compile(r"[^:]*:.+")
 _ABOUT_OBJECTS = names("-t -s -e --batch-check")
 
 

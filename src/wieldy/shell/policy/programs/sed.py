@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
 from wieldy.shell.policy.word_values import Word
@@ -14,13 +13,13 @@ _SPEC = (
     "--expression= --line-length= --posix --sandbox --in-place=? --help --version !--file !--debug "
     "!--follow-symlinks"
 )
-_ADDRESS = pattern(r"(\d+(~\d+)?|\$|\+\d+|~\d+)")
-_SPACE = pattern(r"[ \t\n;]*")
+_ADDRESS = re.compile(r"(\d+(~\d+)?|\$|\+\d+|~\d+)")
+_SPACE = re.compile(r"[ \t\n;]*")
 _LONE = frozenset("=dDgGhHnNpPxzF")
-_LABEL = pattern(r"[ \t]*[\w.-]*")
-_NUMBER = pattern(r"[ \t]*\d*")
-_BRACKET = pattern(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
-_FLAGS = pattern(r"[gpiImM0-9]*")
+_LABEL = re.compile(r"[ \t]*[\w.-]*")
+_NUMBER = re.compile(r"[ \t]*\d*")
+_BRACKET = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
+_FLAGS = re.compile(r"[gpiImM0-9]*")
 
 
 class NotAccepted(ValueError):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.programs.tables import Call, Judge, Judgement, Row, unknown
 from wieldy.shell.policy.word_values import Word, plain
@@ -30,7 +29,7 @@ _WGET = (
 )
 
 
-_LOCAL = pattern(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
+_LOCAL = re.compile(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
 class Copier(Struct, frozen=True):
