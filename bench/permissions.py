@@ -15,7 +15,7 @@ from wieldy.core.decision import Behavior
 from wieldy.core.effects import Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import Paths
+from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Origin, Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
@@ -82,7 +82,7 @@ def each(policy: Policy, calls: list[PlannedCall]) -> None:
 def fresh(root: str) -> float:
     """Microseconds for commands that are new to everybody; only what the analysis says of them is known."""
     known = {FIVE: analyse(FIVE, cwd=root, home=root)}
-    policy = Policy(many_rules(1000, root), paths=Paths((root,)), analyse=known.__getitem__)
+    policy = Policy(many_rules(1000, root), paths=PathResolver((root,)), analyse=known.__getitem__)
     policy.decide(running(FIVE))  # builds what all decisions share
     best = float("inf")
     for start in range(0, 20 * FRESH, FRESH):
@@ -99,8 +99,8 @@ def claims() -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
         root = str(Path(folder).resolve())
         Path(root, "src", "part7").mkdir(parents=True)
-        few = Policy(many_rules(10, root), paths=Paths((root,)))
-        many = Policy(many_rules(1000, root), paths=Paths((root,)))
+        few = Policy(many_rules(10, root), paths=PathResolver((root,)))
+        many = Policy(many_rules(1000, root), paths=PathResolver((root,)))
         for what, call in kinds(root).items():
             small, large = measured(few, many, call)
             yield Claim(f"deciding {what} under 1 000 rules", large, 200, " µs", f"under 10 rules {small:.0f} µs")

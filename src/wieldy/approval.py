@@ -36,10 +36,10 @@ class Callback:
         return answer
 
     async def _grant(self, answer: Answer) -> None:
-        from wieldy.permissions.grants import granted
+        from wieldy.permissions.grants import select_savable_rules
         from wieldy.settings.store import remember
 
-        grant = granted(answer.remember, self._policy.root)
+        grant = select_savable_rules(answer.remember, self._policy.root)
         for line in grant.refused:
             self._workspace.emit(Notice(text=line))
         self._policy.grant(*grant.rules)

@@ -29,10 +29,10 @@ from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn, handler
 from wieldy.files.journal.store import journal_folder
-from wieldy.permissions.risk_levels import Levels
-from wieldy.settings.load import Settings, SettingsFiles
+from wieldy.permissions.risk_levels import RiskLevels
+from wieldy.settings.load import Settings, SettingsWatcher
 from wieldy.settings.load import load_settings as settings_of
-from wieldy.settings.wiring import Attendants
+from wieldy.settings.wiring import Wiring
 from wieldy.tools import MODULES, builtin_loaders
 from wieldy.toolset.gates import SIMPLE, Context, gate_of, is_on, left_out_by_name, survey
 from wieldy.toolset.order import FOREIGN, is_foreign
@@ -84,7 +84,7 @@ class Toolbox:
         supervisor = Supervisor()
         files = settings is None if load_settings is None else load_settings
         watched = files or settings_file is not None
-        self._files = SettingsFiles(root, named=settings_file, others=files) if watched else None
+        self._files = SettingsWatcher(root, named=settings_file, others=files) if watched else None
         self._read_settings = partial(settings_of, root, explicit=settings, files=files, named=settings_file)
         self.settings = self._read_settings()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
@@ -110,7 +110,7 @@ class Toolbox:
             spill=Spill(self.workspace.session_dir / "tool-results"),
         )
         self._calls = self._turns = 0
-        self._attendants = Attendants(
+        self._attendants = Wiring(
             self.settings,
             self.policy,
             self.workspace,
@@ -127,7 +127,7 @@ class Toolbox:
         """Have the calls to come follow the settings."""
         if self._files is not None:
             self._files.foreign = self.settings.get("compat.claude") is True
-        self._services = self._attendants.seated(self._services, self.catalog, self.person)
+        self._services = self._attendants.build(self._services, self.catalog, self.person)
         if self._told is not None:
             self.witness(self._told)
 
@@ -301,7 +301,7 @@ class Toolbox:
         self.workspace.settings = settings.values
         self.workspace.extra_roots = settings.extra_roots(self.workspace, before)
         self.policy.use_roots(self.workspace.roots)
-        self.policy.follow(settings.rules, Levels.from_settings(settings.values.get("tools")), settings.outside)
+        self.policy.follow(settings.rules, RiskLevels.from_settings(settings.values.get("tools")), settings.outside)
         self._attendants.follow(settings)
         self._heed()
         for problem in self.hook_problems:
@@ -379,7 +379,7 @@ async def offered(
         sorted(filter(None, map(look, names)), key=lambda tool: (is_foreign(tool), tool.name)),
         context,
         gate=gate,
-        removes=getattr(services.judge, "removes", lambda name: None),
+        removes=getattr(services.judge, "removal_reason", lambda name: None),
         enabled=lambda tool: services.supervisor.run(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
     )
     return workspace.service(Pool).offering(rows, MODULES, window)

@@ -61,11 +61,11 @@ def test_every_decision_is_at_least_as_strict_as_the_parents(
     above = policy.decide(call, said)
     assert strictness(judge.decide(call, said)) == strictness(above)
     for kind in line:
-        judge = judge.beside(where, kind.mode)
+        judge = judge.derive(where, kind.mode)
         here = judge.decide(call, said)
         assert strictness(here) >= strictness(above)
         if kind.mode is not None:
-            assert strictness(here) >= strictness(policy.beside(where, kind.mode).decide(call, said))
+            assert strictness(here) >= strictness(policy.derive(where, kind.mode).decide(call, said))
             assert WIDTH.index(judge.mode) <= WIDTH.index(policy.mode)
         above = here
 
@@ -83,7 +83,7 @@ def test_rules_and_modes_that_come_later_hold_at_once(
     rules: list[Rule], more: list[Rule], mode: str, later: str, kind: Definition, call: PlannedCall
 ) -> None:
     policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, cwd=where)
-    judge = Narrowed(policy, where).beside(where, kind.mode)
+    judge = Narrowed(policy, where).derive(where, kind.mode)
     judge.decide(call, ())
     policy.mode = later
     policy.grant(*more)
@@ -100,7 +100,7 @@ def test_a_judge_that_stands_in_for_the_policy_is_never_passed_over(
             return Decision("deny", ())
 
     policy = Policy(RuleSet(()), paths=WORLD, mode=mode, cwd=where)
-    judge = Narrowed(policy, where, given=Never()).beside(where, kind.mode)
+    judge = Narrowed(policy, where, given=Never()).derive(where, kind.mode)
     assert judge.decide(call, ()).behavior == "deny"
 
 

@@ -6,12 +6,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wieldy.permissions.paths import Paths
+from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Origin, escaped_pattern, parse
 from wieldy.permissions.ruleset import PathIndex, pattern_of
 
 ROOT = "/w/project"
-PATHS = Paths((ROOT,), home="/home/me")
+PATHS = PathResolver((ROOT,), home="/home/me")
 
 names = st.sampled_from(["a", "b", "ab", "a.py", ".env", "x*y", "[q]", "é"])
 paths = st.lists(names, min_size=1, max_size=4).map("/".join)

@@ -15,12 +15,12 @@ from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs,
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.modes import MODES
-from wieldy.permissions.paths import Paths
-from wieldy.permissions.rules import Origin, Rule, RuleProblem, parse, split_list
+from wieldy.permissions.paths import PathResolver
+from wieldy.permissions.rules import Origin, Rule, RuleError, parse, split_list
 from wieldy.permissions.ruleset import RuleSet
 
 ROOT, HOME = "/w/project", "/home/me"
-WORLD = Paths(
+WORLD = PathResolver(
     (ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=lambda path: False
 )
 QUICK = settings(max_examples=200, deadline=None)
@@ -209,7 +209,7 @@ def test_the_rules_offered_would_have_allowed_the_call(rules: list[Rule], mode: 
 def test_a_rule_prints_as_it_was_written_or_is_refused(text: str, behavior: Behavior) -> None:
     try:
         rule = parse(text, behavior)
-    except RuleProblem as problem:
+    except RuleError as problem:
         assert str(problem)
         return
     assert str(rule) == text.strip()
@@ -292,7 +292,9 @@ steps = st.one_of(
 @given(rules=st.lists(made_rules(), max_size=4), taken=st.lists(steps, min_size=2, max_size=14), again=st.booleans())
 def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: list[Any], again: bool) -> None:
     volume = Volume()
-    world = Paths((ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=volume)
+    world = PathResolver(
+        (ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=volume
+    )
     policy = Policy(RuleSet(tuple(rules)), paths=world, cwd=lambda: ROOT)
     calls: list[PlannedCall] = []
     for step in taken:
@@ -325,7 +327,7 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
 )
 def test_a_command_is_judged_by_the_folders_that_are_worked_in_now(command: str, before: str, after: str) -> None:
     def policy_for(root: str) -> Policy:
-        world = Paths((root,), home=HOME, real=lambda path: path, folds_case=lambda path: False)
+        world = PathResolver((root,), home=HOME, real=lambda path: path, folds_case=lambda path: False)
         return Policy(paths=world, mode="bypassPermissions", cwd=lambda: ROOT)
 
     call = called("Bash", (Runs(command),), {"command": command})

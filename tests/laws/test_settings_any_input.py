@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.settings import load_settings
-from wieldy.settings.document import DocumentError, Unfit, read, with_items
+from wieldy.settings.document import DocumentError, ShapeError, read, with_items
 from wieldy.settings.keys import KEYS
 
 NAMES = sorted({part for key in KEYS for part in key.name.split(".")} | {"rule", "match", "not_match", "Bash", "x"})
@@ -95,7 +95,7 @@ def test_half_a_file_is_an_error_with_a_place_or_a_whole_value(value: Any, cut: 
 def test_adding_a_rule_changes_nothing_else(value: dict[str, Any], indent: int | None) -> None:
     try:
         after = read(with_items(json.dumps(value, indent=indent), ("permissions", "allow"), ["A"])).value
-    except Unfit:
+    except ShapeError:
         return
     held = value.get("permissions", {}).get("allow", [])
     expected = held if "A" in held else [*held, "A"]

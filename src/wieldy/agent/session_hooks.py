@@ -23,7 +23,7 @@ class Moments:
 
     async def started(self, source: str, model: str) -> tuple[str, ...]:
         """Tell of the start; returns what hooks add to what the model knows."""
-        if not self.hooks.wanted("SessionStart"):
+        if not self.hooks.has("SessionStart"):
             return ()
         from wieldy.hooks.events import SessionStart
 
@@ -33,7 +33,7 @@ class Moments:
     async def prompted(self, prompt: str) -> tuple[str, ...]:
         """Tell of a prompt; returns what hooks add to it. Raises `PromptBlocked`."""
         self.sent_on = 0
-        if not self.hooks.wanted("UserPromptSubmit"):
+        if not self.hooks.has("UserPromptSubmit"):
             return ()
         from wieldy.hooks.events import UserPromptSubmit
 
@@ -44,7 +44,7 @@ class Moments:
 
     async def stopping(self, last_words: str) -> str | None:
         """Tell that the model wants to stop; returns why it is to go on, or None."""
-        if not self.hooks.wanted("Stop") or self.sent_on >= MOST_STOPS:
+        if not self.hooks.has("Stop") or self.sent_on >= MOST_STOPS:
             return None
         from wieldy.hooks.events import Stop
 
@@ -57,7 +57,7 @@ class Moments:
 
     async def compacting(self, trigger: str, wish: str) -> bool:
         """Tell that the conversation is about to be shortened; true when a hook is against it."""
-        if not self.hooks.wanted("PreCompact"):
+        if not self.hooks.has("PreCompact"):
             return False
         from wieldy.hooks.events import PreCompact
 
@@ -68,10 +68,10 @@ class Moments:
 
     async def ended(self, reason: str) -> None:
         """Tell of the end."""
-        if self.hooks.wanted("SessionEnd"):
+        if self.hooks.has("SessionEnd"):
             from wieldy.hooks.events import SessionEnd
 
             await self.hooks.fire(SessionEnd(**self._common(), reason=reason))
 
     def _common(self) -> dict[str, Any]:
-        return self.hooks.common()
+        return self.hooks.common_fields()

@@ -29,11 +29,11 @@ from wieldy.engine.turn import Turn
 from wieldy.files.apply_edit import Rehearsals
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.read_file import Repeats
-from wieldy.hooks.dispatch import HookedApprover, Hooks, Review
-from wieldy.permissions.advisers import CleanTree
+from wieldy.hooks.dispatch import HookApprover, HookReviewer, Hooks
+from wieldy.permissions.advisers import CleanTreeAdviser
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.grants import Coverage
-from wieldy.permissions.modes import mode_named
+from wieldy.permissions.grants import RuleMatcher
+from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import Delegation, Errand
 from wieldy.toolbox import offered
 from wieldy.tools.todo_write import TodoList
@@ -54,12 +54,12 @@ class Narrowed:
     ) -> None:
         self._policy = policy
         self._cwd = cwd
-        self._modes = tuple(mode_named(mode).name for mode in modes)
+        self._modes = tuple(find_mode(mode).name for mode in modes)
         self._given = given
         self._seen: tuple[object, object] = (None, None)
         self._made: dict[str, Policy] = {}
 
-    def beside(self, cwd: Callable[[], str], mode: str | None) -> Narrowed:
+    def derive(self, cwd: Callable[[], str], mode: str | None) -> Narrowed:
         """The judge of somebody further down: nothing that holds here is lost on the way."""
         return Narrowed(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._given)
 
@@ -79,9 +79,9 @@ class Narrowed:
         """The session's policy, seen from where the sub-agent stands."""
         return self._in(self._policy.mode)
 
-    def removes(self, tool_name: str) -> Reason | None:
+    def removal_reason(self, tool_name: str) -> Reason | None:
         """Why a tool is not to be offered at all; None where it may be."""
-        return self._policy.removes(tool_name)
+        return self._policy.removal_reason(tool_name)
 
     def hides(self, path: str) -> bool:
         """Whether searches and listings are to leave a path out."""
@@ -99,7 +99,7 @@ class Narrowed:
             self._seen, self._made = seen, {}
         made = self._made.get(mode)
         if made is None:
-            made = self._made[mode] = self._policy.beside(self._cwd, mode)
+            made = self._made[mode] = self._policy.derive(self._cwd, mode)
         return made
 
 
@@ -120,16 +120,16 @@ class AgentHooks(Hooks):
             above.hooks,
             workspace,
             mode=lambda: judge.mode,
-            applies=Coverage(judge.standing()),
+            applies=RuleMatcher(judge.standing()),
             halt=halt,
         )
         self._above = above
         self._agent = {"agent_id": agent_id, "agent_type": agent_type}
 
-    def common(self) -> dict[str, Any]:
+    def common_fields(self) -> dict[str, Any]:
         """What every moment is told: the session's own, but where this agent stands, and who it is."""
         here = {"cwd": self._workspace.cwd, "permission_mode": self._mode()}
-        return {**self._above.common(), **here, **self._agent}
+        return {**self._above.common_fields(), **here, **self._agent}
 
 
 class AgentMoments(Moments):
@@ -141,7 +141,7 @@ class AgentMoments(Moments):
 
     async def started(self, source: str, model: str) -> tuple[str, ...]:
         """Tell of the start; returns what hooks add to what the agent knows."""
-        if not self.hooks.wanted("SubagentStart"):
+        if not self.hooks.has("SubagentStart"):
             return ()
         from wieldy.hooks.events import SubagentStart
 
@@ -154,7 +154,7 @@ class AgentMoments(Moments):
 
     async def stopping(self, last_words: str) -> str | None:
         """Tell that the agent wants to stop; returns why it is to go on, or None."""
-        if not self.hooks.wanted("SubagentStop") or self.sent_on >= MOST_STOPS:
+        if not self.hooks.has("SubagentStop") or self.sent_on >= MOST_STOPS:
             return None
         from wieldy.hooks.events import SubagentStop
 
@@ -318,7 +318,7 @@ class NarrowBox:
         self.catalog = Selected(above.catalog, lambda name: has(name, errand, may_send=may_send))
         self.events = Watch(above.events, agent, above.catalog.find)
         self.workspace = ChildWorkspace(above.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
-        self.policy = judge.beside(lambda: self.workspace.cwd, errand.definition.mode)
+        self.policy = judge.derive(lambda: self.workspace.cwd, errand.definition.mode)
         self.hooks: Hooks = AgentHooks(
             above.hooks, self.workspace, self.policy, halt, agent_id=agent.id, agent_type=agent.type
         )
@@ -334,11 +334,13 @@ class NarrowBox:
             catalog=Called(self.catalog, pool),
             workspace=self.workspace,
             judge=self.policy,
-            approver=Witnessed(HookedApprover(self.hooks, self.person), asked),
+            approver=Witnessed(HookApprover(self.hooks, self.person), asked),
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
             advisers=tuple(map(self._adviser, above.advisers)),
-            reviewers=tuple(Review(self.hooks) if isinstance(one, Review) else one for one in above.reviewers),
+            reviewers=tuple(
+                HookReviewer(self.hooks) if isinstance(one, HookReviewer) else one for one in above.reviewers
+            ),
             abort=abort,
         )
 
@@ -346,8 +348,8 @@ class NarrowBox:
         """The same adviser, seeing what this agent sees."""
         if isinstance(adviser, Hooks):
             return self.hooks
-        if isinstance(adviser, CleanTree):
-            return CleanTree(self.policy.standing(), lambda: self.workspace.cwd)
+        if isinstance(adviser, CleanTreeAdviser):
+            return CleanTreeAdviser(self.policy.standing(), lambda: self.workspace.cwd)
         return adviser
 
     @property

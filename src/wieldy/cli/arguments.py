@@ -58,10 +58,10 @@ def folder(path: str) -> str:
 
 def mode(name: str) -> str:
     """Accept the name of a permission mode."""
-    from wieldy.permissions.modes import mode_named
+    from wieldy.permissions.modes import find_mode
 
     try:
-        return mode_named(name).name
+        return find_mode(name).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

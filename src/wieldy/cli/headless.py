@@ -157,13 +157,13 @@ def _split_rules(words: list[str], behavior: Behavior) -> list[str]:
     """Split rules at commas and blanks outside parentheses, and check them."""
     if not words:
         return []
-    from wieldy.permissions.rules import RuleProblem, parse, split_list
+    from wieldy.permissions.rules import RuleError, parse, split_list
 
     rules = split_list(",".join(words))
     try:
         for rule in rules:
             parse(rule, behavior)
-    except RuleProblem as problem:
+    except RuleError as problem:
         raise UsageError(str(problem)) from None
     return rules
 

@@ -18,7 +18,7 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
 from wieldy.engine.pipeline import bind, lookup, normalize
-from wieldy.permissions.explain import Changed, replay
+from wieldy.permissions.explain import ChangedDecision, replay
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Replayed(Struct, frozen=True):
     session: str
     judged: int
     lost: int
-    changes: tuple[Changed, ...]
+    changes: tuple[ChangedDecision, ...]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -259,7 +259,7 @@ def _planned(kept: Kept, box: Toolbox) -> Iterator[tuple[PlannedCall, Behavior] 
             yield None
 
 
-def _row(done: Replayed, change: Changed) -> dict[str, object]:
+def _row(done: Replayed, change: ChangedDecision) -> dict[str, object]:
     return {
         "session": done.session,
         "tool": change.plan.tool.name,

@@ -91,7 +91,7 @@ class HookStarted(Event, frozen=True, kw_only=True):
     """A hook begins."""
 
     kind: ClassVar[str] = "hook.started"
-    moment: str
+    hook_event: str
     hook: str
 
 
@@ -99,7 +99,7 @@ class HookEnded(Event, frozen=True, kw_only=True):
     """A hook ended: `outcome` says how, in a word."""
 
     kind: ClassVar[str] = "hook.ended"
-    moment: str
+    hook_event: str
     hook: str
     outcome: str
     detail: str = ""

@@ -154,7 +154,7 @@ class Lines:
                 told = {"trigger": event.trigger, "pre_tokens": event.tokens_before, "post_tokens": event.tokens_after}
                 self._say("system", subtype="compact_boundary", compact_metadata=told)
             case HookEnded():
-                name = {"hook_name": event.hook, "hook_event": event.moment}
+                name = {"hook_name": event.hook, "hook_event": event.hook_event}
                 self._say("system", subtype="hook_response", **name, outcome=event.outcome, output=event.detail)
             case Notice():
                 self._say("system", subtype="informational", content=event.text)

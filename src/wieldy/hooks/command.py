@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from wieldy.core.threads import in_thread
 from wieldy.hooks.config import Hook
-from wieldy.hooks.events import Moment
+from wieldy.hooks.events import HookEvent
 from wieldy.shell.running.reaper import Tree, end
 
 MOST_OUTPUT = 1 << 20
 _AT_ONCE = 1 << 16
 
 
-class Ear:
+class PipeReader:
     """The read end of a pipe. Its first megabyte is kept; the rest is read and forgotten, so that the hook does not block."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Ear:
             self._mine = -1
 
 
-class Mouth:
+class PipeWriter:
     """The write end of a pipe: what is to be told, and then its end."""
 
     def __init__(self, told: bytes) -> None:
@@ -82,7 +82,7 @@ class Mouth:
             self._mine = -1
 
 
-class Raw(Struct, frozen=True):
+class HookOutput(Struct, frozen=True):
     """What came back of a hook, uninterpreted. `trouble` says why there is no exit code."""
 
     exit_code: int | None
@@ -91,7 +91,7 @@ class Raw(Struct, frozen=True):
     trouble: str = ""
 
 
-async def run_command(hook: Hook, moment: Moment, env: Mapping[str, str]) -> Raw:
+async def run_command(hook: Hook, moment: HookEvent, env: Mapping[str, str]) -> HookOutput:
     """Run the hook's command. Never raises for what the hook does."""
     mark = f"WIELDY_HOOK={os.urandom(8).hex()}"
     name, _, value = mark.partition("=")
@@ -100,7 +100,7 @@ async def run_command(hook: Hook, moment: Moment, env: Mapping[str, str]) -> Raw
     cwd = moment.cwd if os.path.isdir(moment.cwd) else None
     told = json.dumps(moment.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace")
     # Pipes of our own: asyncio's would have us wait for whoever else still holds them, such as a child the hook left behind.
-    mouth, out, err = Mouth(told), Ear(), Ear()
+    mouth, out, err = PipeWriter(told), PipeReader(), PipeReader()
     process: asyncio.subprocess.Process | None = None
     try:
         try:
@@ -114,15 +114,15 @@ async def run_command(hook: Hook, moment: Moment, env: Mapping[str, str]) -> Raw
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            return Raw(None, trouble=f"could not start: {getattr(error, 'strerror', None) or error}")
+            return HookOutput(None, trouble=f"could not start: {getattr(error, 'strerror', None) or error}")
         finally:
             for end_of_pipe in (mouth, out, err):
                 os.close(end_of_pipe.theirs)
         async with asyncio.timeout(hook.seconds):
             code = await process.wait()
-        return Raw(code, out.hear_out(), err.hear_out())
+        return HookOutput(code, out.hear_out(), err.hear_out())
     except TimeoutError:
-        return Raw(None, trouble=f"did not end within {hook.seconds:g} s and was stopped")
+        return HookOutput(None, trouble=f"did not end within {hook.seconds:g} s and was stopped")
     finally:
         for pipe in (mouth, out, err):
             pipe.close()

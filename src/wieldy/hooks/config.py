@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.hooks.events import MOMENTS, Moment
-from wieldy.permissions.rules import Rule, RuleProblem, parse
+from wieldy.hooks.events import HOOK_EVENTS, HookEvent
+from wieldy.permissions.rules import Rule, RuleError, parse
 
 Matcher: TypeAlias = Callable[[str], bool]
 
@@ -60,14 +60,14 @@ class Hook(Struct, frozen=True):
     seconds: float = DEFAULT_SECONDS
     on_error: OnError = "warn"
 
-    def wants(self, moment: Moment) -> bool:
+    def wants(self, moment: HookEvent) -> bool:
         """Whether this hook is for this moment, as far as the matcher says."""
         return moment.event == self.event and self.matches(moment.subject)
 
 
 def python_hook(event: str, call: PythonHook, *, match: str = "", on_error: OnError | None = None) -> Hook:
     """A hook that is a Python function of the payload, returning what a command would print as JSON, or None."""
-    kind = MOMENTS[event]
+    kind = HOOK_EVENTS[event]
     name = getattr(call, "__qualname__", repr(call))
     failing: OnError = on_error or ("block" if kind.guards else "warn")
     return Hook(event, name, None, matcher(match), match, call=call, on_error=failing)
@@ -80,8 +80,8 @@ def configured(section: Any) -> tuple[list[Hook], list[str]]:
     if not isinstance(section, Mapping):
         return hooks, ([] if section is None else ["`hooks` must be an object of events"])
     for event, groups in section.items():
-        if event not in MOMENTS:
-            problems.append(f"hooks.{event}: there is no such event; there are {', '.join(MOMENTS)}")
+        if event not in HOOK_EVENTS:
+            problems.append(f"hooks.{event}: there is no such event; there are {', '.join(HOOK_EVENTS)}")
             continue
         for number, group in enumerate(groups if isinstance(groups, list) else [groups]):
             where = f"hooks.{event}[{number}]"
@@ -96,7 +96,7 @@ def configured(section: Any) -> tuple[list[Hook], list[str]]:
 def _add(event: str, group: Mapping[str, Any], entry: Any, where: str, hooks: list[Hook], problems: list[str]) -> None:
     try:
         hook = _hook(event, group.get("matcher"), entry)
-    except (BadMatcher, RuleProblem, TypeError, ValueError) as error:
+    except (BadMatcher, RuleError, TypeError, ValueError) as error:
         problems.append(f"{where}: {error}")
         return
     if all((hook.command, hook.matcher) != (other.command, other.matcher) or other.event != event for other in hooks):
@@ -116,7 +116,7 @@ def _hook(event: str, match: Any, entry: Any) -> Hook:
         raise TypeError("`args` must be a list of strings")
     if not isinstance(entry.get("if", ""), str):
         raise TypeError("`if` must be one permission rule")
-    guards = MOMENTS[event].guards
+    guards = HOOK_EVENTS[event].guards
     on_error = entry.get("on_error", entry.get("onError", "block" if guards else "warn"))
     if on_error not in ("block", "warn"):
         raise ValueError(f"`on_error` must be `block` or `warn`, not `{on_error}`")

@@ -7,71 +7,71 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.hooks.command import Raw
-from wieldy.hooks.events import MOMENTS, Moment, ToolMoment
+from wieldy.hooks.command import HookOutput
+from wieldy.hooks.events import HOOK_EVENTS, HookEvent, ToolHookEvent
 
-Meaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
+HookMeaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
 
 
-class Ending(Struct, frozen=True):
+class HookExit(Struct, frozen=True):
     """One way to end, and its meaning: at moments that can be blocked, at those that cannot, at those that take text."""
 
     name: str
-    raw: Raw
-    blockable: Meaning
-    otherwise: Meaning
-    takes_text: Meaning | None = None
+    raw: HookOutput
+    blockable: HookMeaning
+    otherwise: HookMeaning
+    takes_text: HookMeaning | None = None
 
 
-def _json(code: int, decision: str) -> Raw:
-    return Raw(code, f'{{"decision": "{decision}", "reason": "said so"}}')
+def _json(code: int, decision: str) -> HookOutput:
+    return HookOutput(code, f'{{"decision": "{decision}", "reason": "said so"}}')
 
 
 ENDINGS = (
-    Ending("exit 0, nothing printed", Raw(0), "go on", "go on"),
-    Ending("exit 0, plain text printed", Raw(0, "some text"), "go on", "go on", "add text"),
-    Ending("exit 0, JSON that denies or blocks", _json(0, "block"), "block", "block"),
-    Ending(
+    HookExit("exit 0, nothing printed", HookOutput(0), "go on", "go on"),
+    HookExit("exit 0, plain text printed", HookOutput(0, "some text"), "go on", "go on", "add text"),
+    HookExit("exit 0, JSON that denies or blocks", _json(0, "block"), "block", "block"),
+    HookExit(
         "exit 0, lines of text and then JSON that denies or blocks",
-        Raw(0, 'checking\n{"decision": "block"}'),
+        HookOutput(0, 'checking\n{"decision": "block"}'),
         "block",
         "block",
     ),
-    Ending("exit 0, JSON that allows", _json(0, "approve"), "allow", "allow"),
-    Ending("exit 0, JSON that asks", _json(0, "ask"), "ask", "ask"),
-    Ending("exit 0, JSON with a decision nobody knows", _json(0, "maybe"), "by on_error", "by on_error"),
-    Ending("exit 0, output that begins like JSON and is not", Raw(0, "{oops"), "by on_error", "by on_error"),
-    Ending("exit 1 (or 3 to 125), no JSON", Raw(1, "", "careful"), "show", "show"),
-    Ending("exit 1 (or 3 to 125), JSON that denies or blocks", _json(1, "block"), "block", "block"),
-    Ending("exit 2, reason on stderr", Raw(2, "", "not so"), "block", "show"),
-    Ending("exit 2, JSON that denies or blocks", _json(2, "block"), "block", "show"),
-    Ending("exit 2, JSON that allows", _json(2, "approve"), "block", "show"),
-    Ending(
+    HookExit("exit 0, JSON that allows", _json(0, "approve"), "allow", "allow"),
+    HookExit("exit 0, JSON that asks", _json(0, "ask"), "ask", "ask"),
+    HookExit("exit 0, JSON with a decision nobody knows", _json(0, "maybe"), "by on_error", "by on_error"),
+    HookExit("exit 0, output that begins like JSON and is not", HookOutput(0, "{oops"), "by on_error", "by on_error"),
+    HookExit("exit 1 (or 3 to 125), no JSON", HookOutput(1, "", "careful"), "show", "show"),
+    HookExit("exit 1 (or 3 to 125), JSON that denies or blocks", _json(1, "block"), "block", "block"),
+    HookExit("exit 2, reason on stderr", HookOutput(2, "", "not so"), "block", "show"),
+    HookExit("exit 2, JSON that denies or blocks", _json(2, "block"), "block", "show"),
+    HookExit("exit 2, JSON that allows", _json(2, "approve"), "block", "show"),
+    HookExit(
         "exit 2 from an interpreter that finds no script",
-        Raw(2, "", "python3: can't open file '/project/guard.sh': [Errno 2] No such file or directory"),
+        HookOutput(2, "", "python3: can't open file '/project/guard.sh': [Errno 2] No such file or directory"),
         "by on_error",
         "by on_error",
     ),
-    Ending(
+    HookExit(
         "exit 126 or 127: the script is missing or not executable",
-        Raw(127, "", "not found"),
+        HookOutput(127, "", "not found"),
         "by on_error",
         "by on_error",
     ),
-    Ending("killed by a signal", Raw(-9), "by on_error", "by on_error"),
-    Ending(
+    HookExit("killed by a signal", HookOutput(-9), "by on_error", "by on_error"),
+    HookExit(
         "took longer than its timeout (its whole tree is ended)",
-        Raw(None, trouble="was late"),
+        HookOutput(None, trouble="was late"),
         "by on_error",
         "by on_error",
     ),
-    Ending("could not be started at all", Raw(None, trouble="could not start"), "by on_error", "by on_error"),
+    HookExit("could not be started at all", HookOutput(None, trouble="could not start"), "by on_error", "by on_error"),
 )
 
 
-def meaning(ending: Ending, event: str) -> Meaning:
+def meaning(ending: HookExit, event: str) -> HookMeaning:
     """What an ending means at a moment."""
-    moment = MOMENTS[event]
+    moment = HOOK_EVENTS[event]
     if moment.takes_text and ending.takes_text is not None:
         return ending.takes_text
     return ending.blockable if moment.blocks else ending.otherwise
@@ -86,24 +86,24 @@ def tables() -> Iterator[str]:
     yield ""
     yield "| event | matcher is held against | can block | `on_error` unless set | told beside the common fields |"
     yield "| --- | --- | --- | --- | --- |"
-    for event, moment in MOMENTS.items():
+    for event, moment in HOOK_EVENTS.items():
         own = ", ".join(f"`{name}`" for name in _own_fields(moment)) or "–"
         matched = f"`{moment.matched_on}`" if moment.matched_on else "–"
         default = "block" if moment.guards else "warn"
         yield f"| `{event}` | {matched} | {'yes' if moment.blocks else 'no'} | {default} | {own} |"
 
 
-def _elsewhere(ending: Ending) -> str:
+def _elsewhere(ending: HookExit) -> str:
     if ending.takes_text is None:
         return ending.otherwise
-    names = ", ".join(event for event, moment in MOMENTS.items() if moment.takes_text)
+    names = ", ".join(event for event, moment in HOOK_EVENTS.items() if moment.takes_text)
     return f"{ending.otherwise}; {ending.takes_text} at {names}"
 
 
-def _own_fields(moment: type[Moment]) -> list[str]:
+def _own_fields(moment: type[HookEvent]) -> list[str]:
     own = vars(moment)["__annotations__"]
-    told = [name for name in moment.__struct_fields__ if name not in Moment.__struct_fields__ or name in own]
-    if issubclass(moment, ToolMoment):
+    told = [name for name in moment.__struct_fields__ if name not in HookEvent.__struct_fields__ or name in own]
+    if issubclass(moment, ToolHookEvent):
         told.sort(key=lambda name: not name.startswith("tool_"))
     return told
 

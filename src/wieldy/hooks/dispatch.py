@@ -24,8 +24,8 @@ from wieldy.hooks.events import PermissionRequest, PostToolUse, PostToolUseFailu
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
-    from wieldy.hooks.events import Moment, PreToolUse
-    from wieldy.hooks.reply import Reply, Said
+    from wieldy.hooks.events import HookEvent, PreToolUse
+    from wieldy.hooks.reply import HookReplies, HookReply
     from wieldy.permissions.rules import Rule
 
 
@@ -51,11 +51,11 @@ class Hooks:
         """These hooks as they are now, for a call to keep whatever is configured later."""
         return Hooks(self.hooks, self._workspace, mode=self._mode, applies=self._applies, halt=self._halt)
 
-    def wanted(self, event: str) -> bool:
+    def has(self, event: str) -> bool:
         """Whether any hook is for this event at all."""
         return any(hook.event == event for hook in self.hooks)
 
-    def common(self) -> dict[str, Any]:
+    def common_fields(self) -> dict[str, Any]:
         """What every moment is told."""
         workspace = self._workspace
         return {
@@ -67,19 +67,21 @@ class Hooks:
 
     def wants(self, plan: PlannedCall) -> bool:
         """Whether there are PreToolUse hooks at all."""
-        return self.wanted("PreToolUse")
+        return self.has("PreToolUse")
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Tell PreToolUse hooks of a call, before it is judged."""
         from wieldy.hooks.events import PreToolUse
         from wieldy.hooks.reply import advice, fold
 
-        moment = PreToolUse(**self.common(), tool_name=plan.tool.name, tool_input=plan.input, tool_use_id=plan.call.id)
+        moment = PreToolUse(
+            **self.common_fields(), tool_name=plan.tool.name, tool_input=plan.input, tool_use_id=plan.call.id
+        )
         replies = _of_the_last_input(await self._chained(self._for(moment, plan), moment))
         self._tell(fold(replies))
         return advice(replies)
 
-    async def fire(self, moment: Moment, plan: PlannedCall | None = None) -> Said:
+    async def fire(self, moment: HookEvent, plan: PlannedCall | None = None) -> HookReplies:
         """Tell the hooks of a moment and give what they said."""
         from wieldy.hooks.reply import fold
 
@@ -89,14 +91,14 @@ class Hooks:
         self._tell(said)
         return said
 
-    def _for(self, moment: Moment, plan: PlannedCall | None) -> list[Hook]:
+    def _for(self, moment: HookEvent, plan: PlannedCall | None) -> list[Hook]:
         return [
             hook
             for hook in self.hooks
             if hook.wants(moment) and (hook.only_if is None or (plan is not None and self._applies(hook.only_if, plan)))
         ]
 
-    async def _chained(self, hooks: Sequence[Hook], moment: PreToolUse) -> list[Reply]:
+    async def _chained(self, hooks: Sequence[Hook], moment: PreToolUse) -> list[HookReply]:
         """All together first; those behind a rewrite are told of the new input and asked again."""
         replies = list(await asyncio.gather(*(self._heard(hook, moment) for hook in hooks)))
         for index, reply in enumerate(replies):
@@ -107,18 +109,18 @@ class Hooks:
             return [*replies[: index + 1], *later]
         return replies
 
-    async def _heard(self, hook: Hook, moment: Moment) -> Reply:
+    async def _heard(self, hook: Hook, moment: HookEvent) -> HookReply:
         emit = self._workspace.emit
-        emit(HookStarted(moment=moment.event, hook=hook.name))
+        emit(HookStarted(hook_event=moment.event, hook=hook.name))
         started = time.perf_counter()
         reply = await self._reply(hook, moment)
         milliseconds = int((time.perf_counter() - started) * 1000)
         detail = reply.reason or reply.message or f"{milliseconds} ms"
-        emit(HookEnded(moment=moment.event, hook=hook.name, outcome=reply.outcome, detail=detail))
+        emit(HookEnded(hook_event=moment.event, hook=hook.name, outcome=reply.outcome, detail=detail))
         return reply
 
-    async def _reply(self, hook: Hook, moment: Moment) -> Reply:
-        from wieldy.hooks.command import Raw, run_command
+    async def _reply(self, hook: Hook, moment: HookEvent) -> HookReply:
+        from wieldy.hooks.command import HookOutput, run_command
         from wieldy.hooks.reply import from_python, interpret
 
         if hook.call is None:
@@ -127,22 +129,22 @@ class Hooks:
             async with asyncio.timeout(hook.seconds):
                 return from_python(hook, await settle(hook.call(moment.payload())))
         except TimeoutError:
-            return interpret(hook, Raw(None, trouble=f"did not end within {hook.seconds:g} s"))
+            return interpret(hook, HookOutput(None, trouble=f"did not end within {hook.seconds:g} s"))
         except Exception as error:
-            return interpret(hook, Raw(None, trouble=f"failed: {type(error).__name__}: {error}"))
+            return interpret(hook, HookOutput(None, trouble=f"failed: {type(error).__name__}: {error}"))
 
     def _environment(self) -> Mapping[str, str]:
         own: dict[str, Any] = self._workspace.setting("env", {})
         return {**self._workspace.env, **{str(name): str(value) for name, value in own.items()}}
 
-    def _tell(self, said: Said) -> None:
+    def _tell(self, said: HookReplies) -> None:
         for line in said.messages:
             self._workspace.emit(Notice(text=line))
         if said.halt is not None:
             self._halt(said.halt)
 
 
-def _of_the_last_input(replies: Sequence[Reply]) -> list[Reply]:
+def _of_the_last_input(replies: Sequence[HookReply]) -> list[HookReply]:
     """The replies without any "allow" that was said of an input which a later hook has replaced."""
     rewrites = [index for index, reply in enumerate(replies) if reply.updated_input is not None]
     last = rewrites[-1] if rewrites else 0
@@ -152,7 +154,7 @@ def _of_the_last_input(replies: Sequence[Reply]) -> list[Reply]:
     ]
 
 
-class HookedApprover:
+class HookApprover:
     """Asks the hooks first, then whoever comes next."""
 
     def __init__(self, hooks: Hooks, then: Approver) -> None:
@@ -161,13 +163,13 @@ class HookedApprover:
 
     async def ask(self, question: Question) -> Answer:
         """The hooks' answer if they have one, else the next one's."""
-        if not self._hooks.wanted("PermissionRequest"):
+        if not self._hooks.has("PermissionRequest"):
             return await self._then.ask(question)
         plan = question.plan
         rules = [{"type": "addRules", "behavior": "allow", "rules": [rule]} for rule in question.decision.suggestions]
         said = await self._hooks.fire(
             PermissionRequest(
-                **self._hooks.common(),
+                **self._hooks.common_fields(),
                 tool_name=plan.tool.name,
                 tool_input=plan.input,
                 tool_use_id=plan.call.id,
@@ -182,7 +184,7 @@ class HookedApprover:
         return await self._then.ask(question)
 
 
-class Review:
+class HookReviewer:
     """The reviewer of a toolbox's outcomes."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -191,7 +193,7 @@ class Review:
     async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
         """The outcome, with what the hooks had to say about it."""
         about: dict[str, Any] = {
-            **self._hooks.common(),
+            **self._hooks.common_fields(),
             "tool_name": plan.tool.name,
             "tool_input": plan.input,
             "tool_use_id": plan.call.id,
@@ -204,7 +206,7 @@ class Review:
         return outcome
 
     async def _after_success(self, plan: PlannedCall, outcome: Done, about: dict[str, Any]) -> Outcome:
-        if not self._hooks.wanted("PostToolUse"):
+        if not self._hooks.has("PostToolUse"):
             return outcome
         response = outcome.data if outcome.data is not None else text_of(outcome.content)
         said = await self._hooks.fire(PostToolUse(**about, tool_response=response), plan)
@@ -217,7 +219,7 @@ class Review:
     async def _after_failure(
         self, plan: PlannedCall, outcome: Done | Failed | Interrupted, about: dict[str, Any]
     ) -> Outcome:
-        if not self._hooks.wanted("PostToolUseFailure"):
+        if not self._hooks.has("PostToolUseFailure"):
             return outcome
         interrupted = isinstance(outcome, Interrupted)
         words = _words(outcome)

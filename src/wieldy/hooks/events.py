@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class HookEvent(Struct, frozen=True, kw_only=True):
     """What every hook is told: which session, where, in which mode; inside a sub-agent, which one."""
 
     event: ClassVar[str] = ""
@@ -36,7 +36,7 @@ class Moment(Struct, frozen=True, kw_only=True):
         return {"hook_event_name": self.event, **told}
 
 
-class ToolMoment(Moment, frozen=True, kw_only=True):
+class ToolHookEvent(HookEvent, frozen=True, kw_only=True):
     """About one call."""
 
     matched_on: ClassVar[str] = "tool_name"
@@ -46,7 +46,7 @@ class ToolMoment(Moment, frozen=True, kw_only=True):
     tool_use_id: str
 
 
-class PreToolUse(ToolMoment, frozen=True, kw_only=True):
+class PreToolUse(ToolHookEvent, frozen=True, kw_only=True):
     """A call is about to be judged: allow, deny, ask, or rewrite its input."""
 
     event: ClassVar[str] = "PreToolUse"
@@ -54,7 +54,7 @@ class PreToolUse(ToolMoment, frozen=True, kw_only=True):
     guards: ClassVar[bool] = True
 
 
-class PermissionRequest(ToolMoment, frozen=True, kw_only=True):
+class PermissionRequest(ToolHookEvent, frozen=True, kw_only=True):
     """A person is about to be asked: answer in their place."""
 
     event: ClassVar[str] = "PermissionRequest"
@@ -63,7 +63,7 @@ class PermissionRequest(ToolMoment, frozen=True, kw_only=True):
     permission_suggestions: list[dict[str, Any]] = field(default_factory=list)
 
 
-class PostToolUse(ToolMoment, frozen=True, kw_only=True):
+class PostToolUse(ToolHookEvent, frozen=True, kw_only=True):
     """A tool has run: add to what the model reads of it, or replace it."""
 
     event: ClassVar[str] = "PostToolUse"
@@ -73,7 +73,7 @@ class PostToolUse(ToolMoment, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-class PostToolUseFailure(ToolMoment, frozen=True, kw_only=True):
+class PostToolUseFailure(ToolHookEvent, frozen=True, kw_only=True):
     """A tool has failed: add to what the model reads of it."""
 
     event: ClassVar[str] = "PostToolUseFailure"
@@ -84,7 +84,7 @@ class PostToolUseFailure(ToolMoment, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-class UserPromptSubmit(Moment, frozen=True, kw_only=True):
+class UserPromptSubmit(HookEvent, frozen=True, kw_only=True):
     """The person has said something: block it, or add to it."""
 
     event: ClassVar[str] = "UserPromptSubmit"
@@ -95,7 +95,7 @@ class UserPromptSubmit(Moment, frozen=True, kw_only=True):
     prompt: str
 
 
-class SessionStart(Moment, frozen=True, kw_only=True):
+class SessionStart(HookEvent, frozen=True, kw_only=True):
     """A session begins: add to what the model knows from the start."""
 
     event: ClassVar[str] = "SessionStart"
@@ -106,7 +106,7 @@ class SessionStart(Moment, frozen=True, kw_only=True):
     model: str | None = None
 
 
-class SessionEnd(Moment, frozen=True, kw_only=True):
+class SessionEnd(HookEvent, frozen=True, kw_only=True):
     """A session ends."""
 
     event: ClassVar[str] = "SessionEnd"
@@ -115,7 +115,7 @@ class SessionEnd(Moment, frozen=True, kw_only=True):
     reason: str = "other"
 
 
-class Stop(Moment, frozen=True, kw_only=True):
+class Stop(HookEvent, frozen=True, kw_only=True):
     """The model wants to stop: let it, or send it on with a reason."""
 
     event: ClassVar[str] = "Stop"
@@ -125,7 +125,7 @@ class Stop(Moment, frozen=True, kw_only=True):
     last_assistant_message: str = ""
 
 
-class SubagentStart(Moment, frozen=True, kw_only=True):
+class SubagentStart(HookEvent, frozen=True, kw_only=True):
     """A sub-agent begins: add to what it knows."""
 
     event: ClassVar[str] = "SubagentStart"
@@ -136,7 +136,7 @@ class SubagentStart(Moment, frozen=True, kw_only=True):
     agent_type: str
 
 
-class SubagentStop(Moment, frozen=True, kw_only=True):
+class SubagentStop(HookEvent, frozen=True, kw_only=True):
     """A sub-agent wants to stop: let it, or send it on with a reason."""
 
     event: ClassVar[str] = "SubagentStop"
@@ -150,7 +150,7 @@ class SubagentStop(Moment, frozen=True, kw_only=True):
     last_assistant_message: str = ""
 
 
-class PreCompact(Moment, frozen=True, kw_only=True):
+class PreCompact(HookEvent, frozen=True, kw_only=True):
     """The conversation is about to be shortened."""
 
     event: ClassVar[str] = "PreCompact"
@@ -161,7 +161,7 @@ class PreCompact(Moment, frozen=True, kw_only=True):
     custom_instructions: str = ""
 
 
-class Notification(Moment, frozen=True, kw_only=True):
+class Notification(HookEvent, frozen=True, kw_only=True):
     """A person is being told something."""
 
     event: ClassVar[str] = "Notification"
@@ -171,7 +171,7 @@ class Notification(Moment, frozen=True, kw_only=True):
     notification_type: str = ""
 
 
-MOMENTS: Mapping[str, type[Moment]] = {
+HOOK_EVENTS: Mapping[str, type[HookEvent]] = {
     kind.event: kind
     for kind in (
         PreToolUse,

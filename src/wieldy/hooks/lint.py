@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 
 from wieldy.hooks.config import Hook, exact_names
-from wieldy.hooks.events import MOMENTS, ToolMoment
+from wieldy.hooks.events import HOOK_EVENTS, ToolHookEvent
 
 INTERPRETERS = frozenset({"python", "python3", "node", "ruby", "perl", "bash", "sh", "zsh", "deno", "bun", "php"})
 
@@ -19,7 +19,7 @@ def probe(hooks: Sequence[Hook], tools: Collection[str], cwd: str) -> Iterator[s
         where = f"hooks.{hook.event}: `{hook.name}`"
         if hook.command is not None and (missing := _missing(hook.command, cwd)):
             yield f"{where} cannot start: {missing}"
-        if issubclass(MOMENTS[hook.event], ToolMoment) and hook.matcher:
+        if issubclass(HOOK_EVENTS[hook.event], ToolHookEvent) and hook.matcher:
             names = exact_names(hook.matcher)
             if names:
                 unknown = sorted(name for name in names if name not in tools and not name.startswith("mcp__"))
@@ -27,7 +27,7 @@ def probe(hooks: Sequence[Hook], tools: Collection[str], cwd: str) -> Iterator[s
                     yield f"{where} can never fire: there is no tool {', '.join(unknown)}"
             elif "mcp__" not in hook.matcher and not any(hook.matches(tool) for tool in tools):
                 yield f"{where} can never fire: no tool matches `{hook.matcher}`"
-        elif not MOMENTS[hook.event].matched_on and hook.matcher.strip() not in ("", "*"):
+        elif not HOOK_EVENTS[hook.event].matched_on and hook.matcher.strip() not in ("", "*"):
             yield f"{where} has a matcher, but {hook.event} has nothing to match; it fires always or never"
 
 

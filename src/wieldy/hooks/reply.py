@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
-from wieldy.hooks.command import Raw
+from wieldy.hooks.command import HookOutput
 from wieldy.hooks.config import Hook
-from wieldy.hooks.events import MOMENTS
+from wieldy.hooks.events import HOOK_EVENTS
 
 DECISIONS: Mapping[str, Behavior] = {
     "allow": "allow",
@@ -31,7 +31,7 @@ _NO_SCRIPT = re.compile(
 )
 
 
-class Reply(Struct, frozen=True):
+class HookReply(Struct, frozen=True):
     """A hook's answer. `blocked` is the reason it stopped what was about to happen; `outcome` is a word for the log."""
 
     hook: str
@@ -50,9 +50,9 @@ class Reply(Struct, frozen=True):
         return self.behavior == "deny"
 
 
-def interpret(hook: Hook, raw: Raw) -> Reply:
+def interpret(hook: Hook, raw: HookOutput) -> HookReply:
     """The meaning of an answer. Crash, time-out, missing script and unknown output mean what `on_error` says."""
-    moment = MOMENTS[hook.event]
+    moment = HOOK_EVENTS[hook.event]
     if raw.exit_code is None:
         return _trouble(hook, raw.trouble)
     if raw.exit_code < 0:
@@ -65,25 +65,29 @@ def interpret(hook: Hook, raw: Raw) -> Reply:
     answer = _answer_in(stdout)
     if raw.exit_code == 2:
         why = _first_words(raw.stderr) or _reason_in(answer) or "no reason given"
-        return Reply(hook.name, "blocked", "deny", why) if moment.blocks else Reply(hook.name, "shown", message=why)
+        return (
+            HookReply(hook.name, "blocked", "deny", why)
+            if moment.blocks
+            else HookReply(hook.name, "shown", message=why)
+        )
     if answer:
         return _from_json(hook, answer)
     if raw.exit_code != 0:
         shown = _first_words(raw.stderr) or _first_words(raw.stdout)
-        return Reply(hook.name, "shown", message=f"exit code {raw.exit_code}{f': {shown}' if shown else ''}")
-    return Reply(hook.name, context=(stdout,) if stdout and moment.takes_text else ())
+        return HookReply(hook.name, "shown", message=f"exit code {raw.exit_code}{f': {shown}' if shown else ''}")
+    return HookReply(hook.name, context=(stdout,) if stdout and moment.takes_text else ())
 
 
-def from_python(hook: Hook, said: Any) -> Reply:
+def from_python(hook: Hook, said: Any) -> HookReply:
     """The meaning of what a Python hook returned: None, or what a command would print as JSON."""
     if said is None:
-        return Reply(hook.name)
+        return HookReply(hook.name)
     if not isinstance(said, Mapping):
         return _trouble(hook, f"returned {type(said).__name__}; a hook returns a dict or None")
     return _from_object(hook, said)
 
 
-def _from_json(hook: Hook, text: str) -> Reply:
+def _from_json(hook: Hook, text: str) -> HookReply:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -91,7 +95,7 @@ def _from_json(hook: Hook, text: str) -> Reply:
     return _from_object(hook, said)
 
 
-def _from_object(hook: Hook, said: Mapping[str, Any]) -> Reply:
+def _from_object(hook: Hook, said: Mapping[str, Any]) -> HookReply:
     own = said.get("hookSpecificOutput") or {}
     if not isinstance(own, Mapping):
         return _trouble(hook, "answered with a `hookSpecificOutput` that is no object")
@@ -108,7 +112,7 @@ def _from_object(hook: Hook, said: Mapping[str, Any]) -> Reply:
         return _trouble(hook, "answered with an `updatedInput` that is no object")
     context = own.get("additionalContext", said.get("additionalContext"))
     halt = str(said.get("stopReason") or "a hook stopped the run") if said.get("continue") is False else None
-    return Reply(
+    return HookReply(
         hook.name,
         "blocked" if behavior == "deny" else "ok",
         behavior,
@@ -141,11 +145,11 @@ def _decision(hook: Hook, said: Mapping[str, Any], own: Mapping[str, Any]) -> tu
     return known[found], str(reason or "")
 
 
-def _trouble(hook: Hook, what: str) -> Reply:
+def _trouble(hook: Hook, what: str) -> HookReply:
     if hook.on_error == "block":
         way_on = f'Mend it, remove it in the settings under hooks.{hook.event}, or give it "on_error": "warn"'
-        return Reply(hook.name, "failed", "deny", f"the hook `{hook.name}` {what}. {way_on}")
-    return Reply(hook.name, "failed", message=f"the hook `{hook.name}` {what}")
+        return HookReply(hook.name, "failed", "deny", f"the hook `{hook.name}` {what}. {way_on}")
+    return HookReply(hook.name, "failed", message=f"the hook `{hook.name}` {what}")
 
 
 def _answer_in(stdout: str) -> str:
@@ -169,7 +173,7 @@ def _reason_in(answer: str) -> str:
     return ""
 
 
-def _never_began(hook: Hook, raw: Raw) -> bool:
+def _never_began(hook: Hook, raw: HookOutput) -> bool:
     """Some interpreters report a script that is not there with exit code 2, which would read as a considered no."""
     found = _NO_SCRIPT.match(_first_line(raw.stderr)) if raw.exit_code == 2 and not raw.stdout else None
     words = hook.command if isinstance(hook.command, str) else " ".join(hook.command or ())
@@ -185,7 +189,7 @@ def _first_words(text: str) -> str:
     return text if len(text) <= 10_000 else text[:10_000] + " …"
 
 
-class Said(Struct, frozen=True):
+class HookReplies(Struct, frozen=True):
     """What all hooks of a moment said together. `blocked` is the first reason among the strictest."""
 
     blocked: str | None = None
@@ -198,14 +202,14 @@ class Said(Struct, frozen=True):
     halt: str | None = None
 
 
-def fold(replies: Sequence[Reply]) -> Said:
+def fold(replies: Sequence[HookReply]) -> HookReplies:
     """One answer out of several, given in the order of the configuration: the strictest decides, the last rewrite stands."""
     decided = [reply for reply in replies if reply.behavior is not None]
     strictest = max(decided, key=lambda reply: STRICTNESS[reply.behavior or "allow"], default=None)
     blocked = next((f"{reply.hook}: {reply.reason}" for reply in decided if reply.blocked), None)
     updated = [reply.updated_input for reply in replies if reply.updated_input is not None]
     outputs = [reply.updated_output for reply in replies if reply.updated_output is not None]
-    return Said(
+    return HookReplies(
         blocked=blocked,
         behavior=strictest.behavior if strictest else None,
         reason=strictest.reason if strictest else "",
@@ -217,7 +221,7 @@ def fold(replies: Sequence[Reply]) -> Said:
     )
 
 
-def advice(replies: Sequence[Reply]) -> Advice:
+def advice(replies: Sequence[HookReply]) -> Advice:
     """What PreToolUse hooks have to say about a call."""
     said = fold(replies)
     opinions = tuple(

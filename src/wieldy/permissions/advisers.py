@@ -18,7 +18,7 @@ NOTHING_TO_SAY = Advice()
 ELSEWHERE = ("-C", "--git-dir", "--work-tree", "GIT_")
 
 
-class CleanTree:
+class CleanTreeAdviser:
     """An adviser for commands that are catastrophic only over uncommitted work. In doubt it says nothing."""
 
     def __init__(
@@ -73,7 +73,7 @@ async def git_status(folder: str) -> str | None:
     return output.decode("utf-8", "replace") if process.returncode == 0 else None
 
 
-class Sandboxed:
+class SandboxAdviser:
     """An adviser that vouches for what the sandbox contains. Rules, protected paths and guards still have their say."""
 
     def __init__(self, workspace: Workspace) -> None:

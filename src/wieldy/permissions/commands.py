@@ -14,10 +14,10 @@ from wieldy.core.visible_text import hidden_characters, visible
 from wieldy.permissions import indirect_writes as arrivals
 from wieldy.permissions import suggest
 from wieldy.permissions.embedded_code import code_of, commands_of, named_in, text_of
-from wieldy.permissions.files import Addresses, Files, Touch
-from wieldy.permissions.findings import Case, Finding, by_rule
+from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
+from wieldy.permissions.findings import DecisionContext, Finding, by_rule
 from wieldy.permissions.rules import Rule, without_git_options
-from wieldy.permissions.ruleset import CommandIndex, Shelves
+from wieldy.permissions.ruleset import CommandIndex, RuleIndex
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -33,14 +33,14 @@ MOST_WORDS = 24
 MOST_MATCHES = 1_000
 
 
-class Mentions:
+class ArgumentScanner:
     """Looks through the words of parts whose effects are not all known."""
 
-    def __init__(self, commands: CommandIndex, files: Files) -> None:
+    def __init__(self, commands: CommandIndex, files: FilePolicy) -> None:
         self._commands = commands
         self._files = files
 
-    def judge(self, part: Part, own: Finding, case: Case) -> Iterator[Finding]:
+    def judge(self, part: Part, own: Finding, case: DecisionContext) -> Iterator[Finding]:
         """The questions that its words raise; `own` is what allows the program itself."""
         # A rule that names the program vouches for what it starts; one for all commands, or a mode, does not know it.
         if own.reason is case.cover or own.reason.kind == "mode":
@@ -117,14 +117,14 @@ RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
 FORBIDDING: tuple[Behavior, ...] = ("deny", "ask")
 
 
-class Commands:
+class CommandPolicy:
     """The command policy."""
 
     def __init__(
         self,
-        shelves: Shelves,
-        files: Files,
-        addresses: Addresses,
+        shelves: RuleIndex,
+        files: FilePolicy,
+        addresses: NetworkPolicy,
         analyse: Callable[[str], Analysis],
     ) -> None:
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
@@ -132,9 +132,9 @@ class Commands:
         self._files = files
         self._addresses = addresses
         self._analyse = analyse
-        self._mentions = Mentions(shelves.commands, files)
+        self._mentions = ArgumentScanner(shelves.commands, files)
 
-    def judge(self, command: str, case: Case) -> Iterator[Finding]:
+    def judge(self, command: str, case: DecisionContext) -> Iterator[Finding]:
         """What is found about a command and each of its parts."""
         analysis = self._analyse(command)
         exact = self._rules.exactly(command)
@@ -152,19 +152,21 @@ class Commands:
         for part in self._analyse(command).parts:
             yield from part.effects
 
-    def _dangers(self, analysis: Analysis, named: Rule | None, case: Case) -> Iterator[Finding]:
+    def _dangers(self, analysis: Analysis, named: Rule | None, case: DecisionContext) -> Iterator[Finding]:
         for danger in analysis.catastrophic:
             if danger.behavior == "deny":
                 yield Finding(Reason("guard", "deny", f"{danger.why}; no mode or rule lifts this", part=danger.text))
             elif not self._excused(danger, named, case):
                 yield Finding(Reason("guard", "ask", danger.why, part=danger.text))
 
-    def _excused(self, danger: Danger, named: Rule | None, case: Case) -> bool:
+    def _excused(self, danger: Danger, named: Rule | None, case: DecisionContext) -> bool:
         if named is not None or _first(self._rules.exactly(danger.text), "allow") is not None:
             return True
         return danger.only_if_dirty and case.clean_tree
 
-    def _unreadable(self, command: str, analysis: Analysis, named: Rule | None, case: Case) -> Iterator[Finding]:
+    def _unreadable(
+        self, command: str, analysis: Analysis, named: Rule | None, case: DecisionContext
+    ) -> Iterator[Finding]:
         if named is not None:
             return
         odd = hidden_characters(command)
@@ -181,7 +183,7 @@ class Commands:
         else:
             yield Finding(Reason("analysis", "ask", text))
 
-    def _part(self, part: Part, named: Rule | None, case: Case) -> Iterator[Finding]:
+    def _part(self, part: Part, named: Rule | None, case: DecisionContext) -> Iterator[Finding]:
         covering = self._covering(part)
         for behavior in FORBIDDING if any(covering.values()) else ():
             rule = next((rule for rules in covering.values() if (rule := _first(rules, behavior)) is not None), None)
@@ -199,7 +201,7 @@ class Commands:
                 redirected = effect in part.redirections
                 swept = isinstance(effect, Writes) or effect.path in part.sweeps
                 spelled_out = named is not None or (exact and not redirected)
-                yield self._files.judge(Touch(effect, part.text, own, spelled_out, redirected, swept), case)
+                yield self._files.judge(FileAccess(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
 
@@ -212,7 +214,7 @@ class Commands:
         return {text: self._rules.covering(text) for text in texts}
 
     def _allowance(
-        self, part: Part, covering: Mapping[str, Sequence[Rule]], named: Rule | None, case: Case
+        self, part: Part, covering: Mapping[str, Sequence[Rule]], named: Rule | None, case: DecisionContext
     ) -> tuple[Finding, bool]:
         """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:

@@ -13,13 +13,13 @@ from wieldy.core.decision import STRICTNESS, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.state_dirs import shared_folders
 from wieldy.permissions import suggest
-from wieldy.permissions.commands import Commands
-from wieldy.permissions.files import Addresses, Files, Outside, Touch
-from wieldy.permissions.findings import Case, Finding, by_rule
-from wieldy.permissions.modes import ModeName, mode_named
-from wieldy.permissions.paths import Paths
-from wieldy.permissions.protected import Protected
-from wieldy.permissions.risk_levels import Level, Levels
+from wieldy.permissions.commands import CommandPolicy
+from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, Outside
+from wieldy.permissions.findings import DecisionContext, Finding, by_rule
+from wieldy.permissions.modes import ModeName, find_mode
+from wieldy.permissions.paths import PathResolver
+from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.risk_levels import RiskLevel, RiskLevels
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet, filed
 
@@ -40,21 +40,21 @@ class Policy:
         self,
         rules: RuleSet | None = None,
         *,
-        paths: Paths,
+        paths: PathResolver,
         mode: str = "default",
-        levels: Levels | None = None,
+        levels: RiskLevels | None = None,
         outside: Outside = "ask",
         configured_by: Sequence[str] = (),
         cwd: Callable[[], str] | None = None,
         analyse: Callable[[str], Analysis] | None = None,
     ) -> None:
-        self._mode = mode_named(mode)
+        self._mode = find_mode(mode)
         self.mode_before_plan: ModeName = "default"
         self._paths = paths
-        self._levels = levels or Levels()
+        self._levels = levels or RiskLevels()
         self._outside: Outside = outside
         self._configured_by = tuple(configured_by)
-        self._protected = Protected(paths.roots, self._configured_by)
+        self._protected = ProtectedPaths(paths.roots, self._configured_by)
         self._cwd = cwd or (lambda: paths.root)
         self._analyse = analyse or self._shell_analysis
         self._analysis_at = lru_cache(maxsize=64)(self._shell_analysis_at)
@@ -74,18 +74,18 @@ class Policy:
         """The judge of a workspace; `tools` is the settings section of that name, `configured_by` the user's settings folders."""
         home = workspace.env.get("HOME") or os.path.expanduser("~")
         readable = (workspace.session_dir, *shared_folders(workspace.env))
-        paths = Paths(workspace.roots, home=home, readable=tuple(map(os.path.realpath, readable)))
+        paths = PathResolver(workspace.roots, home=home, readable=tuple(map(os.path.realpath, readable)))
         return cls(
             rules,
             paths=paths,
             mode=mode,
-            levels=Levels.from_settings(tools),
+            levels=RiskLevels.from_settings(tools),
             outside=outside,
             configured_by=[os.path.realpath(folder) for folder in configured_by],
             cwd=lambda: workspace.cwd,
         )
 
-    def beside(self, cwd: Callable[[], str], mode: str) -> Policy:
+    def derive(self, cwd: Callable[[], str], mode: str) -> Policy:
         """The same rules for somebody who stands elsewhere, or works in another mode."""
         return Policy(
             self._rules,
@@ -104,7 +104,7 @@ class Policy:
 
     @mode.setter
     def mode(self, name: str) -> None:
-        mode = mode_named(name)
+        mode = find_mode(name)
         if mode.reads_only and not self._mode.reads_only:
             self.mode_before_plan = self._mode.name
         self._mode = mode
@@ -115,14 +115,14 @@ class Policy:
         return self._paths.root
 
     @property
-    def paths(self) -> Paths:
+    def paths(self) -> PathResolver:
         """How this judge sees paths."""
         return self._paths
 
     def use_roots(self, roots: Sequence[str]) -> None:
         """Let work happen in these folders from now on; the first is the project's own."""
         seen = self._paths
-        self._paths = Paths(
+        self._paths = PathResolver(
             roots,
             home=seen.home,
             readable=seen.readable,
@@ -131,7 +131,7 @@ class Policy:
             exists=seen.exists,
             folds_case=seen.folds_case,
         )
-        self._protected = Protected(self._paths.roots, self._configured_by)
+        self._protected = ProtectedPaths(self._paths.roots, self._configured_by)
         self._analysis_at.cache_clear()
         self._use(self._rules)
 
@@ -152,7 +152,7 @@ class Policy:
         """Put another set of rules in force, as after a change of the settings; what the session granted stays."""
         self._use(rules.plus(*(rule for rule in self._rules.rules if rule.origin.layer == "session")))
 
-    def follow(self, rules: RuleSet, levels: Levels, outside: Outside) -> None:
+    def follow(self, rules: RuleSet, levels: RiskLevels, outside: Outside) -> None:
         """Judge by changed settings from now on; what the session granted and the mode stay."""
         self._levels, self._outside = levels, outside
         self.replace(rules)
@@ -160,12 +160,12 @@ class Policy:
     def _use(self, rules: RuleSet) -> None:
         self._rules = rules
         self._blind: dict[str, bool] = {}
-        self._alike: dict[tuple[str, Level, str, Effects, tuple[bool, ...]], Decision] = {}
+        self._alike: dict[tuple[str, RiskLevel, str, Effects, tuple[bool, ...]], Decision] = {}
         shelves = filed(rules.plus(*self._levels.command_rules()), self._paths)
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
-        self._files = Files(shelves, self._paths, self._protected, self._outside)
-        self._addresses = Addresses(shelves)
-        self._commands = Commands(shelves, self._files, self._addresses, self._analyse)
+        self._files = FilePolicy(shelves, self._paths, self._protected, self._outside)
+        self._addresses = NetworkPolicy(shelves)
+        self._commands = CommandPolicy(shelves, self._files, self._addresses, self._analyse)
 
     def _shell_analysis(self, command: str) -> Analysis:
         return self._analysis_at(command, self._cwd())
@@ -220,7 +220,7 @@ class Policy:
             findings += [_spoken(opinion, plan) for opinion in said]
         return self._conclude(case, findings)
 
-    def removes(self, tool_name: str) -> Reason | None:
+    def removal_reason(self, tool_name: str) -> Reason | None:
         """Why a tool is not to be offered at all; None where it may be."""
         rule = self._deny.for_tool(tool_name)
         if rule is not None:
@@ -238,13 +238,13 @@ class Policy:
         """Whether `hides` can be true for any path."""
         return self._files.hides_anything
 
-    def _case(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Case:
+    def _case(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> DecisionContext:
         level = self._levels.of(plan.tool, plan.input, plan.effects)
         configured = self._levels.care(plan.tool.name)
         allowing = [o for o in opinions if o.behavior == "allow"] if opinions else ()
         voices = [o for o in allowing if o.who != CLEAN_TREE] if allowing else []
         voices.sort(key=lambda o: (o.who, o.why))
-        return Case(
+        return DecisionContext(
             plan,
             self._mode,
             level,
@@ -254,7 +254,7 @@ class Policy:
             clean_tree=len(voices) < len(allowing),
         )
 
-    def _cover(self, plan: PlannedCall, level: Level, voices: Sequence[Opinion]) -> Reason | None:
+    def _cover(self, plan: PlannedCall, level: RiskLevel, voices: Sequence[Opinion]) -> Reason | None:
         """What allows a call as a whole, if anything does."""
         name = plan.tool.name
         rule = self._allow.for_tool(name) or self._allow.for_input(name, plan.input)
@@ -267,7 +267,7 @@ class Policy:
             return _spoken(voices[0], plan).reason
         return Reason("default", "allow", f"{name} is safe") if level == "safe" else None
 
-    def _about_tool(self, case: Case) -> Iterator[Finding]:
+    def _about_tool(self, case: DecisionContext) -> Iterator[Finding]:
         name, input = case.plan.tool.name, case.plan.input
         for shelf in (self._deny, self._ask):
             for rule in (shelf.for_tool(name), shelf.for_input(name, input)):
@@ -278,7 +278,7 @@ class Policy:
         if case.level == "forbidden":
             yield Finding(Reason("default", "deny", f"the settings forbid {name}"))
 
-    def _about_effects(self, case: Case) -> Iterator[Finding]:
+    def _about_effects(self, case: DecisionContext) -> Iterator[Finding]:
         effects = case.plan.effects
         judged: set[Effect] = set()
         commands = self._commands_of(case.plan)
@@ -294,7 +294,7 @@ class Policy:
             if effect in judged:
                 continue
             if isinstance(effect, (Reads, Writes)):
-                yield self._files.judge(Touch(effect), case)
+                yield self._files.judge(FileAccess(effect), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case)
             elif isinstance(effect, Opaque):
@@ -310,7 +310,7 @@ class Policy:
         given = plan.input.get("command")
         return list(dict.fromkeys([given, *declared])) if isinstance(given, str) else list(declared)
 
-    def _unknown(self, case: Case, why: str, *, harmless: bool = False) -> Finding:
+    def _unknown(self, case: DecisionContext, why: str, *, harmless: bool = False) -> Finding:
         name = case.plan.tool.name
         if case.mode.reads_only and not harmless:
             return Finding(Reason("mode", "deny", f"plan mode changes nothing, and of {name} {why}"))
@@ -321,7 +321,7 @@ class Policy:
         remedy = suggest.for_tool(name) if case.level == "confirm" else None
         return Finding(Reason("default", "ask", f"{name} needs permission: {why}"), remedy)
 
-    def _conclude(self, case: Case, findings: Sequence[Finding]) -> Decision:
+    def _conclude(self, case: DecisionContext, findings: Sequence[Finding]) -> Decision:
         reasons = _distinct(findings)
         trail = [reason for behavior in STRICTEST_FIRST for reason in reasons if reason.behavior == behavior]
         behavior = trail[0].behavior if trail else "ask"

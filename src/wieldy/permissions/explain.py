@@ -15,17 +15,17 @@ from wieldy.core.realpath import plain
 from wieldy.core.visible_text import one_line
 from wieldy.permissions import rules as domain
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import Paths
+from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import CommandPattern, Rule, host_of, wildcard
 from wieldy.permissions.ruleset import PathIndex, pattern_of
 
 
-def failing(rule: Rule, paths: Paths) -> list[str]:
+def failing(rule: Rule, paths: PathResolver) -> list[str]:
     """What a rule's examples promise and the rule does not keep, in words."""
     return list(_broken_promises(rule, paths))
 
 
-def _broken_promises(rule: Rule, paths: Paths) -> Iterator[str]:
+def _broken_promises(rule: Rule, paths: PathResolver) -> Iterator[str]:
     for example in rule.examples.match:
         if not matches_example(rule, example, paths):
             yield f"should match `{example}` and does not"
@@ -34,7 +34,7 @@ def _broken_promises(rule: Rule, paths: Paths) -> Iterator[str]:
             yield f"should not match `{example}` and does"
 
 
-def matches_example(rule: Rule, example: str, paths: Paths) -> bool:
+def matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
     """Whether a rule covers one simple command, path, URL, tool name or parameter value."""
     specifier = rule.specifier or ""
     match rule.kind:
@@ -55,7 +55,7 @@ def matches_example(rule: Rule, example: str, paths: Paths) -> bool:
     return fnmatchcase(example, rule.subject)
 
 
-class PartSeen(Struct, frozen=True):
+class ExplainedPart(Struct, frozen=True):
     """One simple command that was found in a call, what it touches, and why."""
 
     text: str
@@ -72,7 +72,7 @@ class Explanation(Struct, frozen=True):
     tool: str
     decision: Decision
     effects: tuple[str, ...]
-    parts: tuple[PartSeen, ...]
+    parts: tuple[ExplainedPart, ...]
     problems: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Explanation(Struct, frozen=True):
 
 def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Explanation:
     """What would be decided about a call, with every simple command found in it."""
-    parts: list[PartSeen] = []
+    parts: list[ExplainedPart] = []
     problems: list[str] = []
     for effect in plan.effects:
         if isinstance(effect, Runs):
@@ -124,7 +124,7 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
             problems += analysis.problems
             for part in analysis.parts:
                 touched = tuple(_effect_line(one) for one in part.effects if not isinstance(one, Runs))
-                parts.append(PartSeen(part.text, part.program, touched, part.read_only, part.why, tuple(part.via)))
+                parts.append(ExplainedPart(part.text, part.program, touched, part.read_only, part.why, tuple(part.via)))
     effects = tuple(_effect_line(effect) for effect in plan.effects)
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
 
@@ -187,7 +187,7 @@ def _place(row: dict[str, Any], width: int) -> str:
     return f"{row['layer']:<{width}}  {file or ''}{f':{line}' if file and line else ''}"
 
 
-class Tested(Struct, frozen=True):
+class ExampleResult(Struct, frozen=True):
     """How a rule did on its own examples."""
 
     rule: Rule
@@ -195,16 +195,16 @@ class Tested(Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-def try_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[Tested]:
+def try_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[ExampleResult]:
     """Every rule that carries examples, put to them; `left_out` are those that have failed before."""
     return [
-        Tested(rule, len(rule.examples.match) + len(rule.examples.not_match), tuple(failing(rule, policy.paths)))
+        ExampleResult(rule, len(rule.examples.match) + len(rule.examples.not_match), tuple(failing(rule, policy.paths)))
         for rule in (*policy.rules.rules, *left_out)
         if rule.examples.match or rule.examples.not_match
     ]
 
 
-class Changed(Struct, frozen=True):
+class ChangedDecision(Struct, frozen=True):
     """A past call that would now be decided otherwise."""
 
     plan: PlannedCall
@@ -217,9 +217,9 @@ class Changed(Struct, frozen=True):
         return STRICTNESS[self.now.behavior] < STRICTNESS[self.before]
 
 
-def replay(policy: Policy, past: Iterable[tuple[PlannedCall, Behavior]]) -> Iterator[Changed]:
+def replay(policy: Policy, past: Iterable[tuple[PlannedCall, Behavior]]) -> Iterator[ChangedDecision]:
     """Past calls against the rules in force: only those that would come out differently, in order."""
     for plan, before in past:
         now = policy.decide(plan)
         if now.behavior != before:
-            yield Changed(plan, before, now)
+            yield ChangedDecision(plan, before, now)

@@ -11,16 +11,16 @@ from msgspec import Struct
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Reads, Writes
 from wieldy.permissions import suggest
-from wieldy.permissions.findings import Case, Finding, by_rule
-from wieldy.permissions.paths import Paths, Seen, below, is_stream
-from wieldy.permissions.protected import Protected
+from wieldy.permissions.findings import DecisionContext, Finding, by_rule
+from wieldy.permissions.paths import PathResolver, ResolvedPath, below, is_stream
+from wieldy.permissions.protected import ProtectedPaths
 from wieldy.permissions.rules import Rule, host_of
-from wieldy.permissions.ruleset import Covering, Shelf, Shelves, first_of
+from wieldy.permissions.ruleset import Covering, RuleIndex, ToolRules, first_of
 
 Outside: TypeAlias = Literal["ask", "deny"]
 
 
-class Touch(Struct, frozen=True):
+class FileAccess(Struct, frozen=True):
     """One file effect. `part` is the command it comes from, `command` what was found about that command,
     `exact` that a rule spells it out.
 
@@ -45,10 +45,12 @@ class Touch(Struct, frozen=True):
         return self.command is None or self.command.behavior == "allow"
 
 
-class Files:
+class FilePolicy:
     """The one path policy."""
 
-    def __init__(self, shelves: Shelves, paths: Paths, protected: Protected, outside: Outside = "ask") -> None:
+    def __init__(
+        self, shelves: RuleIndex, paths: PathResolver, protected: ProtectedPaths, outside: Outside = "ask"
+    ) -> None:
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._rules = shelves.paths
         self._paths = paths
@@ -56,7 +58,7 @@ class Files:
         self._outside = outside
         self.is_folder = paths.is_folder
 
-    def judge(self, touch: Touch, case: Case) -> Finding:
+    def judge(self, touch: FileAccess, case: DecisionContext) -> Finding:
         """What rules, guards, mode and defaults say about one file."""
         path = touch.effect.path
         if is_stream(path, reading=not touch.writes):
@@ -68,19 +70,21 @@ class Files:
             return Finding(reason)
         return self._permitted(touch, seen, covering, case)
 
-    def _look(self, path: str, touch: Touch, case: Case) -> Seen:
+    def _look(self, path: str, touch: FileAccess, case: DecisionContext) -> ResolvedPath:
         seen = self._once(path, case, reading=False)
         # What may be written may be read: only of what lies outside it matters which is wanted.
         return seen if seen.inside or touch.writes else self._once(path, case, reading=True)
 
-    def _once(self, path: str, case: Case, reading: bool) -> Seen:
+    def _once(self, path: str, case: DecisionContext, reading: bool) -> ResolvedPath:
         seen = case.looks.get((path, reading))
         if seen is None:
             seen = self._paths.look(path, reading=reading, resolved=case.plan.resolved_paths.get(path))
             case.looks[path, reading] = seen
         return seen
 
-    def _forbidden(self, touch: Touch, seen: Seen, covering: Covering, case: Case) -> Reason | None:
+    def _forbidden(
+        self, touch: FileAccess, seen: ResolvedPath, covering: Covering, case: DecisionContext
+    ) -> Reason | None:
         verb = "writing" if touch.writes else "reading"
         rule = self._either(self._deny, covering, touch)
         if rule is None and touch.writes:
@@ -98,7 +102,7 @@ class Files:
             )
         return None
 
-    def _asked(self, touch: Touch, seen: Seen, covering: Covering) -> Reason | None:
+    def _asked(self, touch: FileAccess, seen: ResolvedPath, covering: Covering) -> Reason | None:
         rule = self._either(self._ask, covering, touch)
         if rule is not None:
             return by_rule(rule, f"wants a question about {touch.effect.path}", touch.part)
@@ -112,7 +116,7 @@ class Files:
                 return Reason("guard", "ask", text, part=touch.part)
         return None
 
-    def _permitted(self, touch: Touch, seen: Seen, covering: Covering, case: Case) -> Finding:
+    def _permitted(self, touch: FileAccess, seen: ResolvedPath, covering: Covering, case: DecisionContext) -> Finding:
         allowed = _allowing(touch, covering)
         if allowed is not None:
             return Finding(by_rule(allowed, part=touch.part))
@@ -124,12 +128,12 @@ class Files:
             return Finding(Reason("path", "ask", text, part=touch.part), remedy)
         return self._inside(touch, seen, case)
 
-    def _may_leave(self, touch: Touch, case: Case) -> bool:
+    def _may_leave(self, touch: FileAccess, case: DecisionContext) -> bool:
         """Who spells a command out means its files too; who allows all commands lets them look around, not write about."""
         looks = touch.part is not None and not touch.writes
         return case.vouched or touch.exact or (looks and case.cover is not None and case.cover.kind == "rule")
 
-    def _inside(self, touch: Touch, seen: Seen, case: Case) -> Finding:
+    def _inside(self, touch: FileAccess, seen: ResolvedPath, case: DecisionContext) -> Finding:
         path, part = touch.effect.path, touch.part
         if case.cover is not None:
             return Finding(case.cover)
@@ -145,12 +149,12 @@ class Files:
         remedy = suggest.for_path(touch.effect, seen, self._paths)
         return Finding(Reason("default", "ask", f"{'writes' if touch.writes else 'reads'} {path}", part=part), remedy)
 
-    def _either(self, shelf: Shelf, covering: Covering, touch: Touch) -> Rule | None:
+    def _either(self, shelf: ToolRules, covering: Covering, touch: FileAccess) -> Rule | None:
         """A deny or ask rule needs to match one spelling only."""
         subject = "Edit" if touch.writes else "Read"
         return _in_any(covering, shelf.behavior, subject) or shelf.for_tool(subject)
 
-    def _perhaps_inside(self, touch: Touch, seen: Seen) -> Rule | None:
+    def _perhaps_inside(self, touch: FileAccess, seen: ResolvedPath) -> Rule | None:
         """A command that takes a whole folder may touch what a rule forbids in it; our own tools leave that out."""
         subject = "Edit" if touch.writes else "Read"
         if touch.part is None or not touch.swept or subject not in self._rules.forbidden:
@@ -200,7 +204,7 @@ def _in_any(covering: Covering, behavior: Behavior, subject: str) -> Rule | None
     return None
 
 
-def _allowing(touch: Touch, covering: Covering) -> Rule | None:
+def _allowing(touch: FileAccess, covering: Covering) -> Rule | None:
     """An allow rule must match every spelling; allowing edits allows reading."""
     found: Rule | None = None
     for rules in covering:
@@ -212,13 +216,15 @@ def _allowing(touch: Touch, covering: Covering) -> Rule | None:
     return found
 
 
-class Addresses:
+class NetworkPolicy:
     """The network policy."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: RuleIndex) -> None:
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
 
-    def judge(self, url: str, case: Case, part: str | None = None, command: Finding | None = None) -> Iterator[Finding]:
+    def judge(
+        self, url: str, case: DecisionContext, part: str | None = None, command: Finding | None = None
+    ) -> Iterator[Finding]:
         """What rules, mode and defaults say about one address; `command` is what was found about the one that talks to it."""
         host = host_of(url)
         for shelf in (self._deny, self._ask):
@@ -227,7 +233,9 @@ class Addresses:
                 yield Finding(by_rule(rule, f"is about {host or url}", part))
         yield self._permitted(host, url, case, part, command)
 
-    def _permitted(self, host: str | None, url: str, case: Case, part: str | None, command: Finding | None) -> Finding:
+    def _permitted(
+        self, host: str | None, url: str, case: DecisionContext, part: str | None, command: Finding | None
+    ) -> Finding:
         rule = self._allow.for_host(host) if host else None
         if rule is not None:
             return Finding(by_rule(rule, f"is about {host}", part))

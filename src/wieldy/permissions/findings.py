@@ -7,8 +7,8 @@ from msgspec import Struct, field
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
 from wieldy.permissions.modes import Mode
-from wieldy.permissions.paths import Seen
-from wieldy.permissions.risk_levels import Level
+from wieldy.permissions.paths import ResolvedPath
+from wieldy.permissions.risk_levels import RiskLevel
 from wieldy.permissions.rules import Rule
 
 
@@ -24,7 +24,7 @@ class Finding(Struct, frozen=True):
         return self.reason.behavior
 
 
-class Case(Struct, frozen=True):
+class DecisionContext(Struct, frozen=True):
     """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
 
     `careful` means the settings want a question even where the tool's effects are harmless. `looks` keeps what was seen of
@@ -33,12 +33,12 @@ class Case(Struct, frozen=True):
 
     plan: PlannedCall
     mode: Mode
-    level: Level
+    level: RiskLevel
     cover: Reason | None = None
     vouched: bool = False
     careful: bool = False
     clean_tree: bool = False
-    looks: dict[tuple[str, bool], Seen] = field(default_factory=dict)
+    looks: dict[tuple[str, bool], ResolvedPath] = field(default_factory=dict)
 
 
 def by_rule(rule: Rule, text: str = "", part: str | None = None, behavior: Behavior | None = None) -> Reason:

@@ -13,14 +13,14 @@ from wieldy.permissions.ruleset import RuleSet
 from wieldy.permissions.suggest import MOST_RULES, keepable
 
 
-class Grant(Struct, frozen=True):
+class SavableRules(Struct, frozen=True):
     """Rules to keep, and a line about each that is not worth keeping."""
 
     rules: tuple[Rule, ...]
     refused: tuple[str, ...] = ()
 
 
-def granted(texts: Sequence[str], root: str) -> Grant:
+def select_savable_rules(texts: Sequence[str], root: str) -> SavableRules:
     """The rules among these texts that are fit to be kept: short, readable again, at most five."""
     rules: list[Rule] = []
     refused: list[str] = []
@@ -34,18 +34,18 @@ def granted(texts: Sequence[str], root: str) -> Grant:
             refused.append(f"more than {MOST_RULES} rules for one call: `{text}` was not kept")
         else:
             rules.append(rule)
-    return Grant(tuple(rules), tuple(refused))
+    return SavableRules(tuple(rules), tuple(refused))
 
 
-def for_call(policy: Policy, plan: PlannedCall) -> Grant:
+def for_call(policy: Policy, plan: PlannedCall) -> SavableRules:
     """The narrowest rules under which this call would not be asked about again; none where no rule can do that."""
     decision = policy.decide(plan)
     if decision.behavior != "ask":
-        return Grant(())
-    return granted(decision.suggestions, policy.root)
+        return SavableRules(())
+    return select_savable_rules(decision.suggestions, policy.root)
 
 
-class Coverage:
+class RuleMatcher:
     """Answers for the calls one judge sees, with the same view of paths and commands as its decisions."""
 
     def __init__(self, policy: Policy) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.decision import Reason
 from wieldy.core.effects import Reads, Writes
-from wieldy.permissions.files import Files
+from wieldy.permissions.files import FilePolicy
 from wieldy.permissions.findings import Finding
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def possible(part: Part) -> bool:
     return len(part.effects) > 1 or part.program in FILLING
 
 
-def named(part: Part, files: Files) -> Iterator[Writes]:
+def named(part: Part, files: FilePolicy) -> Iterator[Writes]:
     """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
     sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
     for effect in part.effects if sources else ():
@@ -49,7 +49,7 @@ def named(part: Part, files: Files) -> Iterator[Writes]:
         yield from (Writes(os.path.join(folder, name)) for name in _content(source) or ())
 
 
-def untold(part: Part, files: Files) -> Iterator[Finding]:
+def untold(part: Part, files: FilePolicy) -> Iterator[Finding]:
     """The question that is left where protected files may come into a folder that has some."""
     for folder, source in _places(part):
         if _content(source) is None and files.guards_something_in(folder):

@@ -33,7 +33,7 @@ MODES: dict[str, Mode] = {
 ALIASES = {"manual": "default"}
 
 
-def mode_named(name: str) -> Mode:
+def find_mode(name: str) -> Mode:
     """The mode of this name. Raises `ValueError` that lists the names there are."""
     found = MODES.get(ALIASES.get(name, name))
     if found is not None:

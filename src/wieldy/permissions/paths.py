@@ -15,7 +15,7 @@ _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
 _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 
-class Seen(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """One path under all its names. `views` are spellings to match rules against: as given, and with links followed."""
 
     views: tuple[str, ...]
@@ -74,7 +74,7 @@ class CaseProbe:
         return (other.st_dev, other.st_ino) == (here.st_dev, here.st_ino)
 
 
-class Paths:
+class PathResolver:
     """Looks at paths for one workspace. The file system is a parameter."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Paths:
         """The project's own root."""
         return self.roots[0]
 
-    def look(self, path: str, *, reading: bool = False, resolved: str | None = None) -> Seen:
+    def look(self, path: str, *, reading: bool = False, resolved: str | None = None) -> ResolvedPath:
         """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder.
 
         `led_to` is where it led when the call was planned: what will be opened, so what must be judged.
@@ -111,12 +111,12 @@ class Paths:
         try:
             real = resolved or self.real(path)  # not of `given`: behind a link, `..` is the target's parent
         except ValueError:  # no file can have such a name
-            return Seen((given,), inside=False)
+            return ResolvedPath((given,), inside=False)
         fold = self.folds_case(real)
         inside = self._within(real, fold, reading) or is_stream(given, reading)
         if given == real:
-            return Seen((real,), inside, fold)
-        return Seen((self._from_root(given, real, fold), real), inside, fold)
+            return ResolvedPath((real,), inside, fold)
+        return ResolvedPath((self._from_root(given, real, fold), real), inside, fold)
 
     def _within(self, real: str, fold: bool, reading: bool) -> bool:
         for root in self.roots:
@@ -124,7 +124,7 @@ class Paths:
                 return True
         return reading and any(below(real, folder, fold) for folder in self.readable)
 
-    def look_again(self, path: str) -> Seen:
+    def look_again(self, path: str) -> ResolvedPath:
         """See a path for reading, quickly where the one before lay in the same folder, as in a listing of thousands."""
         folder, name = os.path.split(path)
         if "/../" in f"{path}/":
@@ -143,7 +143,7 @@ class Paths:
             return seen
         _, real_folder, inside, fold = self._folder_seen
         views = dict.fromkeys((path, real_folder + name))
-        return Seen(tuple(views), inside, fold)
+        return ResolvedPath(tuple(views), inside, fold)
 
     def _from_root(self, given: str, real: str, fold: bool) -> str:
         """A path given through another name of a root, spelled from the root itself."""

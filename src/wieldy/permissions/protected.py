@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from wieldy.permissions.paths import Seen, below, key
+from wieldy.permissions.paths import ResolvedPath, below, key
 
 
 class Protection(Struct, frozen=True):
@@ -68,14 +68,14 @@ _REMARKABLE = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)
 _BEGINNINGS = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
 
 
-class Protected:
+class ProtectedPaths:
     """Tells protected paths. `folders` are further ones that configure the agent, such as the user's settings."""
 
     def __init__(self, roots: Sequence[str], folders: Sequence[str] = ()) -> None:
         self._roots = tuple(roots)
         self._folders = tuple(folders)
 
-    def find(self, seen: Seen) -> Protection | None:
+    def find(self, seen: ResolvedPath) -> Protection | None:
         """Why a path may not be written, whether or not it exists; the strictest where its names differ."""
         return strictest([p for view in seen.views if (p := self._of(view, seen.fold)) is not None])
 

@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import Effects
 from wieldy.core.tool import Tool
-from wieldy.permissions.rules import Origin, Rule, RuleProblem, parse, wildcard
+from wieldy.permissions.rules import Origin, Rule, RuleError, parse, wildcard
 
-Level: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
-LEVELS: tuple[Level, ...] = ("safe", "confirm", "dangerous", "forbidden")
+RiskLevel: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
+LEVELS: tuple[RiskLevel, ...] = ("safe", "confirm", "dangerous", "forbidden")
 
-BY_LEVEL: dict[Level, tuple[str, ...]] = {
+BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
     "safe": (
         *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
         *("ToolSearch", "BashOutput", "AskUserQuestion"),
@@ -28,7 +28,7 @@ BY_LEVEL: dict[Level, tuple[str, ...]] = {
     ),
     "dangerous": ("Bash",),
 }
-DEFAULTS: dict[str, Level] = {name: level for level, names in BY_LEVEL.items() for name in names}
+DEFAULTS: dict[str, RiskLevel] = {name: level for level, names in BY_LEVEL.items() for name in names}
 
 
 @lru_cache(maxsize=512)
@@ -42,10 +42,10 @@ def likely_tool(name: str) -> str | None:
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
-class Care(Struct, frozen=True):
+class ToolRiskSettings(Struct, frozen=True):
     """What the settings say about one tool."""
 
-    level: Level | None = None
+    level: RiskLevel | None = None
     allowlist: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     blocklist: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -80,14 +80,14 @@ def as_text(value: Any) -> str | None:
     return None
 
 
-class Levels:
+class RiskLevels:
     """The care each tool needs: as configured, else as known by name, else as the tool itself says."""
 
-    def __init__(self, configured: Mapping[str, Care] | None = None) -> None:
+    def __init__(self, configured: Mapping[str, ToolRiskSettings] | None = None) -> None:
         self._configured = dict(configured or {})
 
     @classmethod
-    def from_settings(cls, tools: Any) -> Levels:
+    def from_settings(cls, tools: Any) -> RiskLevels:
         """From the `tools` section of settings; what does not fit was reported when the settings were read."""
         if not isinstance(tools, Mapping):
             return cls()
@@ -104,10 +104,10 @@ class Levels:
             for text in patterns.get("command", ()):
                 try:
                     yield parse(f"Bash({text})", behavior, Origin("code", "tools.Bash"))
-                except RuleProblem:
+                except RuleError:
                     continue
 
-    def care(self, name: str) -> Care:
+    def care(self, name: str) -> ToolRiskSettings:
         """What the settings say about a tool."""
         return self._configured.get(name, _NO_CARE)
 
@@ -116,7 +116,7 @@ class Levels:
         care = self.care(name)
         return bool(care.allowlist or care.blocklist)
 
-    def of(self, tool: Tool, input: Mapping[str, Any], effects: Effects) -> Level:
+    def of(self, tool: Tool, input: Mapping[str, Any], effects: Effects) -> RiskLevel:
         """The level of one call. What a foreign server says about its tools is not believed."""
         configured = self.care(tool.name).level
         if configured is not None:
@@ -129,12 +129,12 @@ class Levels:
         return "confirm" if tool.needs_permission(input, effects) else "safe"
 
 
-_NO_CARE = Care()
+_NO_CARE = ToolRiskSettings()
 
 
-def _care(section: Mapping[str, Any]) -> Care:
+def _care(section: Mapping[str, Any]) -> ToolRiskSettings:
     level = section.get("level")
-    return Care(
+    return ToolRiskSettings(
         level if level in LEVELS else None, _patterns(section.get("allowlist")), _patterns(section.get("blocklist"))
     )
 

@@ -63,7 +63,7 @@ CHOICES = {"Agent": ("agent_type", "subagent_type", "type"), "Skill": ("skill", 
 RENAMED = {"Task": "Agent", "Monitor": "Bash"}
 
 
-class RuleProblem(ValueError):
+class RuleError(ValueError):
     """A rule that cannot be used: what is wrong with it, and what was probably meant."""
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:
@@ -115,26 +115,26 @@ def parse(text: str, behavior: Behavior, origin: Origin = IN_CODE, examples: Exa
 
 def _halves(text: str) -> tuple[str, str | None]:
     if not text:
-        raise RuleProblem("the rule is empty")
+        raise RuleError("the rule is empty")
     if "\n" in text or "\r" in text or "\0" in text:
-        raise RuleProblem("a rule is one line")
+        raise RuleError("a rule is one line")
     name, opening, rest = text.partition("(")
     if opening and not rest.endswith(")"):
-        raise RuleProblem(f"`{_shown(text)}` has no closing parenthesis at its end", _shown(text) + ")")
+        raise RuleError(f"`{_shown(text)}` has no closing parenthesis at its end", _shown(text) + ")")
     if not NAME.fullmatch(name):
-        raise RuleProblem(f"`{_shown(name)}` is not a tool name: a rule is `Tool` or `Tool(specifier)`")
+        raise RuleError(f"`{_shown(name)}` is not a tool name: a rule is `Tool` or `Tool(specifier)`")
     specifier = rest[:-1] if opening else None
     if specifier is not None and not specifier.strip():
-        raise RuleProblem(f"the parentheses of `{text}` are empty", name)
+        raise RuleError(f"the parentheses of `{text}` are empty", name)
     return name, specifier
 
 
 def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | None:
     if "*" in name:
         if specifier not in (None, "*"):
-            raise RuleProblem(f"`{name}` is a pattern over tool names and takes no specifier", name)
+            raise RuleError(f"`{name}` is a pattern over tool names and takes no specifier", name)
         if behavior == "allow" and not LITERAL_SERVER.match(name):
-            raise RuleProblem(
+            raise RuleError(
                 f"`{name}` would allow tools by pattern: an allow rule may use `*` only after `mcp__server__`"
             )
         return None
@@ -148,7 +148,7 @@ def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | N
 def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:
     if _is_parameter_rule(name, specifier):
         if behavior == "allow":
-            raise RuleProblem(f"`{name}({specifier})`: only deny and ask rules may look at a parameter", name)
+            raise RuleError(f"`{name}({specifier})`: only deny and ask rules may look at a parameter", name)
         return "parameter", name, None
     if name == "Bash":
         return _command(specifier)
@@ -161,11 +161,11 @@ def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str,
     if name in CHOICES:
         return "choice", name, None
     if name == "WebSearch":
-        raise RuleProblem("WebSearch takes no specifier", "WebSearch")
+        raise RuleError("WebSearch takes no specifier", "WebSearch")
     if PARAMETER.fullmatch(specifier):
         field_name = specifier.partition(":")[0]
-        raise RuleProblem(f"`{field_name}` is what {name} is called for and has rules of its own kind", name)
-    raise RuleProblem(f"`{name}` takes no specifier like `{_shown(specifier)}`: write `parameter:value`", name)
+        raise RuleError(f"`{field_name}` is what {name} is called for and has rules of its own kind", name)
+    raise RuleError(f"`{name}` takes no specifier like `{_shown(specifier)}`: write `parameter:value`", name)
 
 
 def _is_parameter_rule(name: str, specifier: str) -> bool:
@@ -182,17 +182,17 @@ def _is_parameter_rule(name: str, specifier: str) -> bool:
 
 def _command(specifier: str) -> tuple[Kind, str, str | None]:
     if specifier.strip() in (":*", "**"):
-        raise RuleProblem(f"`Bash({specifier})` names no command", "Bash")
+        raise RuleError(f"`Bash({specifier})` names no command", "Bash")
     if len(specifier) > 4096:
-        raise RuleProblem("a command rule of more than 4096 characters matches nothing useful")
+        raise RuleError("a command rule of more than 4096 characters matches nothing useful")
     return "command", "Bash", None
 
 
 def _path_doubt(name: str, specifier: str) -> str | None:
     if specifier.startswith("!"):
-        raise RuleProblem(f"`{name}({specifier})`: a rule cannot be negated with `!`", f"{name}({specifier[1:]})")
+        raise RuleError(f"`{name}({specifier})`: a rule cannot be negated with `!`", f"{name}({specifier[1:]})")
     if specifier.startswith("~") and specifier != "~" and not specifier.startswith("~/"):
-        raise RuleProblem(f"`{specifier}` names another user's home: write it from the root, `//home/…`")
+        raise RuleError(f"`{specifier}` names another user's home: write it from the root, `//home/…`")
     if re.match(r"/(etc|home|usr|var|tmp|root|opt|Users|proc|dev)(/|$)", specifier):
         return f"`{specifier}` starts at the folder of its settings; for the whole file system write `/{specifier}`"
     return None
@@ -202,7 +202,7 @@ def _other_path(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, st
     subject = PATH_RULES_OF[name]
     better = f"{subject}({specifier})"
     if behavior == "allow":
-        raise RuleProblem(f"path rules for {name} are written for {subject}", better)
+        raise RuleError(f"path rules for {name} are written for {subject}", better)
     _path_doubt(subject, specifier)
     # A deny that is merely ignored would be a hole, so it is taken for what it must mean.
     return "path", subject, f"path rules for {name} are written for {subject}: taken as `{better}`"
@@ -213,10 +213,10 @@ def _domain(specifier: str) -> tuple[Kind, str, str | None]:
         host = specifier[7:].strip()
         if "/" in host or ":" in host:
             bare = re.sub(r"^[a-z]+://", "", host).split("/")[0].split(":")[0]
-            raise RuleProblem(f"`{host}` is not a host name", f"WebFetch(domain:{bare})")
+            raise RuleError(f"`{host}` is not a host name", f"WebFetch(domain:{bare})")
         return "domain", "WebFetch", None
     bare = re.sub(r"^[a-z]+://", "", specifier).split("/")[0].split(":")[0] or "example.com"
-    raise RuleProblem(f"`WebFetch({_shown(specifier)})` names no domain", f"WebFetch(domain:{bare})")
+    raise RuleError(f"`WebFetch({_shown(specifier)})` names no domain", f"WebFetch(domain:{bare})")
 
 
 def split_list(text: str) -> list[str]:

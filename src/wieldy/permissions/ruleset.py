@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions import rules as domain
-from wieldy.permissions.paths import Paths, Seen, below, key
+from wieldy.permissions.paths import PathResolver, ResolvedPath, below, key
 from wieldy.permissions.risk_levels import as_text
 from wieldy.permissions.rules import CHOICES, PATH_RULES_OF, CommandPattern, PathPattern, Rule, resolve, wildcard
 
@@ -260,7 +260,7 @@ Covering: TypeAlias = Sequence[Sequence[Rule]]
 class PathRules:
     """The path rules of all behaviours, compiled once for each kind of volume."""
 
-    def __init__(self, rules: Iterable[Rule], paths: Paths) -> None:
+    def __init__(self, rules: Iterable[Rule], paths: PathResolver) -> None:
         self._rules = tuple(rule for rule in rules if rule.kind == "path")
         self._paths = paths
         self._whole: dict[bool, PathIndex] = {}
@@ -271,21 +271,21 @@ class PathRules:
         """Which of Read and Edit have rules that deny."""
         return frozenset(rule.subject for rule in self._rules if rule.behavior == "deny")
 
-    def covering(self, seen: Seen) -> Covering:
+    def covering(self, seen: ResolvedPath) -> Covering:
         """For each name of a path, the rules that cover it."""
         index = self._whole.get(seen.fold)
         if index is None:
             index = self._whole[seen.fold] = PathIndex(self._entries, seen.fold)
         return [index.matching(view) for view in seen.views]
 
-    def names(self, path: str, seen: Seen) -> bool:
+    def names(self, path: str, seen: ResolvedPath) -> bool:
         """Whether a rule that allows writing names this very file, by its path or by its name, with no pattern in it."""
         rules = (rule for rules in self.covering(seen) for rule in rules)
         allowing = (rule for rule in rules if rule.behavior == "allow" and rule.subject == "Edit")
         patterns = (pattern_of(rule, self._paths) for rule in allowing)
         return any(path == one.literal or os.path.basename(path) == one.plain_name for one in patterns)
 
-    def surely_inside(self, seen: Seen) -> Rule | None:
+    def surely_inside(self, seen: ResolvedPath) -> Rule | None:
         """A deny rule that names one path inside a folder."""
         for subject in ("Edit", "Read"):
             if subject in self.forbidden:
@@ -295,7 +295,7 @@ class PathRules:
                         return rule
         return None
 
-    def perhaps_inside(self, subject: str, seen: Seen) -> Rule | None:
+    def perhaps_inside(self, subject: str, seen: ResolvedPath) -> Rule | None:
         """A deny rule that could cover something inside a folder."""
         index = self._denying(subject, seen.fold)
         return next((rule for view in seen.views if (rule := index.perhaps_inside(view)) is not None), None)
@@ -324,7 +324,7 @@ def first_of(rules: Iterable[Rule], behavior: Behavior, subject: str) -> Rule | 
     return next((rule for rule in rules if rule.behavior == behavior and rule.subject == subject), None)
 
 
-def pattern_of(rule: Rule, paths: Paths, home: str | None = None) -> PathPattern:
+def pattern_of(rule: Rule, paths: PathResolver, home: str | None = None) -> PathPattern:
     """What a path rule's specifier stands for in a workspace."""
     return resolve(
         rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, folder=rule.origin.folder
@@ -349,7 +349,7 @@ class RuleSet(Struct, frozen=True):
         return tuple(rule for rule in self.rules if rule.behavior == behavior)
 
 
-class Shelf:
+class ToolRules:
     """The rules of one behaviour, by what they are about."""
 
     def __init__(self, rules: Iterable[Rule], behavior: Behavior) -> None:
@@ -449,22 +449,22 @@ class Shelf:
         return found
 
 
-class Shelves(Struct, frozen=True):
+class RuleIndex(Struct, frozen=True):
     """One shelf for each behaviour; rules about commands and paths are looked up for all behaviours at once."""
 
-    deny: Shelf
-    ask: Shelf
-    allow: Shelf
+    deny: ToolRules
+    ask: ToolRules
+    allow: ToolRules
     commands: CommandIndex
     paths: PathRules
 
 
-def filed(rules: RuleSet, paths: Paths) -> Shelves:
+def filed(rules: RuleSet, paths: PathResolver) -> RuleIndex:
     """The rules of a workspace, put where they are looked for."""
-    return Shelves(
-        Shelf(rules.of("deny"), "deny"),
-        Shelf(rules.of("ask"), "ask"),
-        Shelf(rules.of("allow"), "allow"),
+    return RuleIndex(
+        ToolRules(rules.of("deny"), "deny"),
+        ToolRules(rules.of("ask"), "ask"),
+        ToolRules(rules.of("allow"), "allow"),
         CommandIndex(rules.rules),
         PathRules(rules.rules, paths),
     )

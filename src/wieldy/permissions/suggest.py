@@ -9,9 +9,9 @@ from functools import lru_cache
 from wieldy.core.effects import Reads, Writes
 from wieldy.permissions import rules as command
 from wieldy.permissions import rules as path_pattern
-from wieldy.permissions.paths import Paths, Seen, below, key
-from wieldy.permissions.rules import CommandPattern, Origin, Rule, RuleProblem, parse
-from wieldy.permissions.ruleset import Shelf
+from wieldy.permissions.paths import PathResolver, ResolvedPath, below, key
+from wieldy.permissions.rules import CommandPattern, Origin, Rule, RuleError, parse
+from wieldy.permissions.ruleset import ToolRules
 
 MOST_RULES = 5
 LONGEST_RULE = 120
@@ -79,7 +79,7 @@ def _stem(words: list[str]) -> str | None:
     return " ".join(words[:deep]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:deep]) else None
 
 
-def for_path(effect: Reads | Writes, seen: Seen, paths: Paths) -> str | None:
+def for_path(effect: Reads | Writes, seen: ResolvedPath, paths: PathResolver) -> str | None:
     """A rule for this very file. A link takes two rules, so none is offered for it."""
     if len(seen.views) > 1:
         return None
@@ -108,10 +108,10 @@ def for_tool(name: str) -> str | None:
     return _kept(name, lambda shelf: shelf.for_tool(name))
 
 
-def _kept(text: str, look_up: Callable[[Shelf], Rule | None]) -> str | None:
+def _kept(text: str, look_up: Callable[[ToolRules], Rule | None]) -> str | None:
     """The rule, if it can be read back and does what it is for."""
     rule = keepable(text)
-    return text if rule is not None and look_up(Shelf((rule,), "allow")) is not None else None
+    return text if rule is not None and look_up(ToolRules((rule,), "allow")) is not None else None
 
 
 def keepable(text: str, root: str | None = None) -> Rule | None:
@@ -120,7 +120,7 @@ def keepable(text: str, root: str | None = None) -> Rule | None:
         return None
     try:
         rule = parse(text, "allow", Origin("session", folder=root))
-    except RuleProblem:
+    except RuleError:
         return None
     if rule.kind == "command" and (rule.specifier or "").split(" ")[0].removesuffix(":*") in KEYWORDS:
         return None

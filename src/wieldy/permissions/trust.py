@@ -78,7 +78,7 @@ FILE_NAME = "trust.json"
 SWITCH = "WIELDY_TRUST"
 
 
-class Item(Struct, frozen=True):
+class ConsentItem(Struct, frozen=True):
     """One thing a project's files ask for: the setting's name, its value, and where it is written."""
 
     name: str
@@ -96,10 +96,10 @@ class Item(Struct, frozen=True):
         return one_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
 
 
-def item(name: str, value: Any, where: str = "") -> Item:
+def item(name: str, value: Any, where: str = "") -> ConsentItem:
     """An item for a settings value, in a canonical spelling."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
-    return Item(name, text, where)
+    return ConsentItem(name, text, where)
 
 
 class Trust:
@@ -109,7 +109,7 @@ class Trust:
         self._file = config_home(env) / FILE_NAME if file is None else file
         self._told = told or env.get(SWITCH, "").strip().lower() in {"1", "true", "yes"}
 
-    def pending(self, root: str, items: Iterable[Item]) -> tuple[Item, ...]:
+    def pending(self, root: str, items: Iterable[ConsentItem]) -> tuple[ConsentItem, ...]:
         """The items that need consent before they take effect."""
         wanted = tuple(items)
         if self._told or not wanted:
@@ -117,7 +117,7 @@ class Trust:
         known = self._known(root)
         return tuple(one for one in wanted if one.digest not in known)
 
-    def accept(self, root: str, items: Iterable[Item]) -> None:
+    def accept(self, root: str, items: Iterable[ConsentItem]) -> None:
         """Record consent to exactly these items."""
         digests = {one.digest for one in items}
         if digests:

@@ -8,44 +8,46 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.settings.document import Path
-from wieldy.settings.keys import KEYS, Key, tree
+from wieldy.settings.keys import KEYS, SettingKey, tree
 
 _MISSING = object()
 
 
-class Flaw(Struct, frozen=True):
+class InvalidValue(Struct, frozen=True):
     """Something that does not fit, and the path of the value."""
 
     path: Path
     text: str
 
 
-def checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Flaw]]:
+def checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
     """The values that fit, and what is wrong with the rest. Unknown keys are kept, and said."""
-    flaws: list[Flaw] = []
+    flaws: list[InvalidValue] = []
     return _section(values, tree(), (), flaws), flaws
 
 
-def _section(values: Mapping[str, Any], table: Mapping[str, Any], path: Path, flaws: list[Flaw]) -> dict[str, Any]:
+def _section(
+    values: Mapping[str, Any], table: Mapping[str, Any], path: Path, flaws: list[InvalidValue]
+) -> dict[str, Any]:
     fit: dict[str, Any] = {}
     for name, value in values.items():
         here = (*path, name)
         entry = table.get(name, table.get("*"))
         if entry is None:
-            flaws.append(Flaw(here, f"there is no setting `{dotted(here)}`{_hint(here, table)}"))
+            flaws.append(InvalidValue(here, f"there is no setting `{dotted(here)}`{_hint(here, table)}"))
             fit[name] = value
-        elif isinstance(entry, Key):
+        elif isinstance(entry, SettingKey):
             kept = _leaf(value, entry, here, flaws)
             if kept is not _MISSING:
                 fit[name] = kept
         elif isinstance(value, Mapping):
             fit[name] = _section(value, entry, here, flaws)
         else:
-            flaws.append(Flaw(here, f"`{dotted(here)}` must be an object, not {_named(value)}"))
+            flaws.append(InvalidValue(here, f"`{dotted(here)}` must be an object, not {_named(value)}"))
     return fit
 
 
-def _leaf(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
+def _leaf(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
     match key.kind:
         case "strings" | "rules":
             return _list(value, key, path, flaws)
@@ -54,13 +56,13 @@ def _leaf(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
     problem = _scalar_problem(value, key)
     if problem is None:
         return value
-    flaws.append(Flaw(path, f"`{dotted(path)}` must be {problem}"))
+    flaws.append(InvalidValue(path, f"`{dotted(path)}` must be {problem}"))
     return _MISSING
 
 
-def _list(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
+def _list(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
     if not isinstance(value, list | tuple):
-        flaws.append(Flaw(path, f"`{dotted(path)}` must be a list of strings, not {_named(value)}"))
+        flaws.append(InvalidValue(path, f"`{dotted(path)}` must be a list of strings, not {_named(value)}"))
         return _MISSING
     kept = []
     for index, item in enumerate(value):
@@ -69,7 +71,9 @@ def _list(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
         else:
             wanted = "a rule or {rule, match, not_match}" if key.kind == "rules" else "a string"
             flaws.append(
-                Flaw((*path, index), f"item {index + 1} of `{dotted(path)}` must be {wanted}, not {_named(item)}")
+                InvalidValue(
+                    (*path, index), f"item {index + 1} of `{dotted(path)}` must be {wanted}, not {_named(item)}"
+                )
             )
     return kept
 
@@ -83,9 +87,9 @@ def _is_rule_object(item: Any) -> bool:
     )
 
 
-def _map(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
+def _map(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
     if not isinstance(value, Mapping):
-        flaws.append(Flaw(path, f"`{dotted(path)}` must be an object, not {_named(value)}"))
+        flaws.append(InvalidValue(path, f"`{dotted(path)}` must be an object, not {_named(value)}"))
         return _MISSING
     if key.kind == "object":
         return dict(value)
@@ -95,11 +99,11 @@ def _map(value: Any, key: Key, path: Path, flaws: list[Flaw]) -> Any:
             kept[name] = item
         else:
             wanted = "a string" if key.kind == "string map" else "a list of patterns"
-            flaws.append(Flaw((*path, name), f"`{dotted((*path, name))}` must be {wanted}, not {_named(item)}"))
+            flaws.append(InvalidValue((*path, name), f"`{dotted((*path, name))}` must be {wanted}, not {_named(item)}"))
     return kept
 
 
-def _scalar_problem(value: Any, key: Key) -> str | None:
+def _scalar_problem(value: Any, key: SettingKey) -> str | None:
     if key.kind == "any":
         return None
     fits = {
@@ -165,7 +169,9 @@ def _shown(value: str) -> str:
     return value if len(value) <= 40 else value[:37] + "…"
 
 
-def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Key | None, Any]]:
+def leaves(
+    values: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], SettingKey | None, Any]]:
     """Every value with its path and key; unknown sections are one leaf."""
     for name, value in values.items():
         here = (*path, name)
@@ -175,4 +181,4 @@ def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
         if isinstance(entry, Mapping) and isinstance(value, Mapping):
             yield from leaves(value, here)
         else:
-            yield here, entry if isinstance(entry, Key) else None, value
+            yield here, entry if isinstance(entry, SettingKey) else None, value

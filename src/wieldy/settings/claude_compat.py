@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from wieldy.settings.check import checked, dotted
 from wieldy.settings.keys import OBJECTS, find
-from wieldy.settings.sources import Problem, Source
+from wieldy.settings.sources import SettingsProblem, SettingsSource
 
 # Theirs → ours, where the meaning is the same.
 RENAMED = {
@@ -22,27 +22,28 @@ RENAMED = {
 }
 
 
-def translated(source: Source) -> tuple[Source, list[Problem]]:
+def translated(source: SettingsSource) -> tuple[SettingsSource, list[SettingsProblem]]:
     """A foreign source in our terms, and a report of everything that changed or was left out."""
-    report: list[Problem] = []
+    report: list[SettingsProblem] = []
     values: dict[str, Any] = {}
     for path, value in _flat(source.values):
         name = dotted(path)
         line = source.document.line(path) if source.document else None
         target = RENAMED.get(name, name)
         if find(target) is None:
-            report.append(Problem(f"`{name}` has no counterpart here and was left out", source.file, line))
+            report.append(SettingsProblem(f"`{name}` has no counterpart here and was left out", source.file, line))
             continue
         if target != name:
-            report.append(Problem(f"`{name}` was taken as `{target}`", source.file, line))
+            report.append(SettingsProblem(f"`{name}` was taken as `{target}`", source.file, line))
         ours = value
         if name == "permissions.defaultMode" and value == "auto":
             ours = "default"  # nearest on the safe side
-            report.append(Problem("mode `auto` was taken as `default`", source.file, line))
+            report.append(SettingsProblem("mode `auto` was taken as `default`", source.file, line))
         _put(values, target.split("."), ours)
     fit, flaws = checked(values)
     report += [
-        Problem(flaw.text, source.file, source.document.line(flaw.path) if source.document else None) for flaw in flaws
+        SettingsProblem(flaw.text, source.file, source.document.line(flaw.path) if source.document else None)
+        for flaw in flaws
     ]
     return replace(source, values=fit), report
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wieldy.permissions.trust import Item, item
+from wieldy.permissions.trust import ConsentItem, item
 from wieldy.settings.check import dotted, leaves
-from wieldy.settings.sources import Source
+from wieldy.settings.sources import SettingsSource
 
 
-def wanted(source: Source) -> Iterator[Item]:
+def wanted(source: SettingsSource) -> Iterator[ConsentItem]:
     """Everything in a project's file that takes effect only after the user has seen it."""
     for path, key, value in leaves(source.values):
         if key is None or not key.free:
             yield from (one for _, one in _items(source, path, value))
 
 
-def without(source: Source, pending: Collection[Item]) -> Source:
+def without(source: SettingsSource, pending: Collection[ConsentItem]) -> SettingsSource:
     """The source with the pending items left out."""
     held = {one.digest for one in pending}
     values: dict[str, Any] = {}
@@ -33,7 +33,7 @@ def without(source: Source, pending: Collection[Item]) -> Source:
     return replace(source, values=values)
 
 
-def _kept(source: Source, path: tuple[str, ...], value: Any, held: set[str]) -> Any:
+def _kept(source: SettingsSource, path: tuple[str, ...], value: Any, held: set[str]) -> Any:
     passing = [at for at, one in _items(source, path, value) if one.digest not in held]
     if isinstance(value, list):
         return [value[at] for at in passing] or None
@@ -42,7 +42,7 @@ def _kept(source: Source, path: tuple[str, ...], value: Any, held: set[str]) -> 
     return value if passing else None
 
 
-def _items(source: Source, path: tuple[str, ...], value: Any) -> Iterator[tuple[Any, Item]]:
+def _items(source: SettingsSource, path: tuple[str, ...], value: Any) -> Iterator[tuple[Any, ConsentItem]]:
     name = dotted(path)
     if isinstance(value, list):
         for at, (one, origin) in enumerate(source.items(path)):

@@ -184,7 +184,7 @@ def _plain_words(message: str) -> str:
 UNIT = "  "
 
 
-class Unfit(ValueError):
+class ShapeError(ValueError):
     """The text holds something else where the change belongs."""
 
 
@@ -196,7 +196,7 @@ def with_items(text: str | None, path: Sequence[str], items: Sequence[Any]) -> s
         if held is None:
             text = _with_member(document, path, [item])
         elif not isinstance(held.value, list):
-            raise Unfit(f"`{'.'.join(path)}` is not a list")
+            raise ShapeError(f"`{'.'.join(path)}` is not a list")
         elif item not in held.value:
             text = _inserted(document.text, held, list(held.items), _dumped(item))
     return _or_empty(text)
@@ -220,7 +220,7 @@ def _with_member(document: Document, path: Sequence[str], value: Any) -> str:
     while (section := document.node(tuple(path[:known]))) is None:
         known -= 1
     if not isinstance(section.value, dict):
-        raise Unfit(f"`{'.'.join(path[:known])}` is not an object" if known else "the file is not an object")
+        raise ShapeError(f"`{'.'.join(path[:known])}` is not an object" if known else "the file is not an object")
     for name in reversed(path[known + 1 :]):
         value = {name: value}
     depth = _indent(document.text, section.start) + UNIT

@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal[
 ]
 
 
-class Key(Struct, frozen=True):
+class SettingKey(Struct, frozen=True):
     """One setting. `*` in the name stands for any name; `free` ones a project may set before it is trusted."""
 
     name: str
@@ -27,93 +27,97 @@ class Key(Struct, frozen=True):
 OBJECTS = frozenset({"string map", "patterns", "object", "any"})
 MODE_NAMES = ("default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk")
 
-KEYS: tuple[Key, ...] = (
-    Key("$schema", "string", "Where the schema of this file is, for editors.", free=True),
-    Key("permissions.allow", "rules", "Rules for calls that run without a question."),
-    Key("permissions.ask", "rules", "Rules for calls that always ask.", free=True),
-    Key("permissions.deny", "rules", "Rules for calls that never run.", free=True),
-    Key("permissions.additionalDirectories", "strings", "Folders beside the project that tools may work in."),
-    Key("permissions.defaultMode", "string", "The mode a session starts in.", MODE_NAMES),
-    Key("permissions.outside", "string", "What to do about files outside the allowed folders.", ("ask", "deny")),
-    Key(
+KEYS: tuple[SettingKey, ...] = (
+    SettingKey("$schema", "string", "Where the schema of this file is, for editors.", free=True),
+    SettingKey("permissions.allow", "rules", "Rules for calls that run without a question."),
+    SettingKey("permissions.ask", "rules", "Rules for calls that always ask.", free=True),
+    SettingKey("permissions.deny", "rules", "Rules for calls that never run.", free=True),
+    SettingKey("permissions.additionalDirectories", "strings", "Folders beside the project that tools may work in."),
+    SettingKey("permissions.defaultMode", "string", "The mode a session starts in.", MODE_NAMES),
+    SettingKey("permissions.outside", "string", "What to do about files outside the allowed folders.", ("ask", "deny")),
+    SettingKey(
         "permissions.disableBypassPermissionsMode",
         "string",
         "`disable` takes bypassPermissions away.",
         ("disable",),
         True,
     ),
-    Key(
+    SettingKey(
         "allowManagedPermissionRulesOnly", "boolean", "In the managed file: only its own allow rules count.", free=True
     ),
-    Key("tools.*.level", "string", "How much care a tool needs.", ("safe", "confirm", "dangerous", "forbidden")),
-    Key("tools.*.allowlist", "patterns", "Patterns over parameters of calls that need no question."),
-    Key("tools.*.blocklist", "patterns", "Patterns over parameters of calls that never run.", free=True),
-    Key("tools.*.timeout", "number", "Seconds a call may take."),
-    Key("tools.*.rateLimit", "any", "How often the tool may be called."),
-    Key("tools.*.cacheSeconds", "number", "How long results of a read-only tool are kept."),
-    Key("env", "string map", "Environment variables for commands and servers."),
-    Key("hooks", "object", "Commands run at certain moments, by event."),
-    Key("disableAllHooks", "boolean", "Run no hooks at all."),
-    Key("mcpServers", "object", "MCP servers, by name."),
-    Key("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),
-    Key("enabledMcpjsonServers", "strings", "Servers of .mcp.json to start."),
-    Key("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", free=True),
-    Key("mcp.sampling", "strings", "MCP servers that may ask the model without asking you."),
-    Key("sandbox.enabled", "boolean", "Run commands in a sandbox."),
-    Key("sandbox.autoAllow", "boolean", "Commands inside the sandbox run without a question."),
-    Key("sandbox.mechanism", "string", "Which sandbox to use.", ("auto", "bubblewrap", "landlock")),
-    Key("sandbox.failIfUnavailable", "boolean", "Refuse commands where no sandbox can be had."),
-    Key("sandbox.network", "boolean", "Whether commands in the sandbox reach the network."),
-    Key("sandbox.allowedDomains", "strings", "Hosts that commands in the sandbox may reach."),
-    Key("sandbox.allowWrite", "strings", "Further folders that commands in the sandbox may write to."),
-    Key("sandbox.allowRead", "strings", "Folders that commands in the sandbox may read although a default hides them."),
-    Key("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", free=True),
-    Key("sandbox.keepEnv", "strings", "Environment variables that are kept although they look like secrets."),
-    Key("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
-    Key("compat.claude", "boolean", "Read .claude/settings*.json too."),
-    Key("model", "string", "The model a session talks to, as provider/name."),
-    Key("contextWindow", "integer", "Tokens the model can take at once, where wieldy does not know or knows wrong."),
-    Key("smallModel", "string", "The model that answers WebFetch's questions from a page, as provider/name."),
-    Key("baseUrl", "string", "The server of the model."),
-    Key("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),
-    Key("features.*", "boolean", "Features that are off unless named here."),
-    Key("edit.tolerance", "any", "How far an edit's text may differ from the file's.", free=True),
-    Key(
+    SettingKey("tools.*.level", "string", "How much care a tool needs.", ("safe", "confirm", "dangerous", "forbidden")),
+    SettingKey("tools.*.allowlist", "patterns", "Patterns over parameters of calls that need no question."),
+    SettingKey("tools.*.blocklist", "patterns", "Patterns over parameters of calls that never run.", free=True),
+    SettingKey("tools.*.timeout", "number", "Seconds a call may take."),
+    SettingKey("tools.*.rateLimit", "any", "How often the tool may be called."),
+    SettingKey("tools.*.cacheSeconds", "number", "How long results of a read-only tool are kept."),
+    SettingKey("env", "string map", "Environment variables for commands and servers."),
+    SettingKey("hooks", "object", "Commands run at certain moments, by event."),
+    SettingKey("disableAllHooks", "boolean", "Run no hooks at all."),
+    SettingKey("mcpServers", "object", "MCP servers, by name."),
+    SettingKey("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),
+    SettingKey("enabledMcpjsonServers", "strings", "Servers of .mcp.json to start."),
+    SettingKey("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", free=True),
+    SettingKey("mcp.sampling", "strings", "MCP servers that may ask the model without asking you."),
+    SettingKey("sandbox.enabled", "boolean", "Run commands in a sandbox."),
+    SettingKey("sandbox.autoAllow", "boolean", "Commands inside the sandbox run without a question."),
+    SettingKey("sandbox.mechanism", "string", "Which sandbox to use.", ("auto", "bubblewrap", "landlock")),
+    SettingKey("sandbox.failIfUnavailable", "boolean", "Refuse commands where no sandbox can be had."),
+    SettingKey("sandbox.network", "boolean", "Whether commands in the sandbox reach the network."),
+    SettingKey("sandbox.allowedDomains", "strings", "Hosts that commands in the sandbox may reach."),
+    SettingKey("sandbox.allowWrite", "strings", "Further folders that commands in the sandbox may write to."),
+    SettingKey(
+        "sandbox.allowRead", "strings", "Folders that commands in the sandbox may read although a default hides them."
+    ),
+    SettingKey("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", free=True),
+    SettingKey("sandbox.keepEnv", "strings", "Environment variables that are kept although they look like secrets."),
+    SettingKey("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
+    SettingKey("compat.claude", "boolean", "Read .claude/settings*.json too."),
+    SettingKey("model", "string", "The model a session talks to, as provider/name."),
+    SettingKey(
+        "contextWindow", "integer", "Tokens the model can take at once, where wieldy does not know or knows wrong."
+    ),
+    SettingKey("smallModel", "string", "The model that answers WebFetch's questions from a page, as provider/name."),
+    SettingKey("baseUrl", "string", "The server of the model."),
+    SettingKey("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),
+    SettingKey("features.*", "boolean", "Features that are off unless named here."),
+    SettingKey("edit.tolerance", "any", "How far an edit's text may differ from the file's.", free=True),
+    SettingKey(
         "edit.on_external_change",
         "string",
         "When a file changed since it was read.",
         ("merge", "error", "markers"),
         True,
     ),
-    Key("edit.max_bytes", "integer", "Bytes of the largest file that is edited.", free=True),
-    Key("read.unchanged_stub", "boolean", "Answer a repeated read of an unchanged file in a line.", free=True),
-    Key("bash.max_output_chars", "integer", "Characters of output that a command's result shows.", free=True),
-    Key("bash.timeout_ms", "integer", "Milliseconds a command may take when the call does not say.", free=True),
-    Key("bash.background_on_timeout", "boolean", "A command that takes too long goes on in the background."),
-    Key("bash.snapshot", "boolean", "Note what a command changes, so that it can be undone."),
-    Key("bash.max_background", "integer", "How many commands may run in the background."),
-    Key("agents.maxDepth", "integer", "How far down sub-agents may send further ones."),
-    Key("agents.maxTurns", "integer", "Turns a sub-agent may take unless its file says otherwise."),
-    Key("agents.maxRunning", "integer", "How many sub-agents may be at work at once."),
-    Key("search.seconds", "number", "Seconds a search may take.", free=True),
-    Key("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
-    Key("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
-    Key(
+    SettingKey("edit.max_bytes", "integer", "Bytes of the largest file that is edited.", free=True),
+    SettingKey("read.unchanged_stub", "boolean", "Answer a repeated read of an unchanged file in a line.", free=True),
+    SettingKey("bash.max_output_chars", "integer", "Characters of output that a command's result shows.", free=True),
+    SettingKey("bash.timeout_ms", "integer", "Milliseconds a command may take when the call does not say.", free=True),
+    SettingKey("bash.background_on_timeout", "boolean", "A command that takes too long goes on in the background."),
+    SettingKey("bash.snapshot", "boolean", "Note what a command changes, so that it can be undone."),
+    SettingKey("bash.max_background", "integer", "How many commands may run in the background."),
+    SettingKey("agents.maxDepth", "integer", "How far down sub-agents may send further ones."),
+    SettingKey("agents.maxTurns", "integer", "Turns a sub-agent may take unless its file says otherwise."),
+    SettingKey("agents.maxRunning", "integer", "How many sub-agents may be at work at once."),
+    SettingKey("search.seconds", "number", "Seconds a search may take.", free=True),
+    SettingKey("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
+    SettingKey("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
+    SettingKey(
         "web.providerSearch",
         "boolean",
         "Whether WebSearch asks the provider's own search; by default where it has one.",
     ),
-    Key("browser.sandbox", "boolean", "Let the browser build its own sandbox."),
-    Key(
+    SettingKey("browser.sandbox", "boolean", "Let the browser build its own sandbox."),
+    SettingKey(
         "edit.diagnostics",
         "any",
         "Report new errors in a changed file with its edit: true, or the seconds it may take.",
     ),
-    Key("journal.enabled", "boolean", "Keep what is needed to undo."),
-    Key("journal.max_age_days", "integer", "Days that undo is kept."),
-    Key("journal.max_bytes", "integer", "Bytes that undo may take."),
-    Key("respectGitignore", "boolean", "Leave ignored files out of searches.", free=True),
-    Key("cleanupPeriodDays", "integer", "Days that sessions are kept."),
+    SettingKey("journal.enabled", "boolean", "Keep what is needed to undo."),
+    SettingKey("journal.max_age_days", "integer", "Days that undo is kept."),
+    SettingKey("journal.max_bytes", "integer", "Bytes that undo may take."),
+    SettingKey("respectGitignore", "boolean", "Leave ignored files out of searches.", free=True),
+    SettingKey("cleanupPeriodDays", "integer", "Days that sessions are kept."),
 )
 
 
@@ -130,16 +134,16 @@ def tree() -> dict[str, Any]:
     return root
 
 
-def find(dotted: str) -> Key | None:
+def find(dotted: str) -> SettingKey | None:
     """The key of a dotted name, or the one that holds an object which the name is inside of."""
     here: Any = tree()
     for name in dotted.split("."):
-        if isinstance(here, Key):
+        if isinstance(here, SettingKey):
             return here if here.kind in OBJECTS else None
         here = here.get(name, here.get("*"))
         if here is None:
             return None
-    return here if isinstance(here, Key) else None
+    return here if isinstance(here, SettingKey) else None
 
 
 FILE = Path(__file__).with_name("settings.schema.json")
@@ -209,7 +213,7 @@ def _section(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(entry: Any) -> dict[str, Any]:
-    if not isinstance(entry, Key):
+    if not isinstance(entry, SettingKey):
         return _section(entry)
     schema = _hooks() if entry.name == "hooks" else dict(_KINDS.get(entry.kind, {"type": entry.kind}))
     if entry.choices:
@@ -218,9 +222,9 @@ def _entry(entry: Any) -> dict[str, Any]:
 
 
 def _hooks() -> dict[str, Any]:
-    from wieldy.hooks.events import MOMENTS
+    from wieldy.hooks.events import HOOK_EVENTS
 
-    events = {event: {"type": "array", "items": {"$ref": "#/$defs/matchedHooks"}} for event in MOMENTS}
+    events = {event: {"type": "array", "items": {"$ref": "#/$defs/matchedHooks"}} for event in HOOK_EVENTS}
     return {"type": "object", "properties": events, "additionalProperties": False}
 
 

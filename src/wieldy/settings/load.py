@@ -12,14 +12,14 @@ from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
 from wieldy.core.state_dirs import config_home
-from wieldy.permissions.paths import Paths
-from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleProblem, parse
+from wieldy.permissions.paths import PathResolver
+from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.permissions.trust import FILE_NAME
 from wieldy.settings.sources import (
     MCP_FILE,
-    Problem,
-    Source,
+    SettingsProblem,
+    SettingsSource,
     foreign_places,
     given,
     load,
@@ -31,14 +31,14 @@ from wieldy.settings.sources import (
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.permissions.decide import Policy
-    from wieldy.permissions.trust import Item, Trust
+    from wieldy.permissions.trust import ConsentItem, Trust
 
 
 # Members of these are taken whole: half of one server and half of another would be a third that nobody meant.
 WHOLE = {("mcpServers",)}
 
 
-def merged(sources: Sequence[Source]) -> tuple[dict[str, Any], dict[str, Origin]]:
+def merged(sources: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, Origin]]:
     """Values and their origins by dotted name, from sources given strongest first."""
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
@@ -48,7 +48,11 @@ def merged(sources: Sequence[Source]) -> tuple[dict[str, Any], dict[str, Origin]
 
 
 def _add(
-    into: dict[str, Any], values: Mapping[str, Any], path: tuple[str, ...], source: Source, origins: dict[str, Origin]
+    into: dict[str, Any],
+    values: Mapping[str, Any],
+    path: tuple[str, ...],
+    source: SettingsSource,
+    origins: dict[str, Origin],
 ) -> None:
     for name, value in values.items():
         here = (*path, str(name))
@@ -63,7 +67,7 @@ def _add(
             held += [item for item in value if _fingerprint(item) not in seen]
 
 
-def _record(value: Any, path: tuple[str, ...], source: Source, origins: dict[str, Origin]) -> None:
+def _record(value: Any, path: tuple[str, ...], source: SettingsSource, origins: dict[str, Origin]) -> None:
     origins[".".join(path)] = source.origin(path)
     if isinstance(value, Mapping):
         for name, member in value.items():
@@ -83,7 +87,9 @@ def _fingerprint(value: Any) -> str:
 BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
-def rules_of(source: Source, paths: Paths, problems: list[Problem], left_out: list[Rule]) -> Iterator[Rule]:
+def rules_of(
+    source: SettingsSource, paths: PathResolver, problems: list[SettingsProblem], left_out: list[Rule]
+) -> Iterator[Rule]:
     """The rules a source gives; what is wrong with the others goes to `problems`, those that break their word to `left_out`."""
     for behavior in BEHAVIORS:
         for value, origin in source.items(("permissions", behavior)):
@@ -96,15 +102,15 @@ def rules_of(source: Source, paths: Paths, problems: list[Problem], left_out: li
                 left_out.append(rule)
 
 
-def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[Problem]) -> Rule | None:
+def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[SettingsProblem]) -> Rule | None:
     text, examples = (value, Examples()) if isinstance(value, str) else (value["rule"], _examples(value))
     try:
         rule = parse(text, behavior, origin, examples)
-    except RuleProblem as problem:
-        problems.append(Problem(f"{behavior} rule left out: {problem}", origin.file, origin.line))
+    except RuleError as problem:
+        problems.append(SettingsProblem(f"{behavior} rule left out: {problem}", origin.file, origin.line))
         return None
     if rule.doubt:
-        problems.append(Problem(f"{behavior} rule `{rule}`: {rule.doubt}", origin.file, origin.line))
+        problems.append(SettingsProblem(f"{behavior} rule `{rule}`: {rule.doubt}", origin.file, origin.line))
     return rule
 
 
@@ -112,14 +118,16 @@ def _examples(value: Mapping[str, Any]) -> Examples:
     return Examples(tuple(value.get("match", ())), tuple(value.get("not_match", ())))
 
 
-def _keeps_its_word(rule: Rule, paths: Paths, problems: list[Problem]) -> bool:
+def _keeps_its_word(rule: Rule, paths: PathResolver, problems: list[SettingsProblem]) -> bool:
     """A rule that fails its own examples may not allow anything; one that forbids stays in force."""
     from wieldy.permissions.explain import failing
 
     broken = failing(rule, paths)
     for text in broken:
         kept = "" if rule.behavior == "allow" else "; the rule stays in force"
-        problems.append(Problem(f"{rule.behavior} rule `{rule}` {text}{kept}", rule.origin.file, rule.origin.line))
+        problems.append(
+            SettingsProblem(f"{rule.behavior} rule `{rule}` {text}{kept}", rule.origin.file, rule.origin.line)
+        )
     return not broken or rule.behavior != "allow"
 
 
@@ -134,10 +142,10 @@ class Settings(Struct, frozen=True):
     values: Mapping[str, Any] = field(default_factory=dict)
     rules: RuleSet = field(default_factory=RuleSet)
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    warnings: tuple[Problem, ...] = ()
-    errors: tuple[Problem, ...] = ()
-    pending: tuple[Item, ...] = ()
-    report: tuple[Problem, ...] = ()
+    warnings: tuple[SettingsProblem, ...] = ()
+    errors: tuple[SettingsProblem, ...] = ()
+    pending: tuple[ConsentItem, ...] = ()
+    report: tuple[SettingsProblem, ...] = ()
     user_folder: str = ""
     left_out: tuple[Rule, ...] = ()
     named_file: str = ""
@@ -216,19 +224,19 @@ def load_settings(
     sources = _ranked(own, spoken)
     if files and (servers := project_servers(here)) is not None:
         sources = _in_order([*sources, servers])
-    report: list[Problem] = []
+    report: list[SettingsProblem] = []
     if files and _wants_foreign(_trusted(sources, here, trust, env)[0]):
         sources = _with_foreign(sources, here, env, report)
     sources, pending = _trusted(sources, here, trust, env)
     return _settled(here, sources, pending, report, env)
 
 
-def _ranked(files: Sequence[Source], spoken: Sequence[Source]) -> list[Source]:
+def _ranked(files: Sequence[SettingsSource], spoken: Sequence[SettingsSource]) -> list[SettingsSource]:
     managed = [source for source in files if source.layer == "managed"]
     return [*managed, *spoken, *(source for source in files if source.layer != "managed")]
 
 
-def _wants_foreign(sources: Sequence[Source]) -> bool:
+def _wants_foreign(sources: Sequence[SettingsSource]) -> bool:
     for source in sources:
         section = source.values.get("compat")
         if isinstance(section, Mapping) and "claude" in section:
@@ -236,11 +244,13 @@ def _wants_foreign(sources: Sequence[Source]) -> bool:
     return False
 
 
-def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], report: list[Problem]) -> list[Source]:
+def _with_foreign(
+    sources: list[SettingsSource], root: str, env: Mapping[str, str], report: list[SettingsProblem]
+) -> list[SettingsSource]:
     """Each foreign source goes right behind our own of the same layer."""
     from wieldy.settings import claude_compat as compat
 
-    found: list[Source] = []
+    found: list[SettingsSource] = []
     for place in foreign_places(root, env):
         if (source := load(place)) is not None:
             source, changes = compat.translated(source)
@@ -249,14 +259,14 @@ def _with_foreign(sources: list[Source], root: str, env: Mapping[str, str], repo
     return _in_order([*sources, *found])
 
 
-def _in_order(sources: Sequence[Source]) -> list[Source]:
+def _in_order(sources: Sequence[SettingsSource]) -> list[SettingsSource]:
     order: list[Layer] = ["managed", "code", "command line", "local", "project", "user"]
     return sorted(sources, key=lambda source: order.index(source.layer))
 
 
 def _trusted(
-    sources: Sequence[Source], root: str, trust: Trust | None, env: Mapping[str, str]
-) -> tuple[list[Source], tuple[Item, ...]]:
+    sources: Sequence[SettingsSource], root: str, trust: Trust | None, env: Mapping[str, str]
+) -> tuple[list[SettingsSource], tuple[ConsentItem, ...]]:
     if not any(source.from_project for source in sources):
         return list(sources), ()
     from wieldy.permissions.trust import Trust
@@ -270,7 +280,7 @@ def _trusted(
     return [consent.without(source, pending) if source.from_project else source for source in sources], pending
 
 
-def _agreed(wanted: Item, sources: Sequence[Source]) -> bool:
+def _agreed(wanted: ConsentItem, sources: Sequence[SettingsSource]) -> bool:
     """Whether the user's own settings agree beforehand to a server that a project brings."""
     section, _, name = wanted.name.partition(".")
     if section != "mcpServers":
@@ -281,11 +291,15 @@ def _agreed(wanted: Item, sources: Sequence[Source]) -> bool:
 
 
 def _settled(
-    root: str, sources: Sequence[Source], pending: tuple[Item, ...], report: list[Problem], env: Mapping[str, str]
+    root: str,
+    sources: Sequence[SettingsSource],
+    pending: tuple[ConsentItem, ...],
+    report: list[SettingsProblem],
+    env: Mapping[str, str],
 ) -> Settings:
     problems = [problem for source in sources for problem in source.problems]
     errors = tuple(source.error for source in sources if source.error is not None)
-    paths = Paths((root,), home=env.get("HOME"))
+    paths = PathResolver((root,), home=env.get("HOME"))
     left_out: list[Rule] = []
     rules = [rule for source in sources for rule in rules_of(source, paths, problems, left_out)]
     values, origins = merged(sources)
@@ -295,7 +309,7 @@ def _settled(
     ):
         rules = _managed_only(rules, problems)
     if pending:
-        problems.append(Problem(_waiting(pending)))
+        problems.append(SettingsProblem(_waiting(pending)))
     broken = f"the settings file {errors[0]}" if errors else None
     return Settings(
         root,
@@ -320,15 +334,15 @@ def _make_absolute(values: dict[str, Any], root: str, home: str) -> None:
         section["additionalDirectories"] = [os.path.normpath(os.path.join(root, folder)) for folder in expanded]
 
 
-def _managed_only(rules: Sequence[Rule], problems: list[Problem]) -> list[Rule]:
+def _managed_only(rules: Sequence[Rule], problems: list[SettingsProblem]) -> list[Rule]:
     left_out = [rule for rule in rules if rule.behavior == "allow" and rule.origin.layer != "managed"]
     problems += [
-        Problem(f"allow rule `{rule}` left out: only managed ones count", rule.origin.file) for rule in left_out
+        SettingsProblem(f"allow rule `{rule}` left out: only managed ones count", rule.origin.file) for rule in left_out
     ]
     return [rule for rule in rules if rule not in left_out]
 
 
-def _waiting(pending: Sequence[Item]) -> str:
+def _waiting(pending: Sequence[ConsentItem]) -> str:
     names = ", ".join(dict.fromkeys(one.name for one in pending))
     return f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"
 
@@ -336,7 +350,7 @@ def _waiting(pending: Sequence[Item]) -> str:
 Stamp: TypeAlias = tuple[int, int, int] | None
 
 
-class SettingsFiles:
+class SettingsWatcher:
     """The settings files of a folder. A look costs a few microseconds, so every request may take one.
 
     `named` is the file of the command line; `others` says whether any other counts, `foreign` whether those of the other

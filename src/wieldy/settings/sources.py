@@ -28,7 +28,7 @@ MCP_FILE = ".mcp.json"
 MOST_BYTES = 4 << 20
 
 
-class Problem(Struct, frozen=True):
+class SettingsProblem(Struct, frozen=True):
     """Something a person should mend: one line, with its place."""
 
     text: str
@@ -43,7 +43,7 @@ class Problem(Struct, frozen=True):
         return one_line(f"{place}: {self.text}" if place else self.text)
 
 
-class Source(Struct, frozen=True):
+class SettingsSource(Struct, frozen=True):
     """One layer's values, checked, and how to find where each is written."""
 
     layer: Layer
@@ -51,8 +51,8 @@ class Source(Struct, frozen=True):
     values: Mapping[str, Any]
     file: str | None = None
     document: Document | None = None
-    problems: tuple[Problem, ...] = ()
-    error: Problem | None = None
+    problems: tuple[SettingsProblem, ...] = ()
+    error: SettingsProblem | None = None
     foreign: bool = False
 
     @property
@@ -77,7 +77,7 @@ class Source(Struct, frozen=True):
             yield value, self.origin(path if at is None else (*path, at))
 
 
-class Place(Struct, frozen=True):
+class SettingsLocation(Struct, frozen=True):
     """A file that may hold settings."""
 
     layer: Layer
@@ -86,23 +86,23 @@ class Place(Struct, frozen=True):
     foreign: bool = False
 
 
-def own_places(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[Place]:
+def own_places(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[SettingsLocation]:
     """Our files, strongest first."""
     first = managed_folder("wieldy") / "managed-settings.json" if managed is None else managed
-    yield Place("managed", first, str(first.parent))
-    yield Place("local", Path(root, FOLDER, LOCAL), root)
-    yield Place("project", Path(root, FOLDER, SHARED), root)
-    yield Place("user", config_home(env) / SHARED, str(config_home(env)))
+    yield SettingsLocation("managed", first, str(first.parent))
+    yield SettingsLocation("local", Path(root, FOLDER, LOCAL), root)
+    yield SettingsLocation("project", Path(root, FOLDER, SHARED), root)
+    yield SettingsLocation("user", config_home(env) / SHARED, str(config_home(env)))
 
 
-def foreign_places(root: str, env: Mapping[str, str]) -> Iterator[Place]:
+def foreign_places(root: str, env: Mapping[str, str]) -> Iterator[SettingsLocation]:
     """The files of the other program whose format ours follows."""
     home = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), FOREIGN_FOLDER)
     first = managed_folder("claude-code") / "managed-settings.json"
-    yield Place("managed", first, str(first.parent), foreign=True)
-    yield Place("local", Path(root, FOREIGN_FOLDER, LOCAL), root, foreign=True)
-    yield Place("project", Path(root, FOREIGN_FOLDER, SHARED), root, foreign=True)
-    yield Place("user", Path(home, SHARED), home, foreign=True)
+    yield SettingsLocation("managed", first, str(first.parent), foreign=True)
+    yield SettingsLocation("local", Path(root, FOREIGN_FOLDER, LOCAL), root, foreign=True)
+    yield SettingsLocation("project", Path(root, FOREIGN_FOLDER, SHARED), root, foreign=True)
+    yield SettingsLocation("user", Path(home, SHARED), home, foreign=True)
 
 
 def managed_folder(name: str) -> Path:
@@ -114,73 +114,75 @@ def managed_folder(name: str) -> Path:
     return Path("/etc", name)
 
 
-def load(place: Place) -> Source | None:
+def load(place: SettingsLocation) -> SettingsSource | None:
     """Read one file; None where there is none. What cannot be read is an error, never an empty file."""
     name = str(place.file)
     try:
         found = place.file.stat()
         if not stat.S_ISREG(found.st_mode):
-            return _broken(place, Problem("not a regular file", name))
+            return _broken(place, SettingsProblem("not a regular file", name))
         if found.st_size > MOST_BYTES:
-            return _broken(place, Problem(f"larger than {MOST_BYTES >> 20} MB", name))
+            return _broken(place, SettingsProblem(f"larger than {MOST_BYTES >> 20} MB", name))
         text = place.file.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as problem:
-        return _broken(place, Problem(f"not UTF-8 text (byte {problem.start})", name))
+        return _broken(place, SettingsProblem(f"not UTF-8 text (byte {problem.start})", name))
     except OSError as problem:
-        return _broken(place, Problem(f"cannot be read: {problem.strerror or problem}", name))
+        return _broken(place, SettingsProblem(f"cannot be read: {problem.strerror or problem}", name))
     from wieldy.settings.document import DocumentError, read
 
     try:
         document = read(text)
     except DocumentError as problem:
-        return _broken(place, Problem(problem.message, name, problem.line, problem.column))
+        return _broken(place, SettingsProblem(problem.message, name, problem.line, problem.column))
     if not isinstance(document.value, dict):
-        return _broken(place, Problem("settings must be an object: {…}", name, 1, 1))
+        return _broken(place, SettingsProblem("settings must be an object: {…}", name, 1, 1))
     return source_of(place, document)
 
 
-def project_servers(root: str) -> Source | None:
+def project_servers(root: str) -> SettingsSource | None:
     """The MCP servers of a project's `.mcp.json`, as settings."""
-    source = load(Place("project", Path(root, MCP_FILE), root))
+    source = load(SettingsLocation("project", Path(root, MCP_FILE), root))
     if source is None or source.error is not None:
         return source
     servers = source.values.get("mcpServers")
     return replace(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
 
 
-def required(file: Path) -> Source:
+def required(file: Path) -> SettingsSource:
     """Read a file that was named; that it is missing is an error too."""
-    place = Place("command line", file, str(file.parent))
-    return load(place) or _broken(place, Problem("there is no such file", str(file)))
+    place = SettingsLocation("command line", file, str(file.parent))
+    return load(place) or _broken(place, SettingsProblem("there is no such file", str(file)))
 
 
-def source_of(place: Place, document: Document) -> Source:
+def source_of(place: SettingsLocation, document: Document) -> SettingsSource:
     """A document's values, checked, with a line for each flaw."""
     name = str(place.file)
     problems = [
-        Problem(f"`{key}` is given twice; the last one counts", name, line) for key, line in document.duplicates
+        SettingsProblem(f"`{key}` is given twice; the last one counts", name, line) for key, line in document.duplicates
     ]
     if place.foreign:
-        return Source(place.layer, place.folder, document.value, name, document, tuple(problems), foreign=True)
+        return SettingsSource(place.layer, place.folder, document.value, name, document, tuple(problems), foreign=True)
     from wieldy.settings.check import checked
 
     values, flaws = checked(document.value)
-    problems += [Problem(flaw.text, name, document.line(flaw.path)) for flaw in flaws]
-    return Source(place.layer, place.folder, values, name, document, tuple(problems))
+    problems += [SettingsProblem(flaw.text, name, document.line(flaw.path)) for flaw in flaws]
+    return SettingsSource(place.layer, place.folder, values, name, document, tuple(problems))
 
 
-def given(values: Mapping[str, Any], root: str, layer: Layer = "code") -> Source:
+def given(values: Mapping[str, Any], root: str, layer: Layer = "code") -> SettingsSource:
     """Settings given by the caller."""
     if not values:
-        return Source(layer, root, {})
+        return SettingsSource(layer, root, {})
     from wieldy.settings.check import checked
 
     fit, flaws = checked(values)
     said = "on the command line" if layer == "command line" else "in code"
-    return Source(layer, root, fit, problems=tuple(Problem(f"settings given {said}: {flaw.text}") for flaw in flaws))
+    return SettingsSource(
+        layer, root, fit, problems=tuple(SettingsProblem(f"settings given {said}: {flaw.text}") for flaw in flaws)
+    )
 
 
-def _broken(place: Place, error: Problem) -> Source:
-    return Source(place.layer, place.folder, {}, str(place.file), error=error, foreign=place.foreign)
+def _broken(place: SettingsLocation, error: SettingsProblem) -> SettingsSource:
+    return SettingsSource(place.layer, place.folder, {}, str(place.file), error=error, foreign=place.foreign)

@@ -13,7 +13,7 @@ from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import below
 from wieldy.permissions.rules import Rule, parse
 from wieldy.permissions.trust import Trust, item, rewrite
-from wieldy.settings.document import DocumentError, Unfit, with_items, with_value
+from wieldy.settings.document import DocumentError, ShapeError, with_items, with_value
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 
 
@@ -74,7 +74,7 @@ def _change(file: Path, change: Callable[[str | None], str]) -> None:
         raise SettingsNotSaved(
             f"{file}:{problem.line}:{problem.column}: {problem.message}; nothing was saved"
         ) from None
-    except Unfit as problem:
+    except ShapeError as problem:
         raise SettingsNotSaved(f"{file}: {problem}; nothing was saved") from None
     except UnicodeDecodeError:
         raise SettingsNotSaved(f"{file}: not UTF-8 text; nothing was saved") from None

@@ -13,7 +13,7 @@ from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver
 from wieldy.core.workspace import Workspace
 from wieldy.engine.services import Services
-from wieldy.permissions.advisers import CleanTree
+from wieldy.permissions.advisers import CleanTreeAdviser
 from wieldy.permissions.decide import Policy
 from wieldy.settings.load import Settings
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from wieldy.engine.tool_limits import Limiting
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
-    from wieldy.permissions.grants import Coverage
+    from wieldy.permissions.grants import RuleMatcher
     from wieldy.permissions.rules import Rule
 
 
-class Attendants:
+class Wiring:
     """`given_hooks` and `advisers` come from code and stay; all others follow the settings."""
 
     def __init__(
@@ -67,10 +67,10 @@ class Attendants:
         return self._coverage(rule, plan)
 
     @cached_property
-    def _coverage(self) -> Coverage:
-        from wieldy.permissions.grants import Coverage
+    def _coverage(self) -> RuleMatcher:
+        from wieldy.permissions.grants import RuleMatcher
 
-        return Coverage(self._policy)
+        return RuleMatcher(self._policy)
 
     def follow(self, settings: Settings) -> None:
         """Attend by these settings from now on."""
@@ -78,7 +78,7 @@ class Attendants:
         if "hooks" in vars(self):
             self.hooks.hooks = tuple(self._wanted_hooks())
 
-    def seated(self, services: Services, catalog: Catalog, person: Approver) -> Services:
+    def build(self, services: Services, catalog: Catalog, person: Approver) -> Services:
         """A bench for the calls to come. Those under way keep the one they began at."""
         services = replace(services, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
         if self._given_hooks or self._settings.get("hooks") or "hooks" in vars(self):
@@ -89,11 +89,11 @@ class Attendants:
         return services
 
     def _own_advisers(self) -> Iterator[Adviser]:
-        yield CleanTree(self._policy, lambda: self._workspace.cwd)
+        yield CleanTreeAdviser(self._policy, lambda: self._workspace.cwd)
         if self._settings.get("sandbox.autoAllow") is True:
-            from wieldy.permissions.advisers import Sandboxed
+            from wieldy.permissions.advisers import SandboxAdviser
 
-            yield Sandboxed(self._workspace)
+            yield SandboxAdviser(self._workspace)
 
     def _wanted_hooks(self) -> list[Hook]:
         found: list[Hook] = []
@@ -107,13 +107,13 @@ class Attendants:
         return [*found, *self._given_hooks]
 
     def _listen_to_hooks(self, services: Services, person: Approver) -> None:
-        from wieldy.hooks.dispatch import HookedApprover, Review
+        from wieldy.hooks.dispatch import HookApprover, HookReviewer
 
         # A session speaks to one `Hooks` for good; a call to those that were configured when it began.
         hooks = self.hooks.now()
-        services.approver = HookedApprover(hooks, person)
-        services.advisers = (*([hooks] if hooks.wanted("PreToolUse") else []), *services.advisers)
-        services.reviewers = (Review(hooks),)
+        services.approver = HookApprover(hooks, person)
+        services.advisers = (*([hooks] if hooks.has("PreToolUse") else []), *services.advisers)
+        services.reviewers = (HookReviewer(hooks),)
 
     def _apply_limits(self, services: Services, catalog: Catalog) -> None:
         """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""

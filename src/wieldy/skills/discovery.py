@@ -12,7 +12,7 @@ from wieldy.core.realpath import open_exact
 from wieldy.core.state_dirs import skill_homes
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.skills.frontmatter import BadHead
+from wieldy.skills.frontmatter import FrontMatterError
 from wieldy.skills.skill import Origin
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def gathered(
     for path, source in files:
         try:
             one = read(_text(path), path, source)
-        except BadHead as error:
+        except FrontMatterError as error:
             problems.append(f"{path}: {error}")
         except (OSError, ValueError) as error:
             problems.append(f"{path}: {getattr(error, 'strerror', None) or error}")
@@ -164,5 +164,5 @@ def _text(path: str) -> str:
     with open(descriptor, "rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise BadHead(1, f"the file is larger than {LARGEST // 1024} KB")
+        raise FrontMatterError(1, f"the file is larger than {LARGEST // 1024} KB")
     return data.decode("utf-8")

@@ -24,29 +24,29 @@ _WHOLE = re.compile(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
 _ITEM = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
 
 
-class BadHead(ValueError):
+class FrontMatterError(ValueError):
     """The head cannot be read; the message has the line."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
 
 
-class Page(Struct, frozen=True):
+class MarkdownFile(Struct, frozen=True):
     """A Markdown file: the fields of its head and the text below."""
 
     fields: dict[str, Value]
     body: str
 
 
-def read_page(text: str) -> Page:
+def parse_markdown(text: str) -> MarkdownFile:
     """The head and the body of a file; a file without a head is all body. Raises `BadHead`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _FENCE:
-        return Page({}, "\n".join(lines))
+        return MarkdownFile({}, "\n".join(lines))
     end = next((n for n, line in enumerate(lines[1:], start=1) if line.rstrip() in (_FENCE, "...")), None)
     if end is None:
-        raise BadHead(1, "the head is never closed: a line `---` is missing")
-    return Page(_Head(lines[1:end]).read(), "\n".join(lines[end + 1 :]).strip("\n"))
+        raise FrontMatterError(1, "the head is never closed: a line `---` is missing")
+    return MarkdownFile(_Head(lines[1:end]).read(), "\n".join(lines[end + 1 :]).strip("\n"))
 
 
 class _Head:
@@ -159,8 +159,8 @@ class _Head:
             raise self._fault(f"`{text[0]}` at the start of a value is not read here: put the value in quotes")
         return text
 
-    def _fault(self, why: str) -> BadHead:
-        return BadHead(self._line + 2, why)
+    def _fault(self, why: str) -> FrontMatterError:
+        return FrontMatterError(self._line + 2, why)
 
 
 def _uncommented(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.skills.frontmatter import BadHead, Value, read_page
+from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
 
 Origin: TypeAlias = Literal["user", "project"]
 
@@ -38,15 +38,15 @@ class Skill(Struct, frozen=True):
 
 def read_skill(text: str, path: str, origin: Origin) -> Skill:
     """The skill in a SKILL.md. Raises `BadHead` for one that cannot be used."""
-    page = read_page(text)
+    page = parse_markdown(text)
     fields = page.fields
     name = str(fields.get("name") or os.path.basename(os.path.dirname(path)))
     if not NAME.fullmatch(name):
-        raise BadHead(2, f"`{name}` is no name: use up to 64 letters, digits and dashes")
+        raise FrontMatterError(2, f"`{name}` is no name: use up to 64 letters, digits and dashes")
     about = [str(fields[key]) for key in ("description", "when_to_use") if isinstance(fields.get(key), str)]
     description = " ".join(" ".join(about).split()) or _first_paragraph(page.body)
     if not description:
-        raise BadHead(2, "there is neither a description nor any text")
+        raise FrontMatterError(2, "there is neither a description nor any text")
     return Skill(
         name,
         description,
@@ -99,7 +99,7 @@ FOLDER = ("${WIELDY_SKILL_DIR}", "${CLAUDE_SKILL_DIR}")
 MOST_FILES = 30
 
 
-def told(skill: Skill, arguments: str) -> str:
+def render_skill(skill: Skill, arguments: str) -> str:
     """The instructions of a skill."""
     body = skill.body
     for name in FOLDER:

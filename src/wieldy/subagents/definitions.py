@@ -15,7 +15,7 @@ from wieldy.core.events import Notice
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.skills.frontmatter import BadHead, Value, read_page
+from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
 
@@ -57,16 +57,16 @@ class Definition(Struct, frozen=True):
 
 def read_definition(text: str, path: str, origin: Origin) -> Definition:
     """The kind of agent that a file describes. Raises `BadHead` for one that cannot be used."""
-    page = read_page(text)
+    page = parse_markdown(text)
     fields = page.fields
     name = fields.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise BadHead(2, "`name` is missing, or is no name: use up to 64 letters, digits and dashes")
+        raise FrontMatterError(2, "`name` is missing, or is no name: use up to 64 letters, digits and dashes")
     description = fields.get("description")
     if not isinstance(description, str) or not description.strip():
-        raise BadHead(2, "`description` is missing: it says when to use this agent")
+        raise FrontMatterError(2, "`description` is missing: it says when to use this agent")
     if not page.body.strip():
-        raise BadHead(2, "there is no text below the head: it is what the agent is told")
+        raise FrontMatterError(2, "there is no text below the head: it is what the agent is told")
     return Definition(
         name,
         " ".join(description.split()),
@@ -92,7 +92,7 @@ def _names(value: Value | None, field: str) -> tuple[str, ...]:
     for name in names:
         if not re.fullmatch(r"[\w*.-]+", name):
             # A rule that was read as a name would allow more than its author meant.
-            raise BadHead(2, f"`{field}` takes names of tools, not `{name}`: write rules into the settings")
+            raise FrontMatterError(2, f"`{field}` takes names of tools, not `{name}`: write rules into the settings")
     return names
 
 
@@ -107,7 +107,7 @@ def _model(value: Value | None) -> str | None:
     if value is None or value in ("", "inherit"):
         return None
     if not isinstance(value, str):
-        raise BadHead(2, "`model` is no name of a model")
+        raise FrontMatterError(2, "`model` is no name of a model")
     return value
 
 
@@ -115,7 +115,7 @@ def _mode(value: Value | None) -> str | None:
     if value is None or value == "":
         return None
     if value not in MODES:
-        raise BadHead(2, f"`permissionMode` is none of {', '.join(sorted(MODES))}")
+        raise FrontMatterError(2, f"`permissionMode` is none of {', '.join(sorted(MODES))}")
     return None if value == "auto" else str(value)
 
 
@@ -123,7 +123,7 @@ def _count(value: Value | None) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or int(value[:9]) < 1:
-        raise BadHead(2, "`maxTurns` must be a whole number above 0")
+        raise FrontMatterError(2, "`maxTurns` must be a whole number above 0")
     return int(value[:9])
 
 

@@ -60,9 +60,9 @@ async def _load(
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
     if ctx.resolved_paths.get(found.path) != found.path:  # another file than the one that was judged
         raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
-    from wieldy.skills.skill import told
+    from wieldy.skills.skill import render_skill
 
-    text = await in_thread(told, found, args)
+    text = await in_thread(render_skill, found, args)
     return Output(text, {"skill": found.name, "folder": found.folder, "allowedTools": list(found.tools)})
 
 

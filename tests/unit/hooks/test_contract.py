@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from wieldy.hooks.config import BadMatcher, Hook, configured, matcher
-from wieldy.hooks.contract import ENDINGS, Ending, meaning, tables
-from wieldy.hooks.events import MOMENTS
+from wieldy.hooks.contract import ENDINGS, HookExit, meaning, tables
+from wieldy.hooks.events import HOOK_EVENTS
 from wieldy.hooks.lint import probe
-from wieldy.hooks.reply import Reply, fold, interpret
+from wieldy.hooks.reply import HookReply, fold, interpret
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 
@@ -20,7 +20,7 @@ def hook(event: str, on_error: str) -> Hook:
     return Hook(event, "guard.sh", "guard.sh", matcher(""), on_error=on_error)  # type: ignore[arg-type]
 
 
-def observed(reply: Reply) -> str:
+def observed(reply: HookReply) -> str:
     """What a reply makes happen, in the table's words."""
     if reply.behavior is not None:
         return {"deny": "block", "allow": "allow", "ask": "ask"}[reply.behavior]
@@ -31,8 +31,8 @@ def observed(reply: Reply) -> str:
 
 @pytest.mark.parametrize("on_error", ["block", "warn"])
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
-@pytest.mark.parametrize("event", MOMENTS)
-def test_an_ending_means_what_the_table_says(event: str, ending: Ending, on_error: str):
+@pytest.mark.parametrize("event", HOOK_EVENTS)
+def test_an_ending_means_what_the_table_says(event: str, ending: HookExit, on_error: str):
     expected = meaning(ending, event)
     if expected == "by on_error":
         expected = "block" if on_error == "block" else "show"
@@ -55,18 +55,18 @@ def test_the_docs_show_the_table_as_it_is():
 
 
 def test_guards_block_by_default_and_others_warn():
-    section = {event: [{"hooks": [{"command": "x"}]}] for event in MOMENTS}
+    section = {event: [{"hooks": [{"command": "x"}]}] for event in HOOK_EVENTS}
     hooks, problems = configured(section)
     assert problems == []
     assert {one.event: one.on_error for one in hooks} == {
-        event: "block" if moment.guards else "warn" for event, moment in MOMENTS.items()
+        event: "block" if moment.guards else "warn" for event, moment in HOOK_EVENTS.items()
     }
 
 
 def test_the_order_of_replies_is_that_of_the_configuration_and_the_strictest_wins():
-    allow = Reply("a", behavior="allow", updated_input={"n": 1}, context=("one",))
-    deny = Reply("b", behavior="deny", reason="no", context=("two",))
-    ask = Reply("c", behavior="ask", updated_input={"n": 2})
+    allow = HookReply("a", behavior="allow", updated_input={"n": 1}, context=("one",))
+    deny = HookReply("b", behavior="deny", reason="no", context=("two",))
+    ask = HookReply("c", behavior="ask", updated_input={"n": 2})
     said = fold([allow, deny, ask])
     assert said.behavior == "deny"
     assert said.blocked == "b: no"

@@ -13,8 +13,8 @@ from wieldy.core.decision import Behavior
 from wieldy.core.effects import UNKNOWN, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import Paths
-from wieldy.permissions.risk_levels import Levels
+from wieldy.permissions.paths import PathResolver
+from wieldy.permissions.risk_levels import RiskLevels
 from wieldy.permissions.rules import Origin, Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 
@@ -90,12 +90,12 @@ def judge(root: str, home: str) -> Judge:
         mode: str = "default",
         tools: Any = None,
         extra: Sequence[str] = (),
-        paths: Paths | None = None,
+        paths: PathResolver | None = None,
         **more: Any,
     ) -> Policy:
-        seen = paths or Paths((root, *extra), home=home)
+        seen = paths or PathResolver((root, *extra), home=home)
         made = rules(root, allow=allow, ask=ask, deny=deny)
-        return Policy(made, paths=seen, mode=mode, levels=Levels.from_settings(tools), **more)
+        return Policy(made, paths=seen, mode=mode, levels=RiskLevels.from_settings(tools), **more)
 
     return make
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.advisers import CleanTree, git_status
+from wieldy.permissions.advisers import CleanTreeAdviser, git_status
 
 
 def git(root: str, *words: str) -> None:
@@ -26,7 +26,7 @@ def repository(root: str) -> str:
 @pytest.mark.parametrize("change", ["changed", "untracked", "ignored", "staged"])
 async def test_a_tree_with_anything_to_lose_is_not_vouched_for(judge, called, repository: str, change: str) -> None:
     policy = judge(mode="bypassPermissions")
-    adviser = CleanTree(policy, lambda: repository)
+    adviser = CleanTreeAdviser(policy, lambda: repository)
     reset = called("Bash", "git reset --hard")
     clean = await adviser.advise(reset)
     assert policy.decide(reset, clean.opinions).behavior == "allow"
@@ -55,12 +55,12 @@ async def test_a_tree_with_anything_to_lose_is_not_vouched_for(judge, called, re
     ],
 )
 async def test_only_a_lone_command_on_this_tree_is_looked_into(judge, called, repository: str, command: str) -> None:
-    assert (await CleanTree(judge(), lambda: repository).advise(called("Bash", command))).opinions == ()
+    assert (await CleanTreeAdviser(judge(), lambda: repository).advise(called("Bash", command))).opinions == ()
 
 
 @pytest.mark.asyncio
 async def test_where_git_cannot_say_nothing_is_vouched_for(judge, called, root: str) -> None:
     assert await git_status(root) is None
     assert await git_status(f"{root}/missing") is None
-    advice = await CleanTree(judge(), lambda: root).advise(called("Bash", "git reset --hard"))
+    advice = await CleanTreeAdviser(judge(), lambda: root).advise(called("Bash", "git reset --hard"))
     assert advice.opinions == ()

@@ -4,7 +4,7 @@ import pytest
 
 from wieldy.core.decision import Opinion
 from wieldy.core.effects import NOTHING, Opaque, Runs
-from wieldy.permissions.modes import mode_named, next_mode
+from wieldy.permissions.modes import find_mode, next_mode
 from wieldy.permissions.rules import IN_SESSION, parse
 from wieldy.permissions.ruleset import RuleSet
 
@@ -165,7 +165,7 @@ def test_levels_and_lists_of_a_tool_come_from_settings(judge, plan, called, root
     )
     forbidden = judge(tools={"Deploy": {"level": "forbidden"}}, allow=["Deploy"], mode="bypassPermissions")
     assert forbidden.decide(plan("Deploy")).behavior == "deny"
-    assert forbidden.removes("Deploy") is not None
+    assert forbidden.removal_reason("Deploy") is not None
     lists = {"Deploy": {"allowlist": {"target": ["staging*"]}, "blocklist": {"target": ["*prod*"]}}}
     for target, expected in (("staging-1", "allow"), ("qa", "ask"), ("staging-prod", "deny")):
         assert judge(tools=lists).decide(plan("Deploy", input={"target": target})).behavior == expected, target
@@ -174,13 +174,13 @@ def test_levels_and_lists_of_a_tool_come_from_settings(judge, plan, called, root
 
 def test_a_bare_deny_takes_a_tool_from_what_is_offered_and_a_scoped_one_does_not(judge) -> None:
     policy = judge(deny=["Bash", "mcp__github", "WebFetch(domain:evil.net)", "Edit(.env)"])
-    assert str(policy.removes("Bash")).startswith("deny: rule `Bash`")
-    assert policy.removes("mcp__github__issue") is not None
+    assert str(policy.removal_reason("Bash")).startswith("deny: rule `Bash`")
+    assert policy.removal_reason("mcp__github__issue") is not None
     for name in ("WebFetch", "Edit", "Read", "mcp__gitlab__issue"):
-        assert policy.removes(name) is None, name
-    assert judge(deny=["Bash(*)"]).removes("Bash") is not None
-    assert judge(deny=["*"]).removes("Anything") is not None
-    assert judge(deny=["Edit"]).removes("Write") is not None
+        assert policy.removal_reason(name) is None, name
+    assert judge(deny=["Bash(*)"]).removal_reason("Bash") is not None
+    assert judge(deny=["*"]).removal_reason("Anything") is not None
+    assert judge(deny=["Edit"]).removal_reason("Write") is not None
 
 
 def test_with_a_broken_settings_file_nothing_is_allowed_unasked(judge, plan, called, root: str) -> None:
@@ -203,8 +203,8 @@ def test_a_grant_holds_until_the_session_ends_and_survives_new_settings(judge, p
 
 
 def test_modes_are_named_and_an_unknown_one_is_refused_with_a_suggestion() -> None:
-    assert mode_named("manual").name == "default"
+    assert find_mode("manual").name == "default"
     with pytest.raises(ValueError, match="did you mean `acceptEdits`"):
-        mode_named("acceptedits")
+        find_mode("acceptedits")
     assert [next_mode("default"), next_mode("acceptEdits"), next_mode("plan")] == ["acceptEdits", "plan", "default"]
     assert next_mode("plan", bypass=True) == "bypassPermissions"

@@ -7,7 +7,7 @@ import pytest
 
 from wieldy.core.decision import Opinion
 from wieldy.core.effects import Reads, Writes
-from wieldy.permissions.paths import Paths
+from wieldy.permissions.paths import PathResolver
 
 EDITORS = ["Write", "Edit", "MultiEdit", "NotebookEdit"]
 READERS = ["Read", "Grep", "Glob", "LS"]
@@ -106,7 +106,7 @@ def test_a_deny_rule_for_a_link_holds_for_what_it_leads_to(judge, called, root: 
 def test_a_home_behind_a_link_is_the_same_home(judge, called, root: str, tmp_path: Path) -> None:
     (tmp_path / "disk" / "me").mkdir(parents=True)
     os.symlink(tmp_path / "disk" / "me", tmp_path / "me")
-    paths = Paths((root,), home=str(tmp_path.resolve() / "me"))
+    paths = PathResolver((root,), home=str(tmp_path.resolve() / "me"))
     for folder in ("me", "disk/me"):
         file = f"{tmp_path.resolve()}/{folder}/notes/a"
         assert judge(allow=["Edit(~/notes/**)"], paths=paths).decide(called("Write", file)).behavior == "allow", folder
@@ -173,7 +173,7 @@ def test_memory_asks_until_a_rule_allows_it_and_opens_nothing_else(judge, called
 
 
 def test_case_and_composition_do_not_get_round_a_rule_on_a_folding_volume(judge, called, root: str, home: str) -> None:
-    folding = Paths((root,), home=home, folds_case=lambda path: True)
+    folding = PathResolver((root,), home=home, folds_case=lambda path: True)
     policy = judge(deny=["Read(.env)", "Read(~/.ssh/**)", "Read(caf\u00e9)"], paths=folding)
     for path in (f"{root}/.ENV", f"{home}/.SSH/id", f"{root}/Cafe\u0301"):
         assert policy.decide(called("Read", path)).behavior == "deny", path

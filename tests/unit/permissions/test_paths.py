@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.paths import CaseProbe, Paths, below, key
-from wieldy.permissions.protected import Protected
+from wieldy.permissions.paths import CaseProbe, PathResolver, below, key
+from wieldy.permissions.protected import ProtectedPaths
 
 
 def look(root: str, path: str) -> tuple[bool, str]:
-    seen = Paths((root,)).look(path)
+    seen = PathResolver((root,)).look(path)
     return seen.inside, seen.real
 
 
 @pytest.mark.parametrize("spelling", ["{root}/a/../x", "{root}/./x", "{root}//x", "//{root}/x"])
 def test_every_spelling_of_a_path_is_seen_as_the_same(root: str, spelling: str) -> None:
-    assert Paths((root,)).look(spelling.format(root=root)).views == (f"{root}/x",)
+    assert PathResolver((root,)).look(spelling.format(root=root)).views == (f"{root}/x",)
 
 
 def test_a_link_that_leads_out_is_outside(root: str, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_link_that_leads_out_is_outside(root: str, tmp_path: Path) -> None:
 def test_a_link_that_stays_in_is_inside(root: str) -> None:
     Path(root, "target").write_text("t")
     os.symlink(f"{root}/target", f"{root}/alias")
-    seen = Paths((root,)).look(f"{root}/alias")
+    seen = PathResolver((root,)).look(f"{root}/alias")
     assert seen.inside
     assert seen.views == (f"{root}/alias", f"{root}/target")
 
@@ -39,14 +39,14 @@ def test_a_link_that_stays_in_is_inside(root: str) -> None:
 def test_dots_behind_a_link_are_taken_as_the_system_takes_them(root: str, tmp_path: Path) -> None:
     (tmp_path / "far" / "away").mkdir(parents=True)
     os.symlink(tmp_path / "far" / "away", f"{root}/link")
-    seen = Paths((root,)).look(f"{root}/link/../x")
+    seen = PathResolver((root,)).look(f"{root}/link/../x")
     assert seen.real == str((tmp_path / "far").resolve() / "x")
     assert not seen.inside
 
 
 def test_inside_stays_inside_when_the_root_itself_is_a_link(root: str, tmp_path: Path) -> None:
     os.symlink(root, tmp_path / "other-name")
-    seen = Paths((root,)).look(str(tmp_path / "other-name" / "src" / "a.py"))
+    seen = PathResolver((root,)).look(str(tmp_path / "other-name" / "src" / "a.py"))
     assert seen.inside
     assert set(seen.views) == {f"{root}/src/a.py"}
 
@@ -57,12 +57,12 @@ def test_a_neighbour_whose_name_begins_alike_is_outside(root: str) -> None:
 
 def test_added_folders_are_inside(root: str, tmp_path: Path) -> None:
     extra = str((tmp_path / "extra").resolve())
-    assert Paths((root, extra)).look(f"{extra}/x").inside
+    assert PathResolver((root, extra)).look(f"{extra}/x").inside
 
 
 def test_readable_folders_are_inside_for_reading_only(root: str, tmp_path: Path) -> None:
     spilled = str(tmp_path / "spilled")
-    paths = Paths((root,), readable=(spilled,))
+    paths = PathResolver((root,), readable=(spilled,))
     assert paths.look(f"{spilled}/1.txt", reading=True).inside
     assert not paths.look(f"{spilled}/1.txt").inside
 
@@ -143,33 +143,33 @@ def test_a_volume_that_keeps_case_apart_is_found_out(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_is_protected_whether_it_exists_or_not(root: str, name: str) -> None:
-    assert Protected((root,)).find(Paths((root,)).look(f"{root}/{name}")) is not None
+    assert ProtectedPaths((root,)).find(PathResolver((root,)).look(f"{root}/{name}")) is not None
 
 
 @pytest.mark.parametrize(
     "name", ["src/a.py", "environment.txt", "git/config", ".github/workflows/ci.yml", "env", ".gitignore"]
 )
 def test_other_paths_are_not(root: str, name: str) -> None:
-    assert Protected((root,)).find(Paths((root,)).look(f"{root}/{name}")) is None
+    assert ProtectedPaths((root,)).find(PathResolver((root,)).look(f"{root}/{name}")) is None
 
 
 def test_protection_sees_through_links_and_case(root: str) -> None:
     os.mkdir(f"{root}/.git")
     os.symlink(f"{root}/.git", f"{root}/innocent")
-    protected = Protected((root,))
-    assert protected.find(Paths((root,)).look(f"{root}/innocent/config"))
+    protected = ProtectedPaths((root,))
+    assert protected.find(PathResolver((root,)).look(f"{root}/innocent/config"))
     for name in (".GIT/config", ".Claude/settings.json", ".SSH/id"):
-        assert protected.find(Paths((root,), folds_case=lambda path: True).look(f"{root}/{name}"))
-        assert not protected.find(Paths((root,), folds_case=lambda path: False).look(f"{root}/{name}"))
+        assert protected.find(PathResolver((root,), folds_case=lambda path: True).look(f"{root}/{name}"))
+        assert not protected.find(PathResolver((root,), folds_case=lambda path: False).look(f"{root}/{name}"))
 
 
 def test_a_workspace_that_lies_in_a_protected_folder_is_not_protected_as_a_whole(tmp_path: Path) -> None:
     root = str(tmp_path.resolve() / ".claude" / "worktrees" / "a")
-    protected = Protected((root,))
-    assert protected.find(Paths((root,)).look(f"{root}/src/a.py")) is None
-    assert protected.find(Paths((root,)).look(f"{root}/.git/config")) is not None
+    protected = ProtectedPaths((root,))
+    assert protected.find(PathResolver((root,)).look(f"{root}/src/a.py")) is None
+    assert protected.find(PathResolver((root,)).look(f"{root}/.git/config")) is not None
 
 
 def test_the_users_own_settings_are_protected(root: str, home: str) -> None:
     folder = f"{home}/.config/wieldy"
-    assert Protected((root,), (folder,)).find(Paths((root,)).look(f"{folder}/trust.json")) is not None
+    assert ProtectedPaths((root,), (folder,)).find(PathResolver((root,)).look(f"{folder}/trust.json")) is not None

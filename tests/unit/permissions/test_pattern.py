@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.paths import Paths
+from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Origin, escaped_pattern, parse
 from wieldy.permissions.ruleset import PathIndex, pattern_of
 
-PATHS = Paths(("/w/project",), home="/home/me")
+PATHS = PathResolver(("/w/project",), home="/home/me")
 SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/.config/wieldy")
 
 

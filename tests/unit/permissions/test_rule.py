@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.rules import RuleProblem, parse, split_list
+from wieldy.permissions.rules import RuleError, parse, split_list
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_every_form_is_read_and_printed_as_it_was_written(
     ],
 )
 def test_a_rule_that_cannot_work_is_refused_with_a_way_on(text: str, behavior: Behavior, said: str) -> None:
-    with pytest.raises(RuleProblem) as caught:
+    with pytest.raises(RuleError) as caught:
         parse(text, behavior)
     assert said in str(caught.value)
 
@@ -115,5 +115,5 @@ def test_a_list_is_split_between_rules_and_never_inside_one(text: str, expected:
 
 def test_an_unclosed_list_is_an_error_and_never_the_bare_tool() -> None:
     (text,) = split_list("Bash(gh:*,Read")
-    with pytest.raises(RuleProblem):
+    with pytest.raises(RuleError):
         parse(text, "allow")

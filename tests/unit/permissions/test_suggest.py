@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.permissions.grants import for_call, granted
+from wieldy.permissions.grants import for_call, select_savable_rules
 from wieldy.permissions.suggest import KEYWORDS
 
 LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
@@ -83,13 +83,13 @@ def test_what_is_kept_for_odd_commands_is_nothing_or_a_rule_that_reads_back(judg
     ],
 )
 def test_junk_is_never_kept(root: str, junk: str) -> None:
-    grant = granted([junk, "Bash(ls)"], root)
+    grant = select_savable_rules([junk, "Bash(ls)"], root)
     assert [rule.text for rule in grant.rules] == ["Bash(ls)"]
     assert len(grant.refused) == 1
 
 
 def test_no_more_than_five_rules_are_kept_for_one_call(root: str) -> None:
-    grant = granted([f"Bash(p{n})" for n in range(7)], root)
+    grant = select_savable_rules([f"Bash(p{n})" for n in range(7)], root)
     assert len(grant.rules) == 5 and len(grant.refused) == 2
 
 

@@ -11,10 +11,10 @@ import jsonschema_rs
 import pytest
 
 from wieldy.hooks.config import configured
-from wieldy.hooks.events import MOMENTS
+from wieldy.hooks.events import HOOK_EVENTS
 from wieldy.settings.check import checked
 from wieldy.settings.document import DocumentError, read
-from wieldy.settings.keys import FILE, KEYS, Key, tree
+from wieldy.settings.keys import FILE, KEYS, SettingKey, tree
 
 PROJECT = Path(__file__).parents[3]
 SHIPPED: dict[str, Any] = read(FILE.read_text("utf-8")).value
@@ -45,7 +45,7 @@ UNFIT: dict[str, Any] = {
 }
 
 
-def placed(key: Key, value: Any) -> dict[str, Any]:
+def placed(key: SettingKey, value: Any) -> dict[str, Any]:
     for name in reversed(key.name.replace("*", "Some").split(".")):
         value = {name: value}
     return dict(value)
@@ -62,7 +62,7 @@ def test_the_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
-def test_schema_and_checks_agree_on_every_key(key: Key) -> None:
+def test_schema_and_checks_agree_on_every_key(key: SettingKey) -> None:
     for value in key.choices or (FITTING[key.kind],):
         assert accepted(placed(key, value)) == (True, True)
     if key.kind in UNFIT:
@@ -74,7 +74,7 @@ def test_schema_and_checks_agree_on_every_key(key: Key) -> None:
 @pytest.mark.parametrize(
     ("hooks", "fits"),
     [
-        *(({event: [{"matcher": "x", "hooks": [{"command": "y"}]}]}, True) for event in MOMENTS),
+        *(({event: [{"matcher": "x", "hooks": [{"command": "y"}]}]}, True) for event in HOOK_EVENTS),
         ({"PreToolUse": [{"hooks": [{"type": "command", "command": "y", "args": ["z"], "timeout": 2}]}]}, True),
         ({"PreToolUse": [{"hooks": [{"command": "y", "if": "Bash(ls)", "on_error": "warn"}]}]}, True),
         ({"PreTool": []}, False),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.settings.document import Unfit, read, with_items, with_value
+from wieldy.settings.document import ShapeError, read, with_items, with_value
 
 ALLOW = ("permissions", "allow")
 
@@ -55,7 +55,7 @@ def test_a_value_is_set_or_replaced() -> None:
 
 @pytest.mark.parametrize("text", ['{"permissions": []}', '{"permissions": {"allow": "x"}}', "[]"])
 def test_a_file_of_another_shape_is_not_touched(text: str) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(ShapeError):
         with_items(text, ALLOW, ["A"])
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wieldy.permissions.grants import granted
-from wieldy.permissions.rules import RuleProblem
+from wieldy.permissions.grants import select_savable_rules
+from wieldy.permissions.rules import RuleError
 from wieldy.permissions.trust import Trust
 from wieldy.settings.keys import FILE, KEYS, as_text, find, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
@@ -16,7 +16,7 @@ from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remem
 
 def test_a_remembered_rule_is_in_force_the_next_time_without_another_consent(project, rule_texts) -> None:
     trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
-    kept = granted(["Bash(npm run test:*)", "Edit(/src/a.py)"], str(project.root))
+    kept = select_savable_rules(["Bash(npm run test:*)", "Edit(/src/a.py)"], str(project.root))
     file = remember(project.root, kept.rules, trust=trust)
     assert file == local_file(project.root)
     settings = project.load(trusted=False)
@@ -27,7 +27,7 @@ def test_a_remembered_rule_is_in_force_the_next_time_without_another_consent(pro
 def test_rules_somebody_else_put_beside_it_still_wait(project, rule_texts) -> None:
     trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
     project.write("local", {"permissions": {"allow": ["Bash"]}})
-    remember(project.root, granted(["Bash(ls)"], str(project.root)).rules, trust=trust)
+    remember(project.root, select_savable_rules(["Bash(ls)"], str(project.root)).rules, trust=trust)
     assert rule_texts(project.load(trusted=False))["allow"] == ["Bash(ls)"]
 
 
@@ -38,13 +38,17 @@ def test_a_link_that_a_project_laid_out_is_not_followed_when_saving(project, tmp
     link.parent.mkdir()
     link.symlink_to(victim)
     with pytest.raises(SettingsNotSaved, match="leads out"):
-        remember(project.root, granted(["Bash(ls)"], str(project.root)).rules, trust=Trust(tmp_path / "trust.json"))
+        remember(
+            project.root,
+            select_savable_rules(["Bash(ls)"], str(project.root)).rules,
+            trust=Trust(tmp_path / "trust.json"),
+        )
     assert victim.read_text() == "{}"
     assert not (tmp_path / "trust.json").exists()
 
 
 def test_a_rule_that_could_not_be_read_back_is_not_written(project) -> None:
-    with pytest.raises(RuleProblem):
+    with pytest.raises(RuleError):
         add_rules(local_file(project.root), "allow", ["Bash(ls)", "Bash("])
     assert not local_file(project.root).exists()
 

@@ -8,7 +8,7 @@ import pytest
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.skills.discovery import Skills
-from wieldy.skills.skill import ENTRY_CHARS, Skill, listing, read_skill, told
+from wieldy.skills.skill import ENTRY_CHARS, Skill, listing, read_skill, render_skill
 
 
 @pytest.fixture
@@ -112,11 +112,11 @@ def test_arguments_and_folder_go_to_their_places(tmp_path: Path) -> None:
     (folder / "run.py").touch()
     (folder / "refs").mkdir()
     found = read_skill((folder / "SKILL.md").read_text(), str(folder / "SKILL.md"), "user")
-    text = told(found, "the login")
+    text = render_skill(found, "the login")
     assert text.endswith(f"Fix the login with {folder}/run.py")
     assert "Beside it: refs/, run.py\n" in text
     plain = read_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
-    assert told(plain, "now").endswith("Do it.\n\nArguments: now")
+    assert render_skill(plain, "now").endswith("Do it.\n\nArguments: now")
 
 
 @pytest.mark.asyncio

@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from wieldy.skills.frontmatter import BadHead, read_page
+from wieldy.skills.frontmatter import FrontMatterError, parse_markdown
 
 
 def fields(*lines: str) -> dict[str, Any]:
-    return dict(read_page("\n".join(["---", *lines, "---", "body"])).fields)
+    return dict(parse_markdown("\n".join(["---", *lines, "---", "body"])).fields)
 
 
 def test_a_file_is_its_head_and_its_body() -> None:
-    page = read_page("\ufeff---\r\nname: x\r\n---\r\n\r\n# Title\r\n---\r\n")
+    page = parse_markdown("\ufeff---\r\nname: x\r\n---\r\n\r\n# Title\r\n---\r\n")
     assert page.fields == {"name": "x"}
     assert page.body == "# Title\n---"
 
 
 def test_a_file_without_a_head_is_all_body() -> None:
-    assert read_page("# Title\n--- \n").fields == {}
-    assert read_page("").body == ""
+    assert parse_markdown("# Title\n--- \n").fields == {}
+    assert parse_markdown("").body == ""
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_long_texts() -> None:
     ],
 )
 def test_faults_have_their_line(lines: list[str], said: str) -> None:
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(FrontMatterError) as caught:
         fields(*lines)
     assert str(caught.value).startswith(said)
 
 
 def test_a_head_that_is_never_closed_is_a_fault() -> None:
-    with pytest.raises(BadHead, match="never closed"):
-        read_page("---\nname: x\n")
+    with pytest.raises(FrontMatterError, match="never closed"):
+        parse_markdown("---\nname: x\n")
 
 
 @pytest.mark.parametrize(
     "hostile", ["'" * 100_000, '["' + "\\" * 100_000, "[" + "'" * 99_999, "[" + "a'" * 50_001, " #" * 50_000]
 )
 def test_a_head_made_to_be_slow_is_read_at_once(hostile: str) -> None:
-    with suppress(BadHead):
+    with suppress(FrontMatterError):
         fields(f"key: {hostile}")

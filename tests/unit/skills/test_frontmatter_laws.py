@@ -8,7 +8,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.skills.frontmatter import BadHead, read_page
+from wieldy.skills.frontmatter import FrontMatterError, parse_markdown
 
 LINES = st.text(st.sampled_from("ab:- #'\"[]|>,\t\\&é{}"), max_size=12)
 
@@ -16,25 +16,25 @@ LINES = st.text(st.sampled_from("ab:- #'\"[]|>,\t\\&é{}"), max_size=12)
 @given(st.lists(LINES, max_size=8), st.sampled_from(["\n", "\r\n"]))
 @settings(max_examples=400, deadline=None)
 def test_any_head_is_read_or_refused(lines: list[str], end: str) -> None:
-    with suppress(BadHead):
-        read_page(end.join(["---", *lines, "---", "body"]))
+    with suppress(FrontMatterError):
+        parse_markdown(end.join(["---", *lines, "---", "body"]))
 
 
 @given(st.dictionaries(st.text("abc-", min_size=1).filter(lambda key: key[0] != "-"), st.text(max_size=30), max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_quoted_texts_come_back_as_they_went_in(fields: dict[str, str]) -> None:
     head = [f"{name}: {json.dumps(value)}" for name, value in fields.items()]
-    assert read_page("\n".join(["---", *head, "---", "b"])).fields == fields
+    assert parse_markdown("\n".join(["---", *head, "---", "b"])).fields == fields
     single = {name: value for name, value in fields.items() if value.isprintable()}
     head = ["{}: '{}'".format(name, value.replace("'", "''")) for name, value in single.items()]
-    assert read_page("\n".join(["---", *head, "---", "b"])).fields == single
+    assert parse_markdown("\n".join(["---", *head, "---", "b"])).fields == single
 
 
 @given(st.lists(st.text(st.sampled_from("ab '#:"), min_size=1, max_size=8).map(str.strip).filter(bool), max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_lists_come_back_in_both_spellings(items: list[str]) -> None:
     quoted = list(map(json.dumps, items))
-    assert read_page(f"---\nkey: [{', '.join(quoted)}]\n---").fields == {"key": items}
+    assert parse_markdown(f"---\nkey: [{', '.join(quoted)}]\n---").fields == {"key": items}
     if items:
         block = "\n".join(f"  - {item}" for item in quoted)
-        assert read_page(f"---\nkey:\n{block}\n---").fields == {"key": items}
+        assert parse_markdown(f"---\nkey:\n{block}\n---").fields == {"key": items}

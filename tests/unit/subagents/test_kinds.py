@@ -10,7 +10,7 @@ from tests.unit.subagents.conftest import agent_file
 
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
-from wieldy.skills.frontmatter import BadHead
+from wieldy.skills.frontmatter import FrontMatterError
 from wieldy.subagents.definitions import ARCHITECT, BUILT_IN, LISTING_CHARS, AgentTypes, Definition, read_definition
 
 
@@ -58,7 +58,7 @@ def test_what_is_not_said_is_the_parents(head: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, why: str) -> None:
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(FrontMatterError) as caught:
         read_definition(text, "/x/a.md", "user")
     assert why in str(caught.value)
 

@@ -29,7 +29,7 @@ from wieldy.mcp.server.elicitation import (
 )
 from wieldy.mcp.server.notifications import SETTINGS_CHANGED, News
 from wieldy.mcp.server.tools import Prompts, Spilled, Wire, as_wire, shown_tools, whole
-from wieldy.settings.load import SettingsFiles
+from wieldy.settings.load import SettingsWatcher
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -86,7 +86,7 @@ class Room:
         self.prompts = Prompts(self.box)
         self.roots = Roots(self.box)
         self.news = News(self.box)
-        self._settings = SettingsFiles(self.box.workspace.root)
+        self._settings = SettingsWatcher(self.box.workspace.root)
         self._counter = Counter()
         self._calls = 0
         self._opening = asyncio.Lock()

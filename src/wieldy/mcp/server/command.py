@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.approval import Ask
 from wieldy.mcp.server.http import SHORTEST_TOKEN, Address, address
-from wieldy.permissions.modes import mode_named
+from wieldy.permissions.modes import find_mode
 from wieldy.shell.running.launch import MARK
 from wieldy.toolbox import Toolbox
 
@@ -92,7 +92,7 @@ def _address(text: str) -> Address:
 
 def _mode(text: str) -> str:
     try:
-        return mode_named(text).name
+        return find_mode(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

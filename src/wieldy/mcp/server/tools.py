@@ -228,7 +228,7 @@ class Prompts:
         """A skill as a message to the model, whatever its arguments are called. Raises `NoSuchPrompt`, which says what to do."""
         import mcp_types as types
 
-        from wieldy.skills.skill import told
+        from wieldy.skills.skill import render_skill
 
         skills = await self._skills()
         skill = skills.found.get(name)
@@ -237,7 +237,7 @@ class Prompts:
         decision = await self._box.explain("Read", file_path=skill.path)
         if decision.behavior == "deny":
             raise NoSuchPrompt(f"the prompt `{name}` may not be read: {decision.why}")
-        text = types.TextContent(text=await in_thread(told, skill, " ".join(filter(None, arguments.values()))))
+        text = types.TextContent(text=await in_thread(render_skill, skill, " ".join(filter(None, arguments.values()))))
         return types.GetPromptResult(
             description=skill.description, messages=[types.PromptMessage(role="user", content=text)]
         )
