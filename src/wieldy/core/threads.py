@@ -1,4 +1,4 @@
-"""Blocking functions off the event loop. Threads are daemons: one that never returns cannot keep the program from ending."""
+"""Run blocking functions off the event loop, in daemon threads: one that never returns cannot keep the process alive."""
 
 from __future__ import annotations
 
@@ -7,77 +7,69 @@ import contextvars
 import os
 import queue
 import threading
-from asyncio.selector_events import BaseSelectorEventLoop
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import GeneratorType
-from typing import Any, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary, ref
+from typing import Any, TypeVar
 
-Call: TypeAlias = Callable[[], object]
-
-
-def homeward(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
-    """What has functions called on a loop, from any thread: in the order in which they are sent, and behind whatever
-    `call_soon_threadsafe` was given before. To be asked for on the loop itself."""
-    known = _counters.get(loop)
-    counter = None if known is None else known()
-    if counter is None:
-        counter = _counter_of(loop)
-    return loop.call_soon_threadsafe if counter is None else counter.send
-
-
-def _counter_of(loop: asyncio.AbstractEventLoop) -> _Counter | None:
-    # Other loops may see a counter before they make the calls that they were given earlier.
-    if not isinstance(loop, BaseSelectorEventLoop) or not hasattr(os, "eventfd") or loop.is_closed():
-        return None
-    try:
-        counter = _Counter(loop, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-    except OSError:  # no descriptor to be had
-        return None
-    _counters[loop] = ref(counter)
-    return counter
-
-
-class _Counter:
-    """Calls on their way to one loop, which watches their number."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        self._calls: deque[Call] = deque()
-        self._number = number
-        # In a context of its own: whoever happens to come first has nothing to do with later calls.
-        contextvars.Context().run(loop.add_reader, self._number, self._arrived)
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        close(self._number)
-
-    def send(self, call: Call) -> None:
-        """Have a function called. A loop that is closed does not hear of it."""
-        self._calls.append(call)
-        os.eventfd_write(self._number, 1)
-
-    def _arrived(self) -> None:
-        os.eventfd_read(self._number)  # there is something in it, and nobody else takes it out
-        try:
-            while self._calls:
-                self._calls.popleft()()
-        finally:
-            if self._calls:
-                os.eventfd_write(self._number, 1)
-
-
-# A counter belongs to its loop alone, and goes when that is closed.
-_counters: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Counter]] = WeakKeyDictionary()
-
+from wieldy.core.logs import log
 
 T = TypeVar("T")
 
 IDLE_SECONDS = 5.0
 
 
-class Threads:
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Return the result of a blocking function. When the wait is cancelled, the thread finishes on its own."""
+    return await _start(function, args, kwargs)
+
+
+async def in_thread_uncancellable(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Like `in_thread`, but a cancellation takes effect only after the function has returned."""
+    future = _start(function, args, kwargs)
+    cancellation: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        future.exception()  # retrieved, so that asyncio does not report it as lost
+        raise cancellation
+    return future.result()
+
+
+async def iterate_in_threads(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:
+    """Drive a sync function or generator in threads: yield what it yields, then what it returns."""
+    value = await in_thread(function, *args, **kwargs)
+    if not isinstance(value, GeneratorType):
+        yield value
+        return
+    try:
+        while True:
+            has_more, item = await in_thread(_next, value)
+            if has_more or item is not None:
+                yield item
+            if not has_more:
+                return
+    finally:
+        value.close()
+
+
+def run_in_background(function: Callable[..., object], *args: Any) -> None:
+    """Run a function that nobody waits for; an exception is logged."""
+
+    def job() -> None:
+        try:
+            function(*args)
+        except Exception:
+            log.exception("background work failed")
+
+    _pool.start(job)
+
+
+class ThreadPool:
     """Reuses idle threads and starts a new one when none is idle, so that a stuck call never delays another."""
 
     def __init__(self) -> None:
@@ -85,7 +77,6 @@ class Threads:
         self._lock = threading.Lock()
 
     def start(self, job: Callable[[], None]) -> None:
-        """Run a job in some thread, now."""
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
@@ -93,8 +84,8 @@ class Threads:
             threading.Thread(target=self._work, args=(inbox,), name="wieldy-tool", daemon=True).start()
         inbox.put(job)
 
-    def forget(self) -> None:
-        """Know of no thread: in a fork there are none."""
+    def reset_after_fork(self) -> None:
+        """Forget the threads: they do not exist in the child."""
         self._idle = []
         self._lock = threading.Lock()
 
@@ -109,145 +100,43 @@ class Threads:
                         return
                 job = inbox.get()
             job()
-            del job
+            del job  # it may hold large arguments while the thread idles
             with self._lock:
                 self._idle.append(inbox)
 
 
-_threads = Threads()
-_at_work = threading.local()
+_pool = ThreadPool()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.forget)
+    os.register_at_fork(after_in_child=_pool.reset_after_fork)
 
 
-async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """The result of a blocking function. When the wait is cancelled the thread is left to finish by itself."""
-    return await begin_in_thread(function, *args, **kwargs)
+def _start(function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> asyncio.Future[T]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    call = partial(contextvars.copy_context().run, function, *args, **kwargs)
 
+    def job() -> None:
+        try:
+            settle = partial(_set_result, future, call())
+        except StopIteration:
+            settle = partial(_set_exception, future, RuntimeError("the function raised StopIteration"))
+        except BaseException as error:
+            settle = partial(_set_exception, future, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
 
-async def in_thread_to_the_end(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """The same, but never left half-way: who is cancelled waits until the function is through."""
-    future: asyncio.Future[T] = _Unstoppable()
-    _threads.start(_Call(future, function, args, kwargs))
-    return await future
-
-
-def begin_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
-    """What a blocking function that starts now will come to."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    _threads.start(_Call(future, function, args, kwargs))
+    _pool.start(job)
     return future
 
 
-def afterwards(function: Callable[..., object], *args: Any) -> None:
-    """Call a function that nobody needs to wait for: when the result of the call this thread is at is on its way, or at
-    once where it is at none. What it raises is not heard of."""
-    rest: list[Callable[[], object]] | None = getattr(_at_work, "rest", None)
-    if rest is not None:
-        rest.append(partial(function, *args))
-        return
-    with suppress(Exception):
-        function(*args)
+def _set_result(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
-class _Unstoppable(asyncio.Future[T]):
-    """Cannot be cancelled: who waits for it and is cancelled hears of that when it is done. Who waits first goes on at once
-    when it is, not at the next turn of the loop."""
-
-    _first: tuple[Callable[[Any], object], contextvars.Context | None] | None = None
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Refuse; the task that waits keeps in mind that it is to be cancelled."""
-        return False
-
-    def add_done_callback(
-        self, function: Callable[[Any], object], *, context: contextvars.Context | None = None
-    ) -> None:
-        """See `asyncio.Future`."""
-        if self._first is None and not self.done():
-            self._first = function, context
-        else:
-            super().add_done_callback(function, context=context)
-
-    def set_result(self, result: T) -> None:
-        """See `asyncio.Future`."""
-        super().set_result(result)
-        self._go_on()
-
-    def set_exception(self, exception: type | BaseException) -> None:
-        """See `asyncio.Future`."""
-        super().set_exception(exception)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        first, self._first = self._first, None
-        if first is not None:
-            function, context = first
-            (contextvars.copy_context() if context is None else context).run(function, self)
-
-
-class _Call:
-    """A function on its way through a thread. What goes in and comes out may be large: it is held no longer than needed,
-    whenever the thread gets round to leaving."""
-
-    __slots__ = ("_context", "_failure", "_future", "_homeward", "_value", "_work")
-
-    def __init__(
-        self, future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        self._work: tuple[Any, ...] | None = (function, args, kwargs)
-        self._context = contextvars.copy_context()
-        self._homeward = homeward(future.get_loop())
-        self._future: asyncio.Future[Any] | None = future
-        self._value: Any = None
-        self._failure: BaseException | None = None
-
-    def __call__(self) -> None:
-        """Run, let the loop know, and do what was left for afterwards."""
-        assert self._work is not None
-        rest: list[Callable[[], object]] = []
-        _at_work.rest = rest
-        function, args, kwargs = self._work
-        try:
-            self._value = self._context.run(function, *args, **kwargs)
-        except BaseException as failure:
-            self._failure = failure
-        self._work = function = args = kwargs = None
-        _at_work.rest = None
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._homeward(self._settle)
-        for left in rest:
-            with suppress(Exception):
-                left()
-
-    def _settle(self) -> None:
-        future, value, failure = self._future, self._value, self._failure
-        self._future = self._value = self._failure = None
-        if future is None or future.done():
-            return
-        if failure is None:
-            future.set_result(value)
-        elif isinstance(failure, StopIteration):
-            future.set_exception(RuntimeError("the function raised StopIteration"))
-        else:
-            future.set_exception(failure)
-
-
-async def stepped(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -> AsyncIterator[Any]:
-    """Drive a sync function or generator in threads, as an async generator of what it yields, then what it returns."""
-    value = await in_thread(function, *args, **kwargs)
-    if not isinstance(value, GeneratorType):
-        yield value
-        return
-    try:
-        while True:
-            more, item = await in_thread(_next, value)
-            if more or item is not None:
-                yield item
-            if not more:
-                return
-    finally:
-        value.close()
+def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _next(generator: Any) -> tuple[bool, Any]:

@@ -119,9 +119,9 @@ class FunctionTool(Tool):
             args = {**args, self._context: ctx}
         if self._is_async:
             return self.function(**args)
-        from wieldy.core.threads import stepped
+        from wieldy.core.threads import iterate_in_threads
 
-        return stepped(self.function, args)
+        return iterate_in_threads(self.function, args)
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         """The declared effects; a tool that declared none touches nothing if it is read-only, and anything if not."""
@@ -194,9 +194,9 @@ class HandlerTool(FunctionTool):
         positional = (args, ctx) if self._takes_context else (args,)
         if self._is_async:
             return self.function(*positional)
-        from wieldy.core.threads import stepped
+        from wieldy.core.threads import iterate_in_threads
 
-        return stepped(self.function, {}, *positional)
+        return iterate_in_threads(self.function, {}, *positional)
 
     @cached_property
     def _takes_context(self) -> bool:

@@ -8,12 +8,11 @@ import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-
-from wieldy.core.blake import blake2b
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace

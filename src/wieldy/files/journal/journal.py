@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Notice
 from wieldy.core.state_dirs import state_home
-from wieldy.core.threads import afterwards, homeward, in_thread_to_the_end
+from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import Change, Entry, EntryKind
 from wieldy.files.journal.history import Chronicle, Event
@@ -364,7 +364,7 @@ class Journal:
         return await self._settled(self._apply, tuple(changes), origin)
 
     def _apply(self, changes: Sequence[Change], origin: Origin) -> Receipt:
-        afterwards(self.retention.daily)
+        run_in_background(self.retention.daily)
         return self.writer.apply(changes, origin)
 
     async def revise(
@@ -383,7 +383,7 @@ class Journal:
         return await self._settled(self._revise, path, prepare, origin)
 
     def _revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Written]:
-        afterwards(self.retention.daily)
+        run_in_background(self.retention.daily)
         revision, receipt = self.writer.revise(path, prepare, origin)
         return revision, receipt.written[0]
 
@@ -421,7 +421,7 @@ class Journal:
     async def _settled(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run off the loop, to the end even when cancelled, and pass on the news."""
         try:
-            return await in_thread_to_the_end(function, *args, **kwargs)
+            return await in_thread_uncancellable(function, *args, **kwargs)
         finally:
             for line in self._news():
                 self.workspace.emit(Notice(text=line))
@@ -438,4 +438,4 @@ class Journal:
 
 def _on_loop(call: Callable[[], None] | None) -> Callable[[], object] | None:
     """What has a function called on the loop, from any thread."""
-    return None if call is None else partial(homeward(asyncio.get_running_loop()), call)
+    return None if call is None else partial(asyncio.get_running_loop().call_soon_threadsafe, call)

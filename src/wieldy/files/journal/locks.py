@@ -7,9 +7,8 @@ import os
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
-
-from wieldy.core.blake import blake2b
 
 # Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
 LOCK_FILES = 256

@@ -15,6 +15,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.blake import blake2b
 from wieldy.core.errors import WieldyError
 from wieldy.core.state_dirs import state_home
 from wieldy.core.workspace import Workspace

@@ -8,12 +8,12 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from wieldy.core.blake import blake2b
 from wieldy.core.workspace import Workspace
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.

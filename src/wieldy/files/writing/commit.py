@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from wieldy.core.realpath import Swapped, open_exact_folder
-from wieldy.core.threads import afterwards
 from wieldy.files.writing.disk import LOCAL, Disk, sync_folder, write_all
 from wieldy.files.writing.errors import CannotWrite, Moved, NotRolledBack, explain
 from wieldy.files.writing.metadata import PRIVATE, carry_over
@@ -141,7 +140,7 @@ class _Work:
         for fd in (*self._folders.values(), *self._grown):
             os.close(fd)
         for fd in self._replaced:
-            afterwards(os.close, fd)
+            os.close(fd)
 
     def _enter(self, step: Step) -> None:
         """Open the step's folder, making what is missing of it."""
