@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL := .venv-model
 
-.PHONY: demo test test-model check format bench bench-peers clean
+.PHONY: demo test test-model check format docs bench bench-peers clean
 
 demo: $(READY)
 	$(BIN)/python -m wieldy demo
@@ -26,6 +26,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The documentation site, in site/.
+docs: $(READY) $(VENV)/.ready-site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 bench: $(READY)
 	$(BIN)/python -m bench
 
@@ -34,11 +38,15 @@ bench-peers: $(READY)
 	$(BIN)/python -m bench.peers
 
 clean:
-	rm -rf $(VENV) $(MODEL) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) $(MODEL) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable '.[dev]'
+	touch $@
+
+$(VENV)/.ready-site: pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable '.[site]'
 	touch $@
 
 $(MODEL)/.ready:
