@@ -19,7 +19,7 @@ from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Origin, Rule, parse
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.settings import load_settings
-from wieldy.shell.policy.analysis import analyse
+from wieldy.shell.policy.analysis import analyze
 
 TURNS = 20
 FRESH = 100
@@ -81,8 +81,8 @@ def each(policy: Policy, calls: list[PlannedCall]) -> None:
 
 def fresh(root: str) -> float:
     """Microseconds for commands that are new to everybody; only what the analysis says of them is known."""
-    known = {FIVE: analyse(FIVE, cwd=root, home=root)}
-    policy = Policy(many_rules(1000, root), paths=PathResolver((root,)), analyse=known.__getitem__)
+    known = {FIVE: analyze(FIVE, cwd=root, home=root)}
+    policy = Policy(many_rules(1000, root), paths=PathResolver((root,)), analyze=known.__getitem__)
     policy.decide(running(FIVE))  # builds what all decisions share
     best = float("inf")
     for start in range(0, 20 * FRESH, FRESH):
@@ -90,7 +90,7 @@ def fresh(root: str) -> float:
             f"cd src && git log --oneline -{n} | head -{n} && npm run t{n} -- -k name{n} && echo {n} > out/{n}"
             for n in range(start, start + FRESH)
         ]
-        known |= {command: analyse(command, cwd=root, home=root) for command in commands}
+        known |= {command: analyze(command, cwd=root, home=root) for command in commands}
         best = min(best, seconds(partial(each, policy, [running(command) for command in commands])))
     return best / FRESH * 1e6
 

@@ -90,7 +90,7 @@ def shapes(salt: int) -> dict[str, str]:
 
 
 def uncached(command: str) -> Callable[[], object]:
-    return lambda: analysis._analyse.__wrapped__(command, "/project/here", "/home/me", "/project/here")
+    return lambda: analysis._analyze.__wrapped__(command, "/project/here", "/home/me", "/project/here")
 
 
 def parsed(command: str) -> Callable[[], object]:
@@ -140,7 +140,7 @@ def claims() -> Iterator[Claim]:
     )
     name, worst = worst_shape()
     yield Claim(f"the worst of {len(shapes(0))} shapes of 10 KB judged", worst * 1e3, 30.0, " ms of processor", name)
-    (remembered,) = best_of(200, lambda: analysis.analyse(TYPICAL[1], cwd="/project/here", home="/home/me"))
+    (remembered,) = best_of(200, lambda: analysis.analyze(TYPICAL[1], cwd="/project/here", home="/home/me"))
     yield Claim("a command judged before", remembered * 1e3, 0.05, " ms")
     (nested,) = best_of(60, uncached(NESTED))
     yield Claim(f"a nested command, `{NESTED}`, judged", nested * 1e3, 1.0, " ms")

@@ -185,7 +185,7 @@ def test_doing_two_things_is_as_strict_as_the_stricter(
     whole = strictness(policy.decide(called("Bash", (Runs(both),), {"command": both})))
     stricter = max(strictness(policy.decide(call)) for call in (one, other))
     # What files an unreadable command touches cannot be told, so a rule about them can do no more than ask.
-    readable = not policy.analyse(both).problems
+    readable = not policy.analyze(both).problems
     assert whole >= (stricter if readable else min(stricter, STRICTNESS["ask"]))
 
 
@@ -260,7 +260,7 @@ def test_any_text_is_decided_and_nothing_that_cannot_be_read_is_allowed_by_a_rul
     call = called("Bash", (Runs(command),), {"command": command})
     policy = Policy(RuleSet((parse("Bash(echo:*)", "allow"), parse("Bash(rm:*)", "deny"))), paths=WORLD, mode=mode)
     decision = policy.decide(call)
-    if policy.analyse(command).problems:
+    if policy.analyze(command).problems:
         assert decision.behavior != "allow"
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Simple, Unparsable
-from wieldy.shell.policy.analysis import Analysis, analyse
+from wieldy.shell.policy.analysis import Analysis, analyze
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
 
 
 def look(command: str) -> Analysis:
-    return analyse(command, cwd="/project/here", home="/home/me", root="/project/here")
+    return analyze(command, cwd="/project/here", home="/home/me", root="/project/here")
 
 
 def parses(text: str) -> bool:

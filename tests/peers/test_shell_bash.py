@@ -13,7 +13,7 @@ from tests.peers.shell_scripts import STUBS, Scripts
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.read import confirmed
 from wieldy.shell.parsing.syntax import Unparsable
-from wieldy.shell.policy.analysis import Analysis, analyse
+from wieldy.shell.policy.analysis import Analysis, analyze
 
 pytestmark = pytest.mark.peer
 BASH = shutil.which("bash") or "bash"
@@ -143,7 +143,7 @@ def test_whatever_bash_runs_was_foreseen(block: int, stubs: Path, tmp_path: Path
     for seed in range(1000 + block * 30, 1000 + block * 30 + 30):
         text = Scripts(seed).script()
         place = tmp_path / str(seed)
-        analysis = analyse(text, cwd=str(place), home="/home/me", root=str(place))
+        analysis = analyze(text, cwd=str(place), home="/home/me", root=str(place))
         for argv in ran(text, stubs, place):
             calls += 1
             assert foreseen(argv, analysis), (argv, text)

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from wieldy.shell.policy.analysis import analyse
+from wieldy.shell.policy.analysis import analyze
 
 pytestmark = pytest.mark.peer
 _PROGRAMS = """
@@ -50,7 +50,7 @@ def snapshot(place: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def run_if_read_only(command: str, place: Path, before: dict[str, tuple[int, bytes]]) -> bool:
-    if analyse(command, cwd=str(place), home=str(place)).verdict != "read_only":
+    if analyze(command, cwd=str(place), home=str(place)).verdict != "read_only":
         return False
     subprocess.run(
         ["timeout", "3", "bash", "--norc", "-c", command],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.shell.policy.analysis import analyse
+from wieldy.shell.policy.analysis import analyze
 from wieldy.shell.running.neutral_git import git_neutral_environment
 
 pytestmark = pytest.mark.peer
@@ -20,7 +20,7 @@ SLOW = ("tail -f", "sleep", "docker", "npm", "node", "java", "pip", "go ", "carg
 def commands(place: str, home: str) -> list[str]:
     lines = CORPUS.read_text(encoding="utf-8").splitlines()
     wanted = [line for line in lines if line and not line.startswith("#") and not any(slow in line for slow in SLOW)]
-    return [line for line in wanted if analyse(line, cwd=place, home=home).verdict == "read_only"]
+    return [line for line in wanted if analyze(line, cwd=place, home=home).verdict == "read_only"]
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:

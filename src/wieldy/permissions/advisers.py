@@ -43,7 +43,7 @@ class CleanTreeAdviser:
         return Advice(opinions=(Opinion(CLEAN_TREE, "allow", "git has nothing uncommitted to lose"),))
 
     def _only_if_dirty(self, command: str) -> bool:
-        analysis = self._policy.analyse(command)
+        analysis = self._policy.analyze(command)
         if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in ELSEWHERE):
             return False
         return all(danger.only_if_dirty for danger in analysis.catastrophic)

@@ -22,8 +22,8 @@ from wieldy.permissions.ruleset import CommandIndex, RuleIndex
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.policy.catastrophic import Danger
-    from wieldy.shell.policy.parts import Part
-    from wieldy.shell.policy.word_values import Word
+    from wieldy.shell.policy.command_part import CommandPart
+    from wieldy.shell.policy.words import Word
 
 
 _BETWEEN_COMMANDS = re.compile(r"[;&|\n(){}!]+")
@@ -40,7 +40,7 @@ class ArgumentScanner:
         self._commands = commands
         self._files = files
 
-    def judge(self, part: Part, own: Finding, case: DecisionContext) -> Iterator[Finding]:
+    def judge(self, part: CommandPart, own: Finding, case: DecisionContext) -> Iterator[Finding]:
         """The questions that its words raise; `own` is what allows the program itself."""
         # A rule that names the program vouches for what it starts; one for all commands, or a mode, does not know it.
         if own.reason is case.cover or own.reason.kind == "mode":
@@ -50,7 +50,7 @@ class ArgumentScanner:
                 if (rule := self._files.forbidding(path)) is not None:
                     yield Finding(by_rule(rule, f"may forbid what is done with {path}", part.text, "ask"))
 
-    def _commands_in(self, part: Part) -> Iterator[Finding]:
+    def _commands_in(self, part: CommandPart) -> Iterator[Finding]:
         programs = self._commands.forbidden_programs
         if not programs:
             return
@@ -67,12 +67,12 @@ class ArgumentScanner:
 
 def _command_texts(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
     """What could be a command of one of these programs: from a word on, or inside a word that holds several."""
-    from wieldy.shell.policy.parts import bare_text_of
+    from wieldy.shell.policy.command_part import unquoted_text
 
     for at, word in enumerate(words):
         text = text_of(word)
         if os.path.basename(text) in programs:
-            yield bare_text_of(words[at : at + MOST_WORDS])
+            yield unquoted_text(words[at : at + MOST_WORDS])
         # An option may be given a command with `=`, and `!` leads out of an editor into a shell.
         for value in dict.fromkeys((text, text.partition("=")[2], text.rpartition("=")[2])):
             for piece in _BETWEEN_COMMANDS.split(value):
@@ -81,13 +81,13 @@ def _command_texts(words: tuple[Word, ...], programs: Collection[str]) -> Iterat
                     yield f"{os.path.basename(program)} {rest}".strip()
 
 
-def _paths(part: Part) -> Iterator[str]:
+def _paths(part: CommandPart) -> Iterator[str]:
     """Where its words may lead: each as it stands, and behind `=`, `@` and `file://`, as options spell files."""
     for word in part.argv[1:]:
         for name in _names(word):
             for folder in ("/",) if name.startswith("/") else part.cwds if name else ():
                 path = os.path.normpath(os.path.join(folder, name))
-                yield from _matching(path) if word.kind == "pattern" else (path,)
+                yield from _matching(path) if word.kind == "glob" else (path,)
 
 
 def _names(word: Word) -> Collection[str]:
@@ -125,18 +125,18 @@ class CommandPolicy:
         shelves: RuleIndex,
         files: FilePolicy,
         addresses: NetworkPolicy,
-        analyse: Callable[[str], Analysis],
+        analyze: Callable[[str], Analysis],
     ) -> None:
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._rules = shelves.commands
         self._files = files
         self._addresses = addresses
-        self._analyse = analyse
+        self._analyze = analyze
         self._mentions = ArgumentScanner(shelves.commands, files)
 
     def judge(self, command: str, case: DecisionContext) -> Iterator[Finding]:
         """What is found about a command and each of its parts."""
-        analysis = self._analyse(command)
+        analysis = self._analyze(command)
         exact = self._rules.exactly(command)
         named = _first(exact, "allow")
         for shelf in (self._deny, self._ask):
@@ -149,7 +149,7 @@ class CommandPolicy:
 
     def effects_of(self, command: str) -> Iterator[Effect]:
         """What the parts of a command touch."""
-        for part in self._analyse(command).parts:
+        for part in self._analyze(command).parts:
             yield from part.effects
 
     def _dangers(self, analysis: Analysis, named: Rule | None, case: DecisionContext) -> Iterator[Finding]:
@@ -183,7 +183,7 @@ class CommandPolicy:
         else:
             yield Finding(Reason("analysis", "ask", text))
 
-    def _part(self, part: Part, named: Rule | None, case: DecisionContext) -> Iterator[Finding]:
+    def _part(self, part: CommandPart, named: Rule | None, case: DecisionContext) -> Iterator[Finding]:
         covering = self._covering(part)
         for behavior in FORBIDDING if any(covering.values()) else ():
             rule = next((rule for rules in covering.values() if (rule := _first(rules, behavior)) is not None), None)
@@ -198,14 +198,14 @@ class CommandPolicy:
         filled = arrivals.named(part, self._files) if arrivals.possible(part) else ()
         for effect in (*part.effects, *filled):
             if isinstance(effect, (Reads, Writes)):
-                redirected = effect in part.redirections
-                swept = isinstance(effect, Writes) or effect.path in part.sweeps
+                redirected = effect in part.redirect_effects
+                swept = isinstance(effect, Writes) or effect.path in part.bulk_reads
                 spelled_out = named is not None or (exact and not redirected)
                 yield self._files.judge(FileAccess(effect, part.text, own, spelled_out, redirected, swept), case)
             elif isinstance(effect, Fetches):
                 yield from self._addresses.judge(effect.url, case, part.text, own)
 
-    def _covering(self, part: Part) -> dict[str, Sequence[Rule]]:
+    def _covering(self, part: CommandPart) -> dict[str, Sequence[Rule]]:
         """For every way to write a part, the rules that cover it."""
         texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts))
         if part.argv and part.argv[0].text.endswith("git"):
@@ -214,7 +214,7 @@ class CommandPolicy:
         return {text: self._rules.covering(text) for text in texts}
 
     def _allowance(
-        self, part: Part, covering: Mapping[str, Sequence[Rule]], named: Rule | None, case: DecisionContext
+        self, part: CommandPart, covering: Mapping[str, Sequence[Rule]], named: Rule | None, case: DecisionContext
     ) -> tuple[Finding, bool]:
         """What allows the command itself, and whether by its full text; or the question it leaves."""
         if case.mode.reads_only and not part.read_only:
@@ -234,7 +234,7 @@ class CommandPolicy:
         reason = Reason("default", "ask", part.why or "no rule covers it", part=part.text)
         return Finding(reason, _remedy(part)), False
 
-    def _naming(self, part: Part) -> Rule | None:
+    def _naming(self, part: CommandPart) -> Rule | None:
         for text in _texts(part) if self._rules.names_any else ():
             if (rule := _first(self._rules.exactly(text), "allow")) is not None:
                 return rule
@@ -248,7 +248,7 @@ def _first(rules: Sequence[Rule], behavior: Behavior) -> Rule | None:
     return None
 
 
-def _pattern_rule(part: Part, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
+def _pattern_rule(part: CommandPart, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
     if _needs_exact(part):
         return None
     for index, text in enumerate(part.allow_texts):
@@ -258,16 +258,16 @@ def _pattern_rule(part: Part, covering: Mapping[str, Sequence[Rule]]) -> Rule | 
     return None
 
 
-def _grows(part: Part) -> bool:
+def _grows(part: CommandPart) -> bool:
     """Whether further words are added when it runs, so that its text says only how it begins."""
-    return "xargs" in part.via
+    return "xargs" in part.wrappers
 
 
 def _open_ended(specifier: str) -> bool:
     return specifier.endswith("*") and not specifier.endswith("\\*")
 
 
-def _remedy(part: Part) -> str | None:
+def _remedy(part: CommandPart) -> str | None:
     if not part.allow_texts:
         return None
     found = suggest.for_command(part.program, part.allow_texts[-1], exact=_needs_exact(part))
@@ -276,19 +276,19 @@ def _remedy(part: Part) -> str | None:
     return found
 
 
-def _needs_exact(part: Part) -> bool:
-    return part.exact_rule or not RUNS_ANYTHING.isdisjoint(part.via)
+def _needs_exact(part: CommandPart) -> bool:
+    return part.exact_rule or not RUNS_ANYTHING.isdisjoint(part.wrappers)
 
 
-def _texts(part: Part) -> tuple[str, ...]:
+def _texts(part: CommandPart) -> tuple[str, ...]:
     """The texts an allow rule may name: with and without harmless wrappers, but never without one that runs anything."""
     return part.allow_texts[:1] if _needs_exact(part) or _grows(part) else part.allow_texts
 
 
-def _harmless(part: Part) -> Reason | None:
+def _harmless(part: CommandPart) -> Reason | None:
     if part.read_only:
         return Reason("analysis", "allow", "it only reads", part=part.text)
-    if part.reads_alone:
+    if part.program_read_only:
         return Reason("analysis", "allow", "apart from its redirection it only reads", part=part.text)
     if not part.argv and part.known:
         return Reason("analysis", "allow", "it runs no program", part=part.text)

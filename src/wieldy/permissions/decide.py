@@ -46,7 +46,7 @@ class Policy:
         outside: Outside = "ask",
         configured_by: Sequence[str] = (),
         cwd: Callable[[], str] | None = None,
-        analyse: Callable[[str], Analysis] | None = None,
+        analyze: Callable[[str], Analysis] | None = None,
     ) -> None:
         self._mode = find_mode(mode)
         self.mode_before_plan: ModeName = "default"
@@ -56,7 +56,7 @@ class Policy:
         self._configured_by = tuple(configured_by)
         self._protected = ProtectedPaths(paths.roots, self._configured_by)
         self._cwd = cwd or (lambda: paths.root)
-        self._analyse = analyse or self._shell_analysis
+        self._analyze = analyze or self._shell_analysis
         self._analysis_at = lru_cache(maxsize=64)(self._shell_analysis_at)
         self._use(rules or RuleSet())
 
@@ -135,9 +135,9 @@ class Policy:
         self._analysis_at.cache_clear()
         self._use(self._rules)
 
-    def analyse(self, command: str) -> Analysis:
+    def analyze(self, command: str) -> Analysis:
         """What the command analysis says, as decisions use it."""
-        return self._analyse(command)
+        return self._analyze(command)
 
     @property
     def rules(self) -> RuleSet:
@@ -165,15 +165,15 @@ class Policy:
         self._deny, self._ask, self._allow = shelves.deny, shelves.ask, shelves.allow
         self._files = FilePolicy(shelves, self._paths, self._protected, self._outside)
         self._addresses = NetworkPolicy(shelves)
-        self._commands = CommandPolicy(shelves, self._files, self._addresses, self._analyse)
+        self._commands = CommandPolicy(shelves, self._files, self._addresses, self._analyze)
 
     def _shell_analysis(self, command: str) -> Analysis:
         return self._analysis_at(command, self._cwd())
 
     def _shell_analysis_at(self, command: str, cwd: str) -> Analysis:
-        from wieldy.shell.policy.analysis import analyse
+        from wieldy.shell.policy.analysis import analyze
 
-        return analyse(command, cwd=cwd, home=self._paths.home, root=self._paths.root)
+        return analyze(command, cwd=cwd, home=self._paths.home, root=self._paths.root)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""

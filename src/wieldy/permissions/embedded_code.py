@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from wieldy.permissions.suggest import WITH_SUBCOMMANDS
 
 if TYPE_CHECKING:
-    from wieldy.shell.policy.parts import Part
-    from wieldy.shell.policy.word_values import Word
+    from wieldy.shell.policy.command_part import CommandPart
+    from wieldy.shell.policy.words import Word
 
 
 LONGEST_COMMAND = 240
@@ -50,7 +50,7 @@ def text_of(word: Word) -> str:
     return word.text if word.static else word.source.strip("\"'")
 
 
-def commands_of(part: Part) -> tuple[Word, ...]:
+def commands_of(part: CommandPart) -> tuple[Word, ...]:
     """The words among which a command may stand. Most words of a program with sub-commands are names of its own things."""
     starters = _STARTERS.get(part.program or "", frozenset())
     if part.program not in WITH_SUBCOMMANDS:
@@ -61,35 +61,35 @@ def commands_of(part: Part) -> tuple[Word, ...]:
     return ()
 
 
-def code_of(part: Part) -> Iterator[str]:
+def code_of(part: CommandPart) -> Iterator[str]:
     """The texts in which a command may stand anywhere."""
-    yield from part.settings
+    yield from part.variable_values
     if part.program == "git":
         yield from _of_git(part.argv[1:])
         return
     words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *commands_of(part))
     if part.program in ("make", "gmake"):
         yield from (text_of(word).partition("=")[2] for word in words[1:])
-    if len(words) < 2 and not part.inputs:
+    if len(words) < 2 and not part.input_texts:
         return
     names = [os.path.basename(word.text) if word.static else "" for word in words]
     if names and _READS_COMMANDS.fullmatch(names[0]):
-        yield from part.inputs
+        yield from part.input_texts
     if names and _ALL_CODE.fullmatch(names[0]):
         yield from map(text_of, words[1:])
     found = (at for at, name in enumerate(names) if _SHELL.fullmatch(name) or _INTERPRETER.fullmatch(name))
     for at in islice(found, MOST_INTERPRETERS):
-        yield from _of_interpreter(words[at + 1 :], part.inputs)
+        yield from _of_interpreter(words[at + 1 :], part.input_texts)
 
 
-def _of_interpreter(words: tuple[Word, ...], inputs: tuple[str, ...]) -> Iterator[str]:
+def _of_interpreter(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> Iterator[str]:
     """Its code: behind an option that says so, else in a file or, where none is named, in its input."""
     texts = [text_of(word) for word in words]
     open_ended = any(not word.static for word in words)
     if open_ended or any(map(_CODE_OPTION.fullmatch, texts)):
         yield from texts
     if open_ended or not _READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
-        yield from inputs
+        yield from input_texts
 
 
 def _of_git(words: tuple[Word, ...]) -> Iterator[str]:

@@ -120,11 +120,13 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
     problems: list[str] = []
     for effect in plan.effects:
         if isinstance(effect, Runs):
-            analysis = policy.analyse(effect.command)
+            analysis = policy.analyze(effect.command)
             problems += analysis.problems
             for part in analysis.parts:
                 touched = tuple(_effect_line(one) for one in part.effects if not isinstance(one, Runs))
-                parts.append(ExplainedPart(part.text, part.program, touched, part.read_only, part.why, tuple(part.via)))
+                parts.append(
+                    ExplainedPart(part.text, part.program, touched, part.read_only, part.why, tuple(part.wrappers))
+                )
     effects = tuple(_effect_line(effect) for effect in plan.effects)
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
 

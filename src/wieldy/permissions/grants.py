@@ -57,6 +57,6 @@ class RuleMatcher:
         alone = self._alone.get(rule)
         if alone is None:
             alone = self._alone[rule] = Policy(
-                RuleSet((rule,)), paths=self._policy.paths, mode="bypassPermissions", analyse=self._policy.analyse
+                RuleSet((rule,)), paths=self._policy.paths, mode="bypassPermissions", analyze=self._policy.analyze
             )
         return any(reason.rule == rule.text for reason in alone.decide(plan).reasons)

@@ -15,8 +15,8 @@ from wieldy.permissions.files import FilePolicy
 from wieldy.permissions.findings import Finding
 
 if TYPE_CHECKING:
-    from wieldy.shell.policy.parts import Part
-    from wieldy.shell.policy.word_values import Word
+    from wieldy.shell.policy.command_part import CommandPart
+    from wieldy.shell.policy.words import Word
 
 
 _EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
@@ -34,12 +34,12 @@ class Filling(Struct, frozen=True):
     source: str | None = None
 
 
-def possible(part: Part) -> bool:
+def possible(part: CommandPart) -> bool:
     """Whether anything could arrive: what reads nothing or writes nothing brings nothing along."""
     return len(part.effects) > 1 or part.program in FILLING
 
 
-def named(part: Part, files: FilePolicy) -> Iterator[Writes]:
+def named(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
     """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
     sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
     for effect in part.effects if sources else ():
@@ -49,7 +49,7 @@ def named(part: Part, files: FilePolicy) -> Iterator[Writes]:
         yield from (Writes(os.path.join(folder, name)) for name in _content(source) or ())
 
 
-def untold(part: Part, files: FilePolicy) -> Iterator[Finding]:
+def untold(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
     """The question that is left where protected files may come into a folder that has some."""
     for folder, source in _places(part):
         if _content(source) is None and files.guards_something_in(folder):
@@ -58,7 +58,7 @@ def untold(part: Part, files: FilePolicy) -> Iterator[Finding]:
             return
 
 
-def _places(part: Part) -> Iterator[tuple[str, str | None]]:
+def _places(part: CommandPart) -> Iterator[tuple[str, str | None]]:
     for filling in _fillings(part):
         for cwd in part.cwds:
             source = None if filling.source is None else os.path.join(cwd, filling.source)
@@ -73,7 +73,7 @@ def _content(source: str | None) -> list[str] | None:
         return None
 
 
-def _fillings(part: Part) -> Iterator[Filling]:
+def _fillings(part: CommandPart) -> Iterator[Filling]:
     words = part.argv[1:]
     texts = [word.text for word in words]
     match part.program:
@@ -91,7 +91,7 @@ def _fillings(part: Part) -> Iterator[Filling]:
 
 def _copied(program: str, words: tuple[Word, ...], texts: list[str]) -> Iterator[Filling]:
     """The sources of a copy whose content arrives, not they themselves: a folder written with its dot, or hidden files."""
-    operands = [word for word in words if not word.stem.startswith("-")]
+    operands = [word for word in words if not word.prefix.startswith("-")]
     given = _value(texts, "-t", "--target-directory", missing="") if program != "rsync" else ""
     target = given or (operands.pop().text if operands else "")
     if not target or _ELSEWHERE.fullmatch(target):
@@ -99,7 +99,7 @@ def _copied(program: str, words: tuple[Word, ...], texts: list[str]) -> Iterator
     whole = program == "rsync" or any(map(_RECURSIVE.fullmatch, texts))
     for word in operands:
         last = word.text.rpartition("/")[2]
-        if word.kind == "pattern":
+        if word.kind == "glob":
             if last.startswith("."):
                 yield Filling(target)
         elif whole and (

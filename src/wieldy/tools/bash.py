@@ -238,10 +238,10 @@ async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | No
 
 
 def _analysis(command: str, workspace: Workspace) -> Analysis:
-    from wieldy.shell.policy.analysis import analyse
+    from wieldy.shell.policy.analysis import analyze
 
     home = workspace.env.get("HOME") or os.path.expanduser("~")
-    return analyse(command, cwd=workspace.cwd, home=home, root=workspace.root)
+    return analyze(command, cwd=workspace.cwd, home=home, root=workspace.root)
 
 
 def _stays(analysis: Analysis) -> bool:
@@ -283,7 +283,7 @@ def _is_excluded(command: str, workspace: Workspace) -> bool:
     if not excluded:
         return False
     analysis = _analysis(command, workspace)
-    return not analysis.problems and all({part.program, *part.via} <= {*excluded} for part in analysis.parts)
+    return not analysis.problems and all({part.program, *part.wrappers} <= {*excluded} for part in analysis.parts)
 
 
 def _without_idle_cd(command: str, cwd: str) -> str:

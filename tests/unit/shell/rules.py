@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from wieldy.core.effects import Fetches, Reads, Writes
-from wieldy.shell.policy.analysis import Analysis, analyse
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.analysis import Analysis, analyze
+from wieldy.shell.policy.command_part import CommandPart
 
 HOME = "/home/me"
 ROOT = "/home/me/work"
 
 
 def look(command: str) -> Analysis:
-    return analyse(command, cwd=ROOT, home=HOME, root=ROOT)
+    return analyze(command, cwd=ROOT, home=HOME, root=ROOT)
 
 
 def matches(text: str, rule: str) -> bool:
@@ -22,19 +22,19 @@ def denied(command: str, *rules: str) -> bool:
     return any(matches(text, rule) for part in look(command).parts for text in part.deny_texts for rule in rules)
 
 
-def uncovered(command: str, *rules: str) -> list[Part]:
+def uncovered(command: str, *rules: str) -> list[CommandPart]:
     """The parts that neither an allow rule nor a proof covers, and those that write outside the null device."""
     analysis = look(command)
     if analysis.problems:
-        return list(analysis.parts) or [Part(command, (), None, (), False, False)]
+        return list(analysis.parts) or [CommandPart(command, (), None, (), False, False)]
     return [part for part in analysis.parts if not (part.read_only or (_named(part, rules) and not _escapes(part)))]
 
 
-def _named(part: Part, rules: tuple[str, ...]) -> bool:
+def _named(part: CommandPart, rules: tuple[str, ...]) -> bool:
     return any(matches(text, rule) for text in part.allow_texts for rule in rules)
 
 
-def _escapes(part: Part) -> bool:
+def _escapes(part: CommandPart) -> bool:
     return any(isinstance(effect, Writes | Fetches) for effect in part.effects)
 
 

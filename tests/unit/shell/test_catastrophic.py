@@ -198,7 +198,7 @@ def test_everyday_commands_are_no_catastrophe(command: str) -> None:
 
 
 def test_the_workspace_is_guarded_from_a_folder_inside_it() -> None:
-    from wieldy.shell.policy.analysis import analyse
+    from wieldy.shell.policy.analysis import analyze
 
-    found = analyse("rm -rf ..", cwd="/srv/project/sub", home=HOME, root="/srv/project").catastrophic
+    found = analyze("rm -rf ..", cwd="/srv/project/sub", home=HOME, root="/srv/project").catastrophic
     assert [danger.why for danger in found] == ["it removes the whole workspace"]

@@ -275,7 +275,7 @@ def test_a_folder_named_to_git_is_swept() -> None:
 
 
 def sweeps(command: str) -> set[str]:
-    return {folder for part in look(command).parts for folder in part.sweeps}
+    return {folder for part in look(command).parts for folder in part.bulk_reads}
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.effects import Writes
-from wieldy.shell.policy.analysis import analyse
+from wieldy.shell.policy.analysis import analyze
 
 
 def written(command: str) -> list[str]:
-    effects = analyse(command, cwd="/w/p", home="/h").effects
+    effects = analyze(command, cwd="/w/p", home="/h").effects
     return [effect.path for effect in effects if isinstance(effect, Writes)]
 
 

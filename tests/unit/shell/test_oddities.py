@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.rules import look
 
-from wieldy.shell.policy.parts import foreign_letters, oddities
+from wieldy.shell.policy.command_part import foreign_letters, oddities
 
 
 @pytest.mark.parametrize("text", ["ls -la", "echo 'größe'", "echo 日本語", "a\tb\nc", "echo 🎉"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.shell.policy.programs.options import Parsed, read, table
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 TABLE = table("-ab -n: -f:r -o:w -C? -# --alpha --number= --file=r --output=w --color=? --pair=2r !--alpaca !--nuke")
 
@@ -71,16 +71,16 @@ def test_files_named_by_options_are_kept() -> None:
 
 
 def test_an_unknown_word_is_accepted_only_where_it_cannot_become_an_option() -> None:
-    one, many = Word('"$x"', "one", "", ""), Word("$x", "many", "", "")
+    one, many = Word('"$x"', "single", "", ""), Word("$x", "multiple", "", "")
     assert parsed("", one).problem
     assert not read((one,), table("-a", harmless=True)).problem
     assert not parsed("--", one, many).problem
     assert not parsed("-n", one).problem
     assert parsed("-n", many).problem
-    assert not parsed("", Word('--number="$x"', "one", "--number=", "--number=")).problem
-    assert parsed("", Word('--"$x"', "one", "--", "--")).problem
-    assert parsed("", Word('-a"$x"', "one", "-a", "-a")).problem
-    assert not parsed("", Word('-n"$x"', "one", "-n", "-n")).problem
+    assert not parsed("", Word('--number="$x"', "single", "--number=", "--number=")).problem
+    assert parsed("", Word('--"$x"', "single", "--", "--")).problem
+    assert parsed("", Word('-a"$x"', "single", "-a", "-a")).problem
+    assert not parsed("", Word('-n"$x"', "single", "-n", "-n")).problem
 
 
 def test_abbreviations_are_refused_where_a_program_takes_none() -> None:

@@ -4,10 +4,10 @@ import pytest
 from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
 
 from wieldy.core.effects import Fetches, Runs, Writes
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.command_part import CommandPart
 
 
-def one(command: str) -> Part:
+def one(command: str) -> CommandPart:
     (part,) = look(command).parts
     return part
 
@@ -16,7 +16,7 @@ def test_every_layer_of_wrappers_can_be_denied_and_transparent_ones_need_no_rule
     part = one("timeout 5 sudo rm x")
     assert part.deny_texts == ("timeout 5 sudo rm x", "sudo rm x", "rm x")
     assert part.allow_texts == ("timeout 5 sudo rm x", "sudo rm x")
-    assert (part.program, part.via) == ("rm", ("timeout", "sudo"))
+    assert (part.program, part.wrappers) == ("rm", ("timeout", "sudo"))
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_a_part_is_contained_only_when_everything_it_touches_is_known() -> None:
 
 def test_what_redirections_do_is_told_apart_from_what_the_program_does() -> None:
     part = one("sort -o a b > c")
-    assert part.redirections == (Writes(f"{ROOT}/c"),) and not part.reads_alone
+    assert part.redirect_effects == (Writes(f"{ROOT}/c"),) and not part.program_read_only
     part = one("cat a > b")
-    assert part.redirections == (Writes(f"{ROOT}/b"),) and part.reads_alone and not part.read_only
-    assert one("cat a").reads_alone and not one("cat a").redirections
-    assert not one("sudo cat a > b").reads_alone
+    assert part.redirect_effects == (Writes(f"{ROOT}/b"),) and part.program_read_only and not part.read_only
+    assert one("cat a").program_read_only and not one("cat a").redirect_effects
+    assert not one("sudo cat a > b").program_read_only
 
 
 def test_assignments_alone_are_parts_with_nothing_to_run() -> None:

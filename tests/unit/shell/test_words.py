@@ -4,12 +4,12 @@ import pytest
 
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Simple
-from wieldy.shell.policy.word_values import Scene, Word, plain, resolve_all, within
+from wieldy.shell.policy.words import ShellState, Word, plain, resolve_all, within
 
-SCENE = Scene("/home/me", "/w", ("/w",))
+SCENE = ShellState("/home/me", "/w", ("/w",))
 
 
-def resolve(text: str, scene: Scene = SCENE) -> tuple[Word, ...]:
+def resolve(text: str, scene: ShellState = SCENE) -> tuple[Word, ...]:
     command = parse("x " + text).chains[0].links[0][1].stages[0]
     assert isinstance(command, Simple)
     return resolve_all(command.words[1:], scene)
@@ -46,42 +46,42 @@ def test_a_word_is_resolved_as_bash_would(written: str, meant: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("written", "kind", "stem"),
+    ("written", "kind", "prefix"),
     [
-        ("*.py", "pattern", ""),
-        ("src/*.py", "pattern", "src/"),
-        ("a?b", "pattern", "a"),
-        ("x[ab]", "pattern", "x"),
-        ('"$x"', "one", ""),
-        ("$x", "many", ""),
-        ("a$x", "many", "a"),
-        ('a"$x"', "one", "a"),
-        ('"$@"', "many", ""),
-        ('"${a[@]}"', "many", ""),
-        ("$(ls)", "many", ""),
-        ('"$(ls)"', "one", ""),
-        ("`ls`", "many", ""),
-        ("~other/x", "one", ""),
-        ("${x:-y}", "many", ""),
-        ("$((1))", "many", ""),
-        ("{1..1000}", "many", ""),
+        ("*.py", "glob", ""),
+        ("src/*.py", "glob", "src/"),
+        ("a?b", "glob", "a"),
+        ("x[ab]", "glob", "x"),
+        ('"$x"', "single", ""),
+        ("$x", "multiple", ""),
+        ("a$x", "multiple", "a"),
+        ('a"$x"', "single", "a"),
+        ('"$@"', "multiple", ""),
+        ('"${a[@]}"', "multiple", ""),
+        ("$(ls)", "multiple", ""),
+        ('"$(ls)"', "single", ""),
+        ("`ls`", "multiple", ""),
+        ("~other/x", "single", ""),
+        ("${x:-y}", "multiple", ""),
+        ("$((1))", "multiple", ""),
+        ("{1..1000}", "multiple", ""),
     ],
 )
-def test_a_word_that_cannot_be_known_says_what_is_known(written: str, kind: str, stem: str) -> None:
+def test_a_word_that_cannot_be_known_says_what_is_known(written: str, kind: str, prefix: str) -> None:
     (word,) = resolve(written)
-    assert (word.kind, word.stem) == (kind, stem)
+    assert (word.kind, word.prefix) == (kind, prefix)
 
 
 def test_a_home_with_blanks_is_split_unless_quoted() -> None:
-    scene = Scene("/home/a b", "/w", ("/w",))
+    scene = ShellState("/home/a b", "/w", ("/w",))
     assert resolve('"$HOME"', scene)[0].text == "/home/a b"
-    assert resolve("$HOME", scene)[0].kind == "many"
+    assert resolve("$HOME", scene)[0].kind == "multiple"
     assert resolve("~", scene)[0].text == "/home/a b"
 
 
 def test_the_working_directory_is_used_only_where_it_is_certain() -> None:
-    assert resolve("$PWD", Scene("/h", "/w", ("/a", "/b")))[0].dynamic
-    assert resolve("$PWD", Scene("/h", "/w", ()))[0].dynamic
+    assert resolve("$PWD", ShellState("/h", "/w", ("/a", "/b")))[0].dynamic
+    assert resolve("$PWD", ShellState("/h", "/w", ()))[0].dynamic
 
 
 def test_a_known_variable_takes_its_value() -> None:

@@ -15,9 +15,9 @@ from wieldy.shell.parsing.budget import TooMuch
 from wieldy.shell.parsing.read import confirmed, read
 from wieldy.shell.parsing.syntax import Script, Unparsable
 from wieldy.shell.policy.catastrophic import Danger, dangers
-from wieldy.shell.policy.parts import Part, foreign_letters, oddities
+from wieldy.shell.policy.command_part import CommandPart, foreign_letters, oddities
 from wieldy.shell.policy.script_walk import Walk
-from wieldy.shell.policy.word_values import Scene
+from wieldy.shell.policy.words import ShellState
 
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 REMEMBERED = 512
@@ -26,7 +26,7 @@ REMEMBERED = 512
 class Analysis(Struct, frozen=True):
     """`read_only`: proven to change nothing. `known`: every effect is listed. `unknown`: a person should look."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[CommandPart, ...]
     verdict: Verdict
     catastrophic: tuple[Danger, ...] = ()
     problems: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ class Analysis(Struct, frozen=True):
         return tuple(dict.fromkeys(effect for part in self.parts for effect in part.effects))
 
 
-def analyse(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
+def analyze(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
     """Judge a command as bash would run it in `cwd`. Answers are remembered; nothing is run and no file is read."""
-    return _analyse(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
+    return _analyze(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _analyse(command: str, cwd: str, home: str, root: str) -> Analysis:
-    scene = Scene(home, root, (cwd,))
+def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
+    scene = ShellState(home, root, (cwd,))
     problems = oddities(command)
     try:
         script = read(command)
@@ -77,12 +77,14 @@ def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analy
     return Analysis(parts, "read_only" if read_only else "known", found)
 
 
-def _doubted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _doubted(parts: tuple[CommandPart, ...]) -> tuple[CommandPart, ...]:
     """Parts of a command that is not understood as a whole: none of them is proven harmless."""
     return tuple(replace(part, read_only=False) for part in parts)
 
 
-def _not_understood(command: str, scene: Scene, problems: list[str], found: Sequence[Part] = ()) -> Analysis:
+def _not_understood(
+    command: str, scene: ShellState, problems: list[str], found: Sequence[CommandPart] = ()
+) -> Analysis:
     """What can still be said: the parts that were found before it was given up, and a rough reading of all of it."""
     from wieldy.shell.policy.fallback import crude_parts
 
@@ -100,7 +102,7 @@ def _bombs(scripts: list[tuple[str, Script]]) -> tuple[Danger, ...]:
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:
     """`read_only`: proven harmless. `deny`: no mode runs it. `ask`: everything else."""
     here = cwd or os.getcwd()
-    analysis = analyse(command, cwd=here, home=home or os.path.expanduser("~"))
+    analysis = analyze(command, cwd=here, home=home or os.path.expanduser("~"))
     if any(danger.behavior == "deny" for danger in analysis.catastrophic):
         return "deny"
     return "read_only" if analysis.verdict == "read_only" else "ask"

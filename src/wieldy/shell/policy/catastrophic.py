@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from wieldy.core.effects import Writes
 from wieldy.shell.parsing.syntax import Branches, Command, Function, Group, Loop, Pipeline, Script, Simple
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.script_walk import simple_commands
-from wieldy.shell.policy.word_values import Scene, Word
+from wieldy.shell.policy.words import ShellState, Word
 
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
 _SYSTEM = names("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
@@ -40,13 +40,13 @@ class Danger(Struct, frozen=True):
     only_if_dirty: bool = False
 
 
-def dangers(parts: tuple[Part, ...], scene: Scene) -> tuple[Danger, ...]:
+def dangers(parts: tuple[CommandPart, ...], scene: ShellState) -> tuple[Danger, ...]:
     """The catastrophes among the parts of a command."""
     found = [danger for part in parts for danger in _of_part(part, scene)]
     return tuple(dict.fromkeys(found))
 
 
-def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
+def _of_part(part: CommandPart, scene: ShellState) -> Iterator[Danger]:
     yield from _devices(part)
     program = (part.program or "").rsplit("/", 1)[-1]
     args = part.argv[1:]
@@ -68,7 +68,7 @@ def _of_part(part: Part, scene: Scene) -> Iterator[Danger]:
         yield Danger("ask", "it stops every process of the user", part.text)
 
 
-def _devices(part: Part) -> Iterator[Danger]:
+def _devices(part: CommandPart) -> Iterator[Danger]:
     written = [effect.path for effect in part.effects if isinstance(effect, Writes)]
     if not part.known and part.program in _WRITERS:
         written += [word.text.removeprefix("of=") for word in part.argv[1:]]
@@ -77,28 +77,28 @@ def _devices(part: Part) -> Iterator[Danger]:
             yield Danger("deny", f"it overwrites the device {path}", part.text)
 
 
-def _rm(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
+def _rm(part: CommandPart, args: tuple[Word, ...], scene: ShellState) -> Iterator[Danger]:
     parsed = read(args, table(_RM))
-    flags = [word.text for word in args if word.stem.startswith("-")]
+    flags = [word.text for word in args if word.prefix.startswith("-")]
     recursive = parsed.has("-r", "-R", "--recursive") or any(re.match(r"-\w*[rR]|--r", flag) for flag in flags)
     if any("--no-p".startswith(flag[:6]) and flag.startswith("--no-p") for flag in flags):
         yield Danger("deny", "it lifts the guard of the root folder", part.text)
     if not recursive:
         return
     for word in args:
-        if word.stem.startswith("-") and word.static:
+        if word.prefix.startswith("-") and word.static:
             continue
-        if word.dynamic and not word.stem and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
+        if word.dynamic and not word.prefix and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
             yield Danger("ask", f"if `{word.source}` begins with nothing, it removes the root folder", part.text)
         for path in _targets(word, scene):
             yield from _removal(part, path, scene, "removes")
 
 
-def _targets(word: Word, scene: Scene) -> tuple[str, ...]:
+def _targets(word: Word, scene: ShellState) -> tuple[str, ...]:
     """The folders that a word wipes out: itself, or the one whose whole content it names."""
     if word.static:
         text = word.text
-    elif word.kind == "pattern" and os.path.basename(word.text) in _ALL_FILES:
+    elif word.kind == "glob" and os.path.basename(word.text) in _ALL_FILES:
         text = os.path.dirname(word.text) or "."
         text = "/" if not text.strip("/") and word.text.startswith("/") else text
     else:
@@ -106,7 +106,7 @@ def _targets(word: Word, scene: Scene) -> tuple[str, ...]:
     return tuple(os.path.normpath(path).replace("//", "/") for path in scene.absolute(text))
 
 
-def _removal(part: Part, path: str, scene: Scene, verb: str) -> Iterator[Danger]:
+def _removal(part: CommandPart, path: str, scene: ShellState, verb: str) -> Iterator[Danger]:
     if path in _SYSTEM:
         yield Danger("deny", f"it {verb} {path}", part.text)
     elif _holds(path, scene.home):
@@ -121,7 +121,7 @@ def _holds(folder: str, inner: str) -> bool:
     return inner == folder or inner.startswith(folder.rstrip("/") + "/")
 
 
-def _find(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
+def _find(part: CommandPart, args: tuple[Word, ...], scene: ShellState) -> Iterator[Danger]:
     from wieldy.shell.policy.programs.find import split
 
     if not any(word.text == "-delete" for word in args):
@@ -135,7 +135,7 @@ def _find(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
         yield from _removal(part, path, scene, "empties")
 
 
-def _chmod(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
+def _chmod(part: CommandPart, args: tuple[Word, ...], scene: ShellState) -> Iterator[Danger]:
     if not any(re.fullmatch(r"-\w*R\w*|--rec\w*", word.text) for word in args):
         return
     for word in args[1:]:
@@ -146,13 +146,13 @@ def _chmod(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]
                 yield Danger("ask", "it changes the rights of everything in the home folder", part.text)
 
 
-def _mv(part: Part, args: tuple[Word, ...], scene: Scene) -> Iterator[Danger]:
-    for word in [word for word in args if not word.stem.startswith("-")][:-1]:
+def _mv(part: CommandPart, args: tuple[Word, ...], scene: ShellState) -> Iterator[Danger]:
+    for word in [word for word in args if not word.prefix.startswith("-")][:-1]:
         for path in _targets(word, scene):
             yield from _removal(part, path, scene, "moves away")
 
 
-def _git(part: Part, args: tuple[Word, ...]) -> Iterator[Danger]:
+def _git(part: CommandPart, args: tuple[Word, ...]) -> Iterator[Danger]:
     from wieldy.shell.policy.programs.git import split
 
     call = split(args)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from wieldy.core.effects import Opaque
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.piped_names import UNFED
 from wieldy.shell.policy.simple_command import program_of, unwrap
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 # No system passes a longer text to bash.
 MAX_LENGTH = 131_072
@@ -21,9 +21,9 @@ _NO_QUOTES = str.maketrans("", "", "\"'\\")
 _UNKNOWN = (Opaque(),)
 
 
-def crude_parts(text: str, cwd: str) -> list[Part]:
+def crude_parts(text: str, cwd: str) -> list[CommandPart]:
     """A part for each fragment between separators, with quotes dropped; with what may be a comment, and without."""
-    found: list[Part] = []
+    found: list[CommandPart] = []
     fragments = _SEPARATORS.split(text[:MAX_LENGTH].translate(_NO_QUOTES))
     told = [reading for fragment in fragments for reading in (fragment, _COMMENT.split(fragment, 1)[0])]
     for fragment in dict.fromkeys(told):
@@ -35,10 +35,10 @@ def crude_parts(text: str, cwd: str) -> list[Part]:
     return found
 
 
-def _parts(words: tuple[Word, ...], cwd: str) -> Iterator[Part]:
+def _parts(words: tuple[Word, ...], cwd: str) -> Iterator[CommandPart]:
     layers = unwrap(words, UNFED)
     name = program_of(layers.words[0]) if layers.words else None
-    yield Part(
+    yield CommandPart(
         layers.allow_texts[0],
         layers.words,
         name,
@@ -46,7 +46,7 @@ def _parts(words: tuple[Word, ...], cwd: str) -> Iterator[Part]:
         False,
         False,
         "the command is not understood",
-        layers.via,
+        layers.wrappers,
         deny_texts=layers.deny_texts,
         cwds=(cwd,),
     )

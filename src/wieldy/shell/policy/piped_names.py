@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from wieldy.core.effects import Reads
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.programs.options import names
 
 _GIT_LISTS = {
@@ -27,13 +27,13 @@ class Feed(Struct, frozen=True):
     """File names at or below `folders`, each beginning with `stem`; without folders nothing is known."""
 
     folders: tuple[str, ...] = ()
-    stem: str = ""
+    prefix: str = ""
 
 
 UNFED = Feed()
 
 
-def fed_by(parts: list[Part], feed: Feed, cwds: tuple[str, ...], *, first: bool) -> Feed:
+def fed_by(parts: list[CommandPart], feed: Feed, cwds: tuple[str, ...], *, first: bool) -> Feed:
     """What the next stage of a pipeline can expect, after a stage that consists of these parts."""
     if len(parts) != 1 or not all(word.static for word in parts[0].argv):
         return UNFED
@@ -47,7 +47,7 @@ def fed_by(parts: list[Part], feed: Feed, cwds: tuple[str, ...], *, first: bool)
     return feed if not folders and _passes_whole_lines(part) else UNFED
 
 
-def _lists_files(part: Part) -> bool:
+def _lists_files(part: CommandPart) -> bool:
     """Whether the output is names of files that the part looks at, and no other text."""
     words = [word.text for word in part.argv[1:]]
     flags = [word for word in words if word.startswith("-")]
@@ -65,7 +65,7 @@ def _lists_files(part: Part) -> bool:
     return False
 
 
-def _git_lists_files(part: Part) -> bool:
+def _git_lists_files(part: CommandPart) -> bool:
     from wieldy.shell.policy.programs.git import split
 
     call = split(part.argv[1:])
@@ -78,7 +78,7 @@ def _git_lists_files(part: Part) -> bool:
     )
 
 
-def _passes_whole_lines(part: Part) -> bool:
+def _passes_whole_lines(part: CommandPart) -> bool:
     """Whether each line of the output is a line of the input: a cut one could name another file."""
     words = [word.text for word in part.argv[1:]]
     flags = [word for word in words if word.startswith("-")]

@@ -28,12 +28,12 @@ from wieldy.shell.parsing.syntax import (
     hazards_in,
     scripts_in,
 )
-from wieldy.shell.policy.parts import Part
+from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.piped_names import UNFED, Feed, fed_by
 from wieldy.shell.policy.programs.builtins import is_quiet_variable
 from wieldy.shell.policy.programs.options import names
 from wieldy.shell.policy.simple_command import Context, SimpleCommands, change_in, redirected
-from wieldy.shell.policy.word_values import Scene, Word, plain, resolve_all, within
+from wieldy.shell.policy.words import ShellState, Word, plain, resolve_all, within
 
 _SETTERS = names(
     "read declare typeset local export readonly printf unset mapfile readarray getopts let eval source . trap"
@@ -121,11 +121,11 @@ MAX_UNROLLED = 16
 class Ends(Struct, frozen=True):
     """Where the shell stands after a command that went well and after one that did not; None where it never gets there."""
 
-    well: Scene | None
-    badly: Scene | None
+    well: ShellState | None
+    badly: ShellState | None
 
     @property
-    def scene(self) -> Scene | None:
+    def scene(self) -> ShellState | None:
         """The scene when it is not known how it went."""
         return _either(self.well, self.badly)
 
@@ -133,8 +133,8 @@ class Ends(Struct, frozen=True):
 class Followed(Struct, frozen=True):
     """A command that became one part and left everything else alone; what it was followed in stays alive with it."""
 
-    part: Part
-    scene: Scene
+    part: CommandPart
+    scene: ShellState
     feed: Feed
     context: Context
     piped: bool
@@ -153,14 +153,14 @@ class Walk(SimpleCommands):
         self.effort = 0
         self.followed: dict[tuple[str, int, int, int], Followed] = {}
 
-    def script(self, script: Script, scene: Scene) -> Scene:
+    def script(self, script: Script, scene: ShellState) -> ShellState:
         """Follow a script; the scene at its end."""
-        here: Scene | None = scene
+        here: ShellState | None = scene
         for chain in script.chains:
             here = self._chain(chain, here or scene.lost())
         return here or scene.lost()
 
-    def _chain(self, chain: Chain, scene: Scene) -> Scene | None:
+    def _chain(self, chain: Chain, scene: ShellState) -> ShellState | None:
         ends = Ends(scene, scene)
         for operator, pipeline in chain.links:
             if operator == "":
@@ -173,7 +173,7 @@ class Walk(SimpleCommands):
                 ends = Ends(_either(ends.well, now.well if ends.badly else None), now.badly if ends.badly else None)
         return scene if chain.background else ends.scene
 
-    def _pipeline(self, pipeline: Pipeline, scene: Scene) -> Ends:
+    def _pipeline(self, pipeline: Pipeline, scene: ShellState) -> Ends:
         if len(pipeline.stages) == 1:
             return self.command(pipeline.stages[0], scene, UNFED)
         feed, outer, start = UNFED, self.piped_from, len(self.parts)
@@ -185,7 +185,7 @@ class Walk(SimpleCommands):
         self.piped_from = outer
         return Ends(scene, scene)
 
-    def command(self, command: Command, scene: Scene, feed: Feed) -> Ends:
+    def command(self, command: Command, scene: ShellState, feed: Feed) -> Ends:
         """Follow one command."""
         match command:
             case Simple():
@@ -203,7 +203,9 @@ class Walk(SimpleCommands):
                     self.problem(hazard)
                 self.expansions(words, scene)
                 self._redirects(command.redirects, scene)
-                self.add(Part(" ".join(word.source for word in words), (), None, (), not hazard, not hazard, hazard))
+                self.add(
+                    CommandPart(" ".join(word.source for word in words), (), None, (), not hazard, not hazard, hazard)
+                )
                 after = scene
             case Coprocess(body=body):
                 self.command(body, scene, UNFED)
@@ -212,7 +214,7 @@ class Walk(SimpleCommands):
                 after = self._define(command, scene)
         return Ends(after, after)
 
-    def _simple(self, simple: Simple, scene: Scene, feed: Feed) -> Ends:
+    def _simple(self, simple: Simple, scene: ShellState, feed: Feed) -> Ends:
         if self._again(simple, scene, feed):
             return Ends(scene, scene)
         before = len(self.parts), len(self.problems), len(self.scripts)
@@ -221,7 +223,7 @@ class Walk(SimpleCommands):
         after = self.simple(simple, words, scene, feed)
         # What is run through another program costs more than the two of them apart.
         for part in self.parts[before[0] :]:
-            self.effort += 2 * ANEW * len(part.via)
+            self.effort += 2 * ANEW * len(part.wrappers)
         if name in self.defined:
             after = scene.lost() if moves(self.defined[name].body) else scene
             self._call(name, scene)
@@ -232,7 +234,7 @@ class Walk(SimpleCommands):
             self.followed[key] = Followed(self.parts[-1], scene, feed, self.context, self.piped_from is not None)
         return Ends(after, scene if after.cwds != scene.cwds else after)
 
-    def _again(self, simple: Simple, scene: Scene, feed: Feed) -> bool:
+    def _again(self, simple: Simple, scene: ShellState, feed: Feed) -> bool:
         """Whether the same command was followed in the same surroundings: then it is the same part at another place."""
         done = self.followed.get((simple.source, id(scene), id(feed), id(self.context)))
         if done and not done.part.known and (done.piped or self.piped_from is not None):
@@ -247,7 +249,7 @@ class Walk(SimpleCommands):
         self.parts.append(replace(done.part, span=span))
         return True
 
-    def _call(self, name: str, scene: Scene) -> None:
+    def _call(self, name: str, scene: ShellState) -> None:
         """Follow a function again where it is called: its working directory may be another there."""
         if name not in self.running:
             self.straight = False
@@ -255,14 +257,14 @@ class Walk(SimpleCommands):
             self.command(self.defined[name].body, scene, UNFED)
             self.running.discard(name)
 
-    def _define(self, function: Function, scene: Scene) -> Scene:
+    def _define(self, function: Function, scene: ShellState) -> ShellState:
         self.defined[function.name] = function
         self.running.add(function.name)
         self.command(function.body, scene.lost() if moves(function.body) else scene, UNFED)
         self.running.discard(function.name)
         return replace(scene, functions=scene.functions | {function.name})
 
-    def _branches(self, branches: Branches, scene: Scene) -> Scene:
+    def _branches(self, branches: Branches, scene: ShellState) -> ShellState:
         self.expansions(branches.words, scene)
         after = scene
         for body in branches.bodies:
@@ -270,7 +272,7 @@ class Walk(SimpleCommands):
         self._redirects(branches.redirects, scene)
         return after
 
-    def _loop(self, loop: Loop, scene: Scene) -> Scene:
+    def _loop(self, loop: Loop, scene: ShellState) -> ShellState:
         self.expansions(loop.words or (), scene)
         if loop.header:
             self._pieces((loop.header,), scene)
@@ -294,7 +296,7 @@ class Walk(SimpleCommands):
         self.script(loop.body, scene)
         return scene
 
-    def _loop_values(self, loop: Loop, scene: Scene) -> list[Word] | None:
+    def _loop_values(self, loop: Loop, scene: ShellState) -> list[Word] | None:
         """The values a `for` runs through, one by one, if they are few and the body leaves the variable alone."""
         if loop.variable is None or not loop.words or loop.variable in ("HOME", "PWD"):
             return None
@@ -309,13 +311,13 @@ class Walk(SimpleCommands):
             places = word.paths(scene)
             if word.static:
                 values.append(plain(word.text))
-            elif word.kind == "pattern" and places:
-                values.append(within(word.source, places, word.stem))
+            elif word.kind == "glob" and places:
+                values.append(within(word.source, places, word.prefix))
             else:
                 return None
         return values
 
-    def _redirects(self, redirects: tuple[Redirect, ...], scene: Scene) -> None:
+    def _redirects(self, redirects: tuple[Redirect, ...], scene: ShellState) -> None:
         """The redirections of a compound command, as a part of their own."""
         self.expansions(tuple(redirect.target for redirect in redirects), scene)
         found = redirected(redirects, scene)
@@ -324,22 +326,24 @@ class Walk(SimpleCommands):
                 f"{redirect.operator} {redirect.target.source}" for redirect in redirects if not redirect.heredoc
             )
             why = found.why or change_in(found.effects)
-            self.add(Part(text, (), None, found.effects, not why, not found.why, why, redirections=found.effects))
+            self.add(
+                CommandPart(text, (), None, found.effects, not why, not found.why, why, redirect_effects=found.effects)
+            )
 
-    def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
+    def expansions(self, words: tuple[RawWord, ...], scene: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
         for word in words:
             if len(word.pieces) != 1 or not isinstance(word.pieces[0], LiteralText):
                 self._pieces(word.pieces, scene)
 
-    def _pieces(self, pieces: tuple[Piece, ...], scene: Scene) -> None:
+    def _pieces(self, pieces: tuple[Piece, ...], scene: ShellState) -> None:
         for hazard in hazards_in(pieces):
             self.problem(hazard)
         for script in scripts_in(pieces):
             self.script(script, scene)
 
 
-def _either(one: Scene | None, other: Scene | None) -> Scene | None:
+def _either(one: ShellState | None, other: ShellState | None) -> ShellState | None:
     if one is None or other is None:
         return one or other
     return one if one is other else one.either(other)

@@ -12,12 +12,12 @@ from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
 from wieldy.shell.parsing.budget import TooMuch
 from wieldy.shell.parsing.read import read
 from wieldy.shell.parsing.syntax import Assignment, RawWord, Redirect, Script, Simple, Unparsable
-from wieldy.shell.policy.parts import Part, bare_text_of, text_of
+from wieldy.shell.policy.command_part import CommandPart, text_of, unquoted_text
 from wieldy.shell.policy.piped_names import UNFED, Feed
 from wieldy.shell.policy.programs.builtins import is_quiet_variable
 from wieldy.shell.policy.programs.registry import judge
 from wieldy.shell.policy.programs.tables import NOTHING, Call, Judgement
-from wieldy.shell.policy.word_values import Scene, Word, resolve, resolve_all, resolve_one
+from wieldy.shell.policy.words import ShellState, Word, resolve, resolve_all, resolve_one
 from wieldy.shell.policy.wrappers import SHELLS, Peeled, peel
 
 MAX_LAYERS = 12
@@ -29,7 +29,7 @@ class Layers(Struct, frozen=True):
 
     words: tuple[Word, ...]
     script: Word | None
-    via: tuple[str, ...]
+    wrappers: tuple[str, ...]
     allow_texts: tuple[str, ...]
     deny_texts: tuple[str, ...]
     quiet: bool
@@ -51,19 +51,19 @@ def program_of(word: Word) -> str | None:
 
 def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
     """Look through the wrappers of a command."""
-    via: list[str] = []
+    wrappers: list[str] = []
     deny = _deny(words)
     allow = deny[:1]
     quiet = transparent = True
     reads: list[Word] = []
     variables: list[str] = []
     script, problem = None, ""
-    while words and len(via) < MAX_LAYERS:
+    while words and len(wrappers) < MAX_LAYERS:
         name = program_of(words[0])
         found = peel(words, name) if name else None
         if found is None or name is None:
             break
-        via.append(name)
+        wrappers.append(name)
         quiet, transparent = quiet and found.quiet, transparent and found.transparent
         reads.extend(found.reads)
         variables.extend(found.variables)
@@ -81,7 +81,7 @@ def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
     return Layers(
         words,
         script,
-        tuple(via),
+        tuple(wrappers),
         tuple(allow),
         tuple(dict.fromkeys(deny)),
         quiet,
@@ -93,14 +93,14 @@ def unwrap(words: tuple[Word, ...], feed: Feed) -> Layers:
 
 
 def _deny(words: tuple[Word, ...]) -> list[str]:
-    return [text_of(words), bare_text_of(words)]
+    return [text_of(words), unquoted_text(words)]
 
 
 def _fed(found: Peeled, feed: Feed) -> tuple[Word, ...]:
     """The command as `xargs` completes it from its input. A name split at a blank may go on with a dash."""
     feed = feed if found.whole else Feed(feed.folders)
     if not found.placeholder:
-        return (*found.inner, Word("", "many", "", feed.stem, feed.folders))
+        return (*found.inner, Word("", "multiple", "", feed.prefix, feed.folders))
     return tuple(_filled(word, found.placeholder, feed) for word in found.inner)
 
 
@@ -108,8 +108,8 @@ def _filled(word: Word, placeholder: str, feed: Feed) -> Word:
     if not word.static or placeholder not in word.text:
         return word
     if word.text == placeholder:
-        return Word(word.source, "one", "", feed.stem, feed.folders)
-    return Word(word.source, "one", word.text, word.text.partition(placeholder)[0])
+        return Word(word.source, "single", "", feed.prefix, feed.folders)
+    return Word(word.source, "single", word.text, word.text.partition(placeholder)[0])
 
 
 def filled_by_find(words: tuple[Word, ...], feed: Feed) -> tuple[Word, ...]:
@@ -137,7 +137,7 @@ def is_stream(path: str) -> bool:
     return path in _STREAMS or path.startswith("/dev/fd/")
 
 
-def redirected(redirects: tuple[Redirect, ...], scene: Scene) -> Redirected:
+def redirected(redirects: tuple[Redirect, ...], scene: ShellState) -> Redirected:
     """What these redirections read and write. Text given in place and the null device touch nothing."""
     effects: list[Effect] = []
     why = ""
@@ -174,7 +174,7 @@ class Touched(Struct, frozen=True):
     why: str = ""
 
 
-def touched(judged: Judgement, scene: Scene) -> Touched:
+def touched(judged: Judgement, scene: ShellState) -> Touched:
     """The effects of one judged call."""
     effects: list[Effect] = []
     sweeps: list[str] = []
@@ -217,15 +217,15 @@ class Frame(Struct, frozen=True):
         return self.layers.problem or heard or self.outside.why
 
     def part(
-        self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched, scene: Scene
-    ) -> Part:
+        self, words: tuple[Word, ...], name: str | None, judged: Judgement, touches: Touched, scene: ShellState
+    ) -> CommandPart:
         """The part that this command becomes."""
         effects = (*touches.effects, *self.outside.effects)
         why = self.problem() or touches.why
         known = not why
         quiet = known and self.layers.quiet and judged.read_only and not change_in(touches.effects)
         text = self.layers.allow_texts[0]
-        return Part(
+        return CommandPart(
             text=text,
             argv=words,
             program=name,
@@ -233,16 +233,16 @@ class Frame(Struct, frozen=True):
             read_only=quiet and not change_in(self.outside.effects),
             known=known,
             why=why or reason_not_read_only(self.layers, effects, judged),
-            via=self.layers.via,
+            wrappers=self.layers.wrappers,
             assignments=self.names,
             span=(self.simple.start, self.simple.end),
             allow_texts=self._led(self.layers.allow_texts),
             deny_texts=self.layers.deny_texts,
-            sweeps=touches.sweeps,
+            bulk_reads=touches.sweeps,
             cwds=scene.cwds,
-            redirections=self.outside.effects,
-            reads_alone=quiet,
-            exact_rule=self.exact or not EXACT.isdisjoint(self.layers.via),
+            redirect_effects=self.outside.effects,
+            program_read_only=quiet,
+            exact_rule=self.exact or not EXACT.isdisjoint(self.layers.wrappers),
         )
 
     def _led(self, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ def reason_not_read_only(layers: Layers, effects: tuple[Effect, ...], judged: Ju
         return change
     if judged.changes or judged.writes:
         return judged.why or "it changes something"
-    return "" if layers.quiet else f"it runs through `{layers.via[-1]}`"
+    return "" if layers.quiet else f"it runs through `{layers.wrappers[-1]}`"
 
 
 def loud(assignments: tuple[Assignment, ...]) -> str:
@@ -290,7 +290,7 @@ _LOSING = frozenset({"pushd", "popd", "source", "."})
 class Context(Struct, frozen=True):
     """The wrappers round the script that is being followed."""
 
-    via: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
     allow_texts: tuple[str, ...] = ()
     deny_texts: tuple[str, ...] = ()
     quiet: bool = True
@@ -308,21 +308,21 @@ class SimpleCommands:
     __slots__ = ("context", "parts", "piped_from", "problems", "scripts")
 
     def __init__(self, command: str, script: Script) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[CommandPart] = []
         self.problems: list[str] = []
         self.scripts: list[tuple[str, Script]] = [(command, script)]
         self.context = OUTSIDE
         self.piped_from: int | None = None
 
-    def script(self, script: Script, scene: Scene) -> Scene:
+    def script(self, script: Script, scene: ShellState) -> ShellState:
         """Follow a script; the scene at its end."""
         raise NotImplementedError
 
-    def expansions(self, words: tuple[RawWord, ...], scene: Scene) -> None:
+    def expansions(self, words: tuple[RawWord, ...], scene: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
         raise NotImplementedError
 
-    def add(self, part: Part) -> None:
+    def add(self, part: CommandPart) -> None:
         """Keep a part, with the wrappers round it."""
         around = self.context
         if around is OUTSIDE:
@@ -330,14 +330,14 @@ class SimpleCommands:
             return
         part = replace(
             part,
-            via=(*around.via, *part.via),
+            wrappers=(*around.wrappers, *part.wrappers),
             allow_texts=around.allow_texts if around.closed else (*around.allow_texts, *part.allow_texts),
             deny_texts=tuple(dict.fromkeys((*around.deny_texts, *part.deny_texts))),
             read_only=part.read_only and around.quiet,
-            reads_alone=part.reads_alone and around.quiet,
+            program_read_only=part.program_read_only and around.quiet,
             why=part.why or around.why,
             span=around.span or part.span,
-            exact_rule=part.exact_rule or bool(EXACT & set(around.via)),
+            exact_rule=part.exact_rule or bool(EXACT & set(around.wrappers)),
         )
         self.parts.append(part)
 
@@ -346,7 +346,7 @@ class SimpleCommands:
         if text not in self.problems:
             self.problems.append(text)
 
-    def simple(self, simple: Simple, words: tuple[Word, ...], scene: Scene, feed: Feed) -> Scene:
+    def simple(self, simple: Simple, words: tuple[Word, ...], scene: ShellState, feed: Feed) -> ShellState:
         """Judge one simple command, whose words have become these; the scene after it."""
         self._expand(simple, scene)
         outside = redirected(simple.redirects, scene) if simple.redirects else UNREDIRECTED
@@ -359,7 +359,7 @@ class SimpleCommands:
             return self._nested(frame, layers.script, scene)
         return self._program(frame, scene)
 
-    def _expand(self, simple: Simple, scene: Scene) -> None:
+    def _expand(self, simple: Simple, scene: ShellState) -> None:
         self.expansions(simple.words, scene)
         if simple.redirects:
             self.expansions(tuple(redirect.target for redirect in simple.redirects), scene)
@@ -368,13 +368,13 @@ class SimpleCommands:
                 self.problem("an array subscript can run code held in a variable")
             self.expansions(tuple(word for word in (one.subscript, one.value, *one.items) if word), scene)
 
-    def _without_program(self, simple: Simple, outside: Redirected, scene: Scene) -> None:
+    def _without_program(self, simple: Simple, outside: Redirected, scene: ShellState) -> None:
         unknown = loud(simple.assignments) or outside.why
         reason = unknown or change_in(outside.effects)
         names = tuple(one.name for one in simple.assignments)
         span = (simple.start, simple.end)
         self.add(
-            Part(
+            CommandPart(
                 simple.source,
                 (),
                 None,
@@ -385,35 +385,35 @@ class SimpleCommands:
                 (),
                 names,
                 span,
-                redirections=outside.effects,
-                settings=_settings(simple, (), scene) if unknown else (),
+                redirect_effects=outside.effects,
+                variable_values=_settings(simple, (), scene) if unknown else (),
             )
         )
 
-    def _told(self, part: Part, frame: Frame, scene: Scene) -> Part:
+    def _told(self, part: CommandPart, frame: Frame, scene: ShellState) -> CommandPart:
         """The part with the texts that it, or whoever it prints to, may take for code."""
         given = [redirect.target for redirect in frame.simple.redirects if redirect.heredoc]
         if part.known and not given:
             return part
         texts = [_spelled(resolve_one(text, scene)) for text in given]
         if part.known:
-            return replace(part, inputs=tuple(texts))
+            return replace(part, input_texts=tuple(texts))
         texts += self._piped()
         settings = _settings(frame.simple, frame.layers.variables, scene)
-        return replace(part, inputs=tuple(texts), settings=settings) if texts or settings else part
+        return replace(part, input_texts=tuple(texts), variable_values=settings) if texts or settings else part
 
     def _piped(self) -> list[str]:
         """What the earlier stages of the pipeline may print of what they were given."""
         if self.piped_from is None:
             return []
         earlier = dict.fromkeys(self.parts[self.piped_from :])
-        return ["\n".join(text for part in earlier for text in (*part.inputs, _words(part.argv[1:])) if text)]
+        return ["\n".join(text for part in earlier for text in (*part.input_texts, _words(part.argv[1:])) if text)]
 
-    def _program(self, frame: Frame, scene: Scene) -> Scene:
+    def _program(self, frame: Frame, scene: ShellState) -> ShellState:
         words = frame.layers.words
         name = program_of(words[0])
         call = Call(name or "", words[1:], scene)
-        own = name in scene.functions and not frame.layers.via
+        own = name in scene.functions and not frame.layers.wrappers
         if name is None:
             judged = Judgement(known=False, why="which program runs is known only when it runs")
         elif own:
@@ -434,7 +434,7 @@ class SimpleCommands:
             self._executed(command, part, touches, scene)
         return scene if own else _after(name, words, judged, scene)
 
-    def _executed(self, command: tuple[Word, ...], part: Part, touches: Touched, scene: Scene) -> None:
+    def _executed(self, command: tuple[Word, ...], part: CommandPart, touches: Touched, scene: ShellState) -> None:
         """A command that `find` runs for what it finds: only a rule for the whole `find` covers it."""
         folders = tuple(effect.path for effect in touches.effects if isinstance(effect, Reads | Writes))
         starts = [word.text for word in part.argv[1:2] if word.static and not word.text.startswith("-")]
@@ -453,13 +453,13 @@ class SimpleCommands:
             self._program(frame, scene.lost() if elsewhere else scene)
         self.context = outer
 
-    def _nested(self, frame: Frame, text: Word, scene: Scene) -> Scene:
+    def _nested(self, frame: Frame, text: Word, scene: ShellState) -> ShellState:
         """Shell text in an argument, such as that of `bash -c` or `eval`."""
         layers = frame.layers
-        same_shell = layers.via[-1:] == ("eval",)
+        same_shell = layers.wrappers[-1:] == ("eval",)
         why = frame.problem() or ("" if text.static else "the script is known only when it runs")
         outer = self.context
-        if len(outer.via) + len(layers.via) > MAX_NESTING:
+        if len(outer.wrappers) + len(layers.wrappers) > MAX_NESTING:
             self.problem("shells nested too deeply")
             return scene.lost()
         found = len(self.parts)
@@ -467,7 +467,7 @@ class SimpleCommands:
         self.context = self._inside(
             layers.allow_texts,
             layers.deny_texts,
-            layers.via,
+            layers.wrappers,
             quiet,
             why or reason_not_read_only(layers, frame.outside.effects, NOTHING),
             closed=not layers.transparent,
@@ -482,12 +482,12 @@ class SimpleCommands:
         except TooMuch:
             raise
         except Unparsable as error:
-            why = why or f"the script of `{layers.via[-1]}` is not understood: {error}"
+            why = why or f"the script of `{layers.wrappers[-1]}` is not understood: {error}"
         self.context = outer
         if why or frame.outside.effects or len(self.parts) == found:
             judged = Judgement(known=not why, why=why)
             touches = touched(replace(judged, reads=layers.reads), scene)
-            part = frame.part(layers.words, layers.via[-1], judged, touches, scene)
+            part = frame.part(layers.words, layers.wrappers[-1], judged, touches, scene)
             self.add(self._told(part, frame, scene))
         return after if same_shell else scene
 
@@ -495,7 +495,7 @@ class SimpleCommands:
         self,
         allow: tuple[str, ...],
         deny: tuple[str, ...],
-        via: tuple[str, ...],
+        wrappers: tuple[str, ...],
         quiet: bool,
         why: str,
         *,
@@ -504,7 +504,7 @@ class SimpleCommands:
         around = self.context
         allowed = around.allow_texts if around.closed else (*around.allow_texts, *allow)
         return Context(
-            (*around.via, *via),
+            (*around.wrappers, *wrappers),
             allowed,
             (*around.deny_texts, *deny),
             around.quiet and quiet,
@@ -520,7 +520,7 @@ def _executed_by_find(words: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
     return executed(words)
 
 
-def _settings(simple: Simple, variables: tuple[str, ...], scene: Scene) -> tuple[str, ...]:
+def _settings(simple: Simple, variables: tuple[str, ...], scene: ShellState) -> tuple[str, ...]:
     """What is given to variables that programs listen to, before the command or, of these names, among its words."""
     values = [one.value for one in simple.assignments if one.value and not is_quiet_variable(one.name)]
     texts = [_spelled(resolve_one(value, scene)) for value in values]
@@ -538,20 +538,24 @@ def _spelled(word: Word) -> str:
     return word.text if word.static else word.source
 
 
-def _fed_shell(layers: Layers, simple: Simple, scene: Scene) -> Layers:
+def _fed_shell(layers: Layers, simple: Simple, scene: ShellState) -> Layers:
     """A shell without a script reads it from its input: the text of a here-document is then no data."""
     name = program_of(layers.words[0]) if layers.words else None
     texts = [redirect.target for redirect in simple.redirects if redirect.heredoc]
     if layers.script or layers.problem or name not in SHELLS or not texts:
         return layers
-    if any(not word.stem.startswith("-") for word in layers.words[1:]):
+    if any(not word.prefix.startswith("-") for word in layers.words[1:]):
         return layers
     return replace(
-        layers, script=resolve_one(texts[-1], scene), via=(*layers.via, name or ""), quiet=False, transparent=False
+        layers,
+        script=resolve_one(texts[-1], scene),
+        wrappers=(*layers.wrappers, name or ""),
+        quiet=False,
+        transparent=False,
     )
 
 
-def _after(name: str | None, words: tuple[Word, ...], judged: Judgement, scene: Scene) -> Scene:
+def _after(name: str | None, words: tuple[Word, ...], judged: Judgement, scene: ShellState) -> ShellState:
     if name != "cd":
         return scene.lost() if name is None or name in _LOSING else scene
     targets = [word for word in words[1:] if not (word.static and word.text in ("-P", "-L", "--"))]

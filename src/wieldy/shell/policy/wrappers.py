@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wieldy.shell.policy.programs.options import Parsed, names, read, table
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
@@ -58,7 +58,7 @@ class Plain(Struct, frozen=True):
         if parsed.problem:
             return Peeled(problem=parsed.problem)
         head, inner = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
-        while self.assigns and inner and _ASSIGNMENT.match(inner[0].stem):
+        while self.assigns and inner and _ASSIGNMENT.match(inner[0].prefix):
             inner = inner[1:]
         if any(not word.static for word in head):
             return Peeled(problem="an operand that cannot be told")
@@ -81,8 +81,8 @@ def _env(args: tuple[Word, ...]) -> Peeled | None:
     cleared = parsed.has("-i", "--ignore-environment")
     if rest and rest[0].static and rest[0].text == "-":
         rest, cleared = rest[1:], True
-    while rest and (found := _ASSIGNMENT.match(rest[0].stem)):
-        if rest[0].kind == "many":
+    while rest and (found := _ASSIGNMENT.match(rest[0].prefix)):
+        if rest[0].kind == "multiple":
             return Peeled(problem="an assignment that cannot be told")
         variables.append(found.group(1))
         rest = rest[1:]
@@ -131,7 +131,7 @@ def _shell(args: tuple[Word, ...]) -> Peeled | None:
     if len(args) == 1 and args[0].text == "--version":
         return None
     index, command, quiet = 0, False, True
-    while index < len(args) and args[index].stem.startswith(("-", "+")):
+    while index < len(args) and args[index].prefix.startswith(("-", "+")):
         word = args[index]
         index += 1
         if not word.static:

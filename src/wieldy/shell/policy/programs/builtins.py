@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, unknown
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 SAFE_VARIABLES = names(
     "LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TERM COLUMNS LINES NO_COLOR "
@@ -59,7 +59,7 @@ def _test(call: Call) -> Judgement:
     if call.name == "[" and (not args or args.pop().text != "]"):
         return unknown("a `[` without `]`")
     for index, word in enumerate(args):
-        if word.kind in ("many", "pattern"):
+        if word.kind in ("multiple", "glob"):
             return unknown(f"`{word.source}` in a test could become several words")
         if word.static and word.text in ("-v", "-R"):
             return unknown("a test for a variable can run code in a subscript")
@@ -123,12 +123,12 @@ def _declare(call: Call) -> Judgement:
     if parsed.problem:
         return unknown(parsed.problem)
     for word in parsed.operands:
-        name, equals, _ = word.stem.partition("=")
+        name, equals, _ = word.prefix.partition("=")
         if (
             not _NAME.fullmatch(name)
             or not (equals or word.static)
             or not is_quiet_variable(name)
-            or word.kind == "many"
+            or word.kind == "multiple"
         ):
             return unknown(f"`{call.name}` of `{name or word.source}`, which programs may listen to")
     return NOTHING

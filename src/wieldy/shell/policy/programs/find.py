@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wieldy.shell.policy.programs.options import names
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 _LEADING = frozenset({"-H", "-L", "-P", "-O0", "-O1", "-O2", "-O3"})
 _LONE = names(
@@ -69,7 +69,7 @@ def judge(call: Call) -> Judgement:
         if word.text in _LONE:
             index += 1
         elif word.text in _VALUED or (word.text.startswith("-newer") and len(word.text) == 8):
-            if not value or value[0].kind in ("many", "pattern"):
+            if not value or value[0].kind in ("multiple", "glob"):
                 return unknown(f"the value of `{word.text}` cannot be told")
             index += 2
         elif word.text in _COMPARED:
@@ -93,8 +93,8 @@ def judge(call: Call) -> Judgement:
 
 def _begins_expression(word: Word) -> bool:
     return (
-        word.stem.startswith("-")
-        or (not word.stem and not word.static)
+        word.prefix.startswith("-")
+        or (not word.prefix and not word.static)
         or (word.static and word.text in ("(", "!", ",", ")"))
     )
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from wieldy.shell.policy.programs.options import Parsed, Table, names, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 _RUNS = re.compile(
     r"(alias|pager)\..+|core\.(hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)"
@@ -28,15 +28,15 @@ _FILE_OPTIONS = ("-f", "--file")
 def running(args: tuple[Word, ...], folder: Word | None, home: str) -> Judgement | None:
     """The judgement of a `git config` that sets what git will run; None for any other."""
     words, file = _operands(args, folder, home)
-    at = next((at for at, word in enumerate(words) if "." in word.stem), len(words))
+    at = next((at for at, word in enumerate(words) if "." in word.prefix), len(words))
     key, value = (*words[at : at + 2], None, None)[:2]
-    if key is None or value is None or not _RUNS.fullmatch(key.stem) or _is_quiet(key, value):
+    if key is None or value is None or not _RUNS.fullmatch(key.prefix) or _is_quiet(key, value):
         return None
     return Judgement(writes=(file,), known=False, changes=True, why=f"`{key.source}` says what git runs")
 
 
 def _is_quiet(key: Word, value: Word) -> bool:
-    if key.stem.lower().startswith("alias."):
+    if key.prefix.lower().startswith("alias."):
         return value.static and not value.text.lstrip().startswith("!")
     return value.static and value.text in _QUIET_VALUES
 
@@ -47,7 +47,7 @@ def _operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[l
     words: list[Word] = []
     rest = iter(args)
     for word in rest:
-        name, equals, value = word.stem.partition("=")
+        name, equals, value = word.prefix.partition("=")
         if name in _FILE_OPTIONS:
             file = plain(value) if equals else next(rest, file)
         elif name == "--global":
@@ -76,7 +76,7 @@ _ABOUT_OBJECTS = names("-t -s -e --batch-check")
 
 def shows_content(command: str, args: tuple[Word, ...]) -> bool:
     """Whether the content of files may be shown, and not only their names."""
-    flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.stem.startswith("-")}
+    flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
     patch = bool(flags & _PATCH) or any(map(_SHORT_PATCH.match, (flag for flag in flags if flag[:2] != "--")))
     if command in _ALWAYS or (command == "cat-file" and not flags & _ABOUT_OBJECTS):
         return True
@@ -90,7 +90,7 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     if behind:
         # A pathspec may begin with magic, which can mean everything.
         return all(word.static and word.text and not word.text.startswith(":") for word in behind)
-    operands = [word for word in front if not word.stem.startswith("-")]
+    operands = [word for word in front if not word.prefix.startswith("-")]
     return (
         command in ("show", "cat-file")
         and bool(operands)
@@ -335,7 +335,7 @@ def _with_formats(command: str, parsed: Parsed) -> Judgement:
             # %G… asks the configured signature program.
             if value is not None and (not value.static or "%G" in value.text or "signature" in value.text):
                 return unknown(f"`git {command} {name}` with a format that can run a program")
-    if any(word.kind in ("many", "one") for word in parsed.operands):
+    if any(word.kind in ("multiple", "single") for word in parsed.operands):
         return unknown("an argument that cannot be told")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
         return unknown("`git symbolic-ref` with two names writes")

@@ -13,7 +13,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from wieldy.shell.policy.word_values import Word
+from wieldy.shell.policy.words import Word
 
 
 class Option(Struct, frozen=True):
@@ -102,11 +102,11 @@ def read(args: tuple[Word, ...], accepted: Table) -> Parsed:
             parsed.operands.append(word)
             if accepted.stops_at_operand:
                 parsed.operands.extend(rest)
-        elif not word.stem:
+        elif not word.prefix:
             if not accepted.harmless:
                 parsed.problem = f"`{word.source or 'its input'}` could become an option"
             parsed.operands.append(word)
-        elif word.stem.startswith("--"):
+        elif word.prefix.startswith("--"):
             _long(word, rest, accepted, parsed)
         else:
             _short(word, rest, accepted, parsed)
@@ -116,12 +116,12 @@ def read(args: tuple[Word, ...], accepted: Table) -> Parsed:
 
 
 def _long(word: Word, rest: Iterator[Word], accepted: Table, parsed: Parsed) -> None:
-    name, equals, value = word.stem[2:].partition("=")
+    name, equals, value = word.prefix[2:].partition("=")
     option = _named(name, accepted) if equals or word.static else None
     if option is None or (equals and not option.values):
         parsed.problem = f"the option `{word.source}` is not known to be harmless"
     elif equals:
-        _keep(option, [_attached(word, len(word.stem) - len(value))], parsed)
+        _keep(option, [_attached(word, len(word.prefix) - len(value))], parsed)
     else:
         _follow(option, rest, accepted, parsed)
 
@@ -139,12 +139,12 @@ def _short(word: Word, rest: Iterator[Word], accepted: Table, parsed: Parsed) ->
     if accepted.number and word.static and word.text[1:].isdecimal():
         parsed.found.setdefault("-#", []).append(word)
         return
-    for index, flag in enumerate(word.stem[1:], 1):
+    for index, flag in enumerate(word.prefix[1:], 1):
         option = accepted.short.get(flag)
         if option is None:
             parsed.problem = f"the option `-{flag}` in `{word.source}` is not known to be harmless"
             return
-        last = index + 1 == len(word.stem)
+        last = index + 1 == len(word.prefix)
         if option.values and (not last or not word.static):
             _keep(option, [_attached(word, index + 1)], parsed)
             return
@@ -157,7 +157,7 @@ def _short(word: Word, rest: Iterator[Word], accepted: Table, parsed: Parsed) ->
 
 
 def _attached(word: Word, start: int) -> Word:
-    return Word(word.source[start:], word.kind, word.text[start:], word.stem[start:])
+    return Word(word.source[start:], word.kind, word.text[start:], word.prefix[start:])
 
 
 def _follow(option: Option, rest: Iterator[Word], accepted: Table, parsed: Parsed) -> None:
@@ -165,14 +165,14 @@ def _follow(option: Option, rest: Iterator[Word], accepted: Table, parsed: Parse
     values = [word for _, word in zip(range(wanted), rest, strict=False)]
     if len(values) < wanted:
         parsed.problem = f"the option `{option.name}` lacks its value"
-    elif any(value.kind == "pattern" for value in values) and not accepted.harmless:
+    elif any(value.kind == "glob" for value in values) and not accepted.harmless:
         parsed.problem = f"the value of `{option.name}` could become several"
     else:
         _keep(option, values, parsed)
 
 
 def _keep(option: Option, values: list[Word], parsed: Parsed) -> None:
-    if any(value.kind == "many" for value in values):
+    if any(value.kind == "multiple" for value in values):
         parsed.problem = f"the value of `{option.name}` cannot be told"
         return
     parsed.found.setdefault(option.name, []).append(values[-1] if values else None)

@@ -6,7 +6,7 @@ import re
 
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
-from wieldy.shell.policy.word_values import Word
+from wieldy.shell.policy.words import Word
 
 _SPEC = (
     "-nErsuz -e: -l: -i? --quiet --silent --regexp-extended --separate --unbuffered --null-data --zero-terminated "

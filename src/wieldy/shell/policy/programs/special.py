@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from wieldy.shell.policy.programs.options import names, read, table
 from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, Row, unknown
-from wieldy.shell.policy.word_values import plain
+from wieldy.shell.policy.words import plain
 
 _XXD_FLAGS = names("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
 _XXD_VALUED = names("-c -cols -g -groupsize -l -len -n -name -o -s -seek")
@@ -58,7 +58,7 @@ def _date(call: Call) -> Judgement:
     )
     if parsed.problem:
         return unknown(parsed.problem)
-    if any(not word.stem.startswith("+") for word in parsed.operands):
+    if any(not word.prefix.startswith("+") for word in parsed.operands):
         return unknown("`date` with an operand can set the clock")
     return Judgement(reads=tuple(parsed.reads))
 
@@ -78,7 +78,7 @@ def _xxd(call: Call) -> Judgement:
             return unknown(f"the option `{word.text}` is not known to be harmless")
         else:
             files.append(word)
-    if any(word.kind in ("many", "pattern") for word in files) or len(files) > 2:
+    if any(word.kind in ("multiple", "glob") for word in files) or len(files) > 2:
         return unknown("which file is read and which is written cannot be told")
     return Judgement(reads=tuple(files[:1]), writes=tuple(files[1:]))
 

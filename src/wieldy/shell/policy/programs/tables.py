@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.shell.policy.programs.options import Parsed, read, table
-from wieldy.shell.policy.word_values import Scene, Word, plain
+from wieldy.shell.policy.words import ShellState, Word, plain
 
 
 class Call(Struct, frozen=True):
@@ -16,7 +16,7 @@ class Call(Struct, frozen=True):
 
     name: str
     args: tuple[Word, ...]
-    scene: Scene
+    scene: ShellState
 
 
 class Judgement(Struct, frozen=True):
@@ -92,7 +92,7 @@ def _none(row: Row, parsed: Parsed) -> Judgement:
 def _pattern_then_files(row: Row, parsed: Parsed) -> Judgement:
     files = parsed.operands
     if not parsed.has(*row.pattern_options):
-        if files and files[0].kind in ("many", "pattern"):
+        if files and files[0].kind in ("multiple", "glob"):
             return unknown(f"`{files[0].source}` could become several words")
         if files and files[0].may_be_option and not parsed.ended:
             return unknown(f"`{files[0].source}` could become an option")
@@ -105,7 +105,7 @@ def _pattern_then_files(row: Row, parsed: Parsed) -> Judgement:
 
 
 def _in_then_out(row: Row, parsed: Parsed) -> Judgement:
-    if len(parsed.operands) > 2 or any(word.kind in ("many", "pattern") for word in parsed.operands):
+    if len(parsed.operands) > 2 or any(word.kind in ("multiple", "glob") for word in parsed.operands):
         return unknown("which file is read and which is written cannot be told")
     return Judgement((*parsed.reads, *_named(parsed.operands[:1])), (*parsed.writes, *_named(parsed.operands[1:])))
 

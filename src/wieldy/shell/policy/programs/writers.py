@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from wieldy.shell.policy.programs.options import Parsed, read, table
 from wieldy.shell.policy.programs.tables import Call, Judge, Judgement, Row, unknown
-from wieldy.shell.policy.word_values import Word, plain
+from wieldy.shell.policy.words import Word, plain
 
 _COPY = (
     "-abdfiHlLnPprRsTuvxZ -S: -t:w --archive --attributes-only --backup=? --copy-contents --force --interactive "

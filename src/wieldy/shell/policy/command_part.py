@@ -7,20 +7,21 @@ import re
 from msgspec import Struct
 
 from wieldy.core.effects import Effects
-from wieldy.shell.policy.word_values import Word
+from wieldy.shell.policy.words import Word
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
 
 
-class Part(Struct, frozen=True):
-    """One simple command at any depth.
+class CommandPart(Struct, frozen=True):
+    """One simple command at any depth of a command line.
 
-    `allow_texts`: a rule that allows any of them allows this part. `deny_texts`: every layer of wrappers, for rules that deny
-    or ask. `sweeps`: folders whose files are read without being named. `cwds`: the folders it may run in. A part without `argv`
-    (an assignment, the redirection of a group) has nothing but its effects to be judged by. `exact_rule`: a rule with a
-    wildcard must not allow it. `redirections`: those of its effects that its redirections have, and `reads_alone`: without them
-    it would be read-only. `inputs`: texts of here-documents, and where it is not known what becomes of them, of earlier
-    stages of its pipeline too; `settings`: then also the values of variables that programs listen to.
+    A part without `argv` is an assignment or the redirection of a group: only its effects count.
+    `allow_texts`: a rule that allows any of them allows the part. `deny_texts`: the command at every level of wrapping, for
+    rules that deny or ask. `cwds`: the folders it may run in. `bulk_reads`: folders whose files it reads without naming them.
+    `exact_rule`: a rule with a wildcard must not allow it. `redirect_effects`: the effects of its redirections;
+    `program_read_only`: it would be read-only without them. `input_texts`: texts of here-documents and, if its effects are
+    unknown, what earlier stages of its pipeline may print. `variable_values`: if its effects are unknown, the values
+    assigned to variables that may influence programs.
     """
 
     text: str
@@ -30,18 +31,18 @@ class Part(Struct, frozen=True):
     read_only: bool
     known: bool
     why: str = ""
-    via: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
     span: tuple[int, int] = (0, 0)
     allow_texts: tuple[str, ...] = ()
     deny_texts: tuple[str, ...] = ()
-    sweeps: tuple[str, ...] = ()
+    bulk_reads: tuple[str, ...] = ()
     cwds: tuple[str, ...] = ()
     exact_rule: bool = False
-    redirections: Effects = ()
-    reads_alone: bool = False
-    inputs: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    redirect_effects: Effects = ()
+    program_read_only: bool = False
+    input_texts: tuple[str, ...] = ()
+    variable_values: tuple[str, ...] = ()
 
     @property
     def rule_text(self) -> str:
@@ -62,7 +63,7 @@ def _spelled(word: Word) -> str:
     return word.text if word.static and quoted and _PLAIN_TEXT.fullmatch(word.text) else word.source
 
 
-def bare_text_of(words: tuple[Word, ...]) -> str:
+def unquoted_text(words: tuple[Word, ...]) -> str:
     """The command with every quote resolved, and the program without its folder."""
     texts = [word.text if word.static else word.source for word in words if word.source]
     if texts:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from wieldy.shell.parsing.syntax import Expansion, LiteralText, Piece, RawWord, Substitution, Variable
 
-How: TypeAlias = Literal["bare", "quoted", "one", "many", "scoped"]
+How: TypeAlias = Literal["unquoted", "quoted", "single", "multiple", "scoped"]
 Atom: TypeAlias = tuple[str, How]
 MAX_FIELDS = 64
 MAX_OPENED = 16
@@ -23,13 +23,13 @@ _RANGE = re.compile(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\
 
 def expand_braces(atoms: list[Atom]) -> list[list[Atom]] | None:
     """The fields that these atoms become; None when there would be too many to look at."""
-    opened = atoms.count(("{", "bare"))
-    if not opened or ("}", "bare") not in atoms:
+    opened = atoms.count(("{", "unquoted"))
+    if not opened or ("}", "unquoted") not in atoms:
         return [atoms]
     if opened > MAX_OPENED:
         return None
     for start, atom in enumerate(atoms):
-        if atom == ("{", "bare") and (found := _alternatives(atoms, start)):
+        if atom == ("{", "unquoted") and (found := _alternatives(atoms, start)):
             return _join(atoms[:start], *found)
     return [atoms]
 
@@ -53,7 +53,7 @@ def _alternatives(atoms: list[Atom], start: int) -> tuple[list[list[Atom]], list
     depth, commas = 0, []
     for index in range(start, len(atoms)):
         value, how = atoms[index]
-        if how != "bare":
+        if how != "unquoted":
             continue
         if value == "{":
             depth += 1
@@ -73,7 +73,7 @@ def _alternatives(atoms: list[Atom], start: int) -> tuple[list[list[Atom]], list
 
 
 def _range(inside: list[Atom]) -> list[list[Atom]]:
-    if any(how != "bare" for _, how in inside):
+    if any(how != "unquoted" for _, how in inside):
         return []
     found = _RANGE.fullmatch("".join(value for value, _ in inside))
     if found is None:
@@ -99,7 +99,7 @@ PIPE = "/dev/fd/63"
 _ACTIVE = frozenset("*?[{~")
 _SPLITS = frozenset(" \t\n*?[\\")
 _DEFAULTING = frozenset({":?", "?", ":-", "-"})
-Kind: TypeAlias = Literal["plain", "pattern", "one", "many"]
+Kind: TypeAlias = Literal["literal", "glob", "single", "multiple"]
 
 
 class Word(Struct, frozen=True):
@@ -111,74 +111,74 @@ class Word(Struct, frozen=True):
     source: str
     kind: Kind
     text: str
-    stem: str
+    prefix: str
     scope: tuple[str, ...] = ()
 
     @property
     def static(self) -> bool:
         """Whether the value is known exactly."""
-        return self.kind == "plain"
+        return self.kind == "literal"
 
     @property
     def dynamic(self) -> bool:
         """Whether the value comes from somewhere that cannot be seen."""
-        return self.kind in ("one", "many")
+        return self.kind in ("single", "multiple")
 
     @property
     def may_be_option(self) -> bool:
         """Whether the program could take this word for an option."""
-        if self.stem:
-            return self.stem.startswith("-") or (self.kind == "many" and not self.scope)
-        return self.kind != "plain"
+        if self.prefix:
+            return self.prefix.startswith("-") or (self.kind == "multiple" and not self.scope)
+        return self.kind != "literal"
 
-    def paths(self, scene: Scene) -> tuple[str, ...] | None:
+    def paths(self, scene: ShellState) -> tuple[str, ...] | None:
         """The places this word names, or None when nobody can tell."""
         if self.static:
             return scene.absolute(self.text) or None
         if self.scope:
             return self.scope
-        if self.kind == "pattern" and ".." not in self.text[len(self.stem) :].split("/"):
-            return scene.absolute(os.path.dirname(self.stem) or ("/" if self.stem.startswith("/") else ".")) or None
+        if self.kind == "glob" and ".." not in self.text[len(self.prefix) :].split("/"):
+            return scene.absolute(os.path.dirname(self.prefix) or ("/" if self.prefix.startswith("/") else ".")) or None
         return None
 
 
 def plain(text: str) -> Word:
     """A word that is exactly this text."""
-    return Word(text, "plain", text, text)
+    return Word(text, "literal", text, text)
 
 
-def within(source: str, folders: tuple[str, ...], stem: str, kind: Kind = "one") -> Word:
+def within(source: str, folders: tuple[str, ...], prefix: str, kind: Kind = "single") -> Word:
     """A word that will name something at or below these folders, beginning with `stem`."""
-    return Word(source, kind, "", stem, folders)
+    return Word(source, kind, "", prefix, folders)
 
 
-def resolve_all(raws: tuple[RawWord, ...], scene: Scene) -> tuple[Word, ...]:
+def resolve_all(raws: tuple[RawWord, ...], scene: ShellState) -> tuple[Word, ...]:
     """The arguments that several written words become."""
     words: list[Word] = []
     for raw in raws:
         # Nearly every word is one literal, and there may be thousands: no call for those.
         piece = raw.pieces[0] if len(raw.pieces) == 1 else None
         if isinstance(piece, LiteralText) and (piece.quoted or _ACTIVE.isdisjoint(piece.text)):
-            words.append(Word(raw.source, "plain", piece.text, piece.text))
+            words.append(Word(raw.source, "literal", piece.text, piece.text))
         else:
             words.extend(resolve(raw, scene))
     return tuple(words)
 
 
-def resolve(raw: RawWord, scene: Scene) -> tuple[Word, ...]:
+def resolve(raw: RawWord, scene: ShellState) -> tuple[Word, ...]:
     """The arguments one written word becomes; braces make several."""
     if len(raw.pieces) == 1 and isinstance(piece := raw.pieces[0], LiteralText) and _is_bare(piece):
-        return (Word(raw.source, "plain", piece.text, piece.text),)
+        return (Word(raw.source, "literal", piece.text, piece.text),)
     atoms = list(_atoms(raw.pieces, scene))
     fields = _expanded(atoms) if "{" in raw.source else [atoms]
     if fields is None:
-        return (Word(raw.source, "many", "", ""),)
+        return (Word(raw.source, "multiple", "", ""),)
     if len(fields) == 1:
         return (_word(fields[0], raw.source, scene),)
     return tuple(_word(one, "", scene) for one in fields)
 
 
-def resolve_one(raw: RawWord, scene: Scene) -> Word:
+def resolve_one(raw: RawWord, scene: ShellState) -> Word:
     """A word where braces are not expanded: the value of an assignment, a here-string, the subject of a case."""
     return _word(list(_atoms(raw.pieces, scene)), raw.source, scene)
 
@@ -192,14 +192,14 @@ def _expanded(atoms: list[Atom]) -> list[list[Atom]] | None:
     return expand_braces(atoms)
 
 
-def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:
+def _atoms(pieces: tuple[Piece, ...], scene: ShellState) -> list[Atom]:
     atoms: list[Atom] = []
     for piece in pieces:
         if isinstance(piece, LiteralText):
             if piece.quoted:
                 atoms.append((piece.text, "quoted"))
             else:
-                atoms.extend([(run, "bare") for run in _RUNS.findall(piece.text)])
+                atoms.extend([(run, "unquoted") for run in _RUNS.findall(piece.text)])
         elif isinstance(piece, Substitution) and piece.process:
             atoms.append((PIPE, "quoted"))
         elif (known := _known(piece, scene)) is not None:
@@ -207,17 +207,17 @@ def _atoms(pieces: tuple[Piece, ...], scene: Scene) -> list[Atom]:
         else:
             single = piece.quoted and not (isinstance(piece, Variable | Expansion) and piece.name == "@")
             single = single and not (isinstance(piece, Expansion) and piece.operator == "[]")
-            atoms.append(("", "one" if single else "many"))
+            atoms.append(("", "single" if single else "multiple"))
     return atoms
 
 
-def _known(piece: Piece, scene: Scene) -> Atom | None:
+def _known(piece: Piece, scene: ShellState) -> Atom | None:
     if isinstance(piece, Variable) or (isinstance(piece, Expansion) and piece.operator in _DEFAULTING):
         word = scene.variables.get(piece.name)
         if word is not None and word.static:
             text = word.text
         elif word is not None and word.scope and isinstance(piece, Variable) and piece.quoted:
-            return ("\0".join((word.stem, *word.scope)), "scoped")
+            return ("\0".join((word.prefix, *word.scope)), "scoped")
         elif piece.name == "HOME":
             text = scene.home
         elif piece.name == "PWD" and len(scene.cwds) == 1:
@@ -229,49 +229,49 @@ def _known(piece: Piece, scene: Scene) -> Atom | None:
     return None
 
 
-def _word(atoms: list[Atom], source: str, scene: Scene) -> Word:
+def _word(atoms: list[Atom], source: str, scene: ShellState) -> Word:
     atoms = _tilde(atoms, scene)
     text: list[str] = []
-    kind: Kind = "plain"
-    stem: str | None = None
+    kind: Kind = "literal"
+    prefix: str | None = None
     scope: tuple[str, ...] = ()
-    closed = next((index for index in range(len(atoms) - 1, -1, -1) if atoms[index] == ("]", "bare")), -1)
+    closed = next((index for index in range(len(atoms) - 1, -1, -1) if atoms[index] == ("]", "unquoted")), -1)
     for index, (value, how) in enumerate(atoms):
-        if how in ("one", "many", "scoped"):
-            stem = "".join(text) if stem is None else stem
-            kind = "many" if how == "many" or kind == "many" else "one"
+        if how in ("single", "multiple", "scoped"):
+            prefix = "".join(text) if prefix is None else prefix
+            kind = "multiple" if how == "multiple" or kind == "multiple" else "single"
             if how == "scoped" and sum(bool(one) for one, _ in atoms) == 1:
-                stem, *found = value.split("\0")
+                prefix, *found = value.split("\0")
                 scope = tuple(found)
-        elif how == "bare" and (value in _GLOB or (value == "[" and index < closed)):
-            stem = "".join(text) if stem is None else stem
-            kind = "pattern" if kind == "plain" else kind
+        elif how == "unquoted" and (value in _GLOB or (value == "[" and index < closed)):
+            prefix = "".join(text) if prefix is None else prefix
+            kind = "glob" if kind == "literal" else kind
         text.append(value if how != "scoped" else "")
     whole = "".join(text)
     written = source or whole
-    return Word(written, kind, whole, whole if stem is None else stem, scope)
+    return Word(written, kind, whole, whole if prefix is None else prefix, scope)
 
 
-def _tilde(atoms: list[Atom], scene: Scene) -> list[Atom]:
-    if not atoms or atoms[0] != ("~", "bare"):
+def _tilde(atoms: list[Atom], scene: ShellState) -> list[Atom]:
+    if not atoms or atoms[0] != ("~", "unquoted"):
         return atoms
-    end = next((index for index, atom in enumerate(atoms) if atom == ("/", "bare")), len(atoms))
+    end = next((index for index, atom in enumerate(atoms) if atom == ("/", "unquoted")), len(atoms))
     prefix = atoms[1:end]
     if not prefix:
         return [(scene.home, "quoted"), *atoms[end:]]
-    if any(how != "bare" for _, how in prefix):
+    if any(how != "unquoted" for _, how in prefix):
         return atoms
     name = "".join(value for value, _ in prefix)
     if name == "+" and len(scene.cwds) == 1:
         return [(scene.cwds[0], "quoted"), *atoms[end:]]
-    return [("", "one"), *atoms[end:]]
+    return [("", "single"), *atoms[end:]]
 
 
 MAX_PLACES = 4
 _NONE: Mapping[str, Word] = MappingProxyType({})
 
 
-class Scene(Struct, frozen=True):
+class ShellState(Struct, frozen=True):
     """`cwds` are the possible working directories; empty means that nobody can tell."""
 
     home: str
@@ -294,16 +294,16 @@ class Scene(Struct, frozen=True):
                 places.append(written)
         return tuple(dict.fromkeys(places))
 
-    def moved(self, path: str) -> Scene:
+    def moved(self, path: str) -> ShellState:
         """The scene after `cd path` has succeeded."""
         there = tuple(place for place in self.absolute(path) if "/../" not in place + "/")
         return replace(self, cwds=there[:MAX_PLACES])
 
-    def lost(self) -> Scene:
+    def lost(self) -> ShellState:
         """The scene after a `cd` to a place that cannot be told."""
         return replace(self, cwds=())
 
-    def either(self, other: Scene) -> Scene:
+    def either(self, other: ShellState) -> ShellState:
         """The scene when it is not known which of two came to be."""
         if self.cwds == other.cwds:
             return self
@@ -312,7 +312,7 @@ class Scene(Struct, frozen=True):
         both = tuple(dict.fromkeys((*self.cwds, *other.cwds)))
         return replace(self, cwds=both) if len(both) <= MAX_PLACES else self.lost()
 
-    def knowing(self, name: str, value: Word | None) -> Scene:
+    def knowing(self, name: str, value: Word | None) -> ShellState:
         """The scene in which a variable holds a known value, or an unknown one."""
         known = {key: word for key, word in self.variables.items() if key != name}
         if value is not None:
