@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import CellEdit, sheet_of
+from wieldy.files.editing.notebooks import CellEdit, parse_notebook
 from wieldy.files.editing.splicing import apply
 
 SOURCES = st.text(st.sampled_from('ab \n\r\t"\\é表😀\x1b\u2028'), max_size=20)
@@ -76,8 +76,8 @@ def after(data: bytes, edit: CellEdit) -> bytes:
 
 
 def raw_cells(data: bytes) -> list[str]:
-    sheet = sheet_of(Document.of(data))
-    return [sheet.text[cell.start : cell.end] for cell in sheet.placed]
+    notebook = parse_notebook(Document.of(data))
+    return [notebook.text[cell.start : cell.end] for cell in notebook.cells]
 
 
 @given(notebooks(), st.data(), SOURCES, st.sampled_from([None, "code", "markdown", "raw"]))

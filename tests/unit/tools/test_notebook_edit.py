@@ -135,9 +135,9 @@ async def test_two_cells_of_one_id_must_be_told_apart_by_number(book: Path, box:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"not json", "no valid notebook: `{` was expected at character 0"),
+        (b"not json", "no valid notebook: line 1, column 1"),
         (b'{"a": 1}', "it holds no list of cells"),
-        (b'{"cells": [], "nbformat": 4} x', "more text follows the notebook"),
+        (b'{"cells": [], "nbformat": 4} x', "behind the end of the value"),
         (b'{"cells": [3], "nbformat": 4}', "cell 0 is no object"),
         (b'{"worksheets": [], "nbformat": 3}', "only format 4 can be edited"),
         ('{"cells": [], "nbformat": 4, "x": "é"}'.encode("utf-16"), "kept in utf-16-le; a notebook is UTF-8"),

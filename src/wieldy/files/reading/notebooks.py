@@ -92,29 +92,27 @@ def read_notebook(data: bytes, name: str) -> Notebook:
     return Notebook(_language(notebook), tuple(_cell(index, cell) for index, cell in enumerate(cells)))
 
 
-def known_as(index: int, cell: Mapping[str, Any]) -> str:
+def cell_label(index: int, cell: Mapping[str, Any]) -> str:
     """What a cell is called: by the id it has, else by its number."""
     return str(cell.get("id") or f"cell-{index}")
 
 
-def place_of(wanted: str, names: Sequence[str]) -> int:
-    """The number of the cell that is meant by an id, or by a number such as `3` or `cell-3`."""
-    matches = [index for index, name in enumerate(names) if name == wanted]
+def find_cell(name: str, ids: Sequence[str]) -> int:
+    """The index of the cell named by its id, or by a number such as `3` or `cell-3`."""
+    matches = [index for index, id in enumerate(ids) if id == name]
     if len(matches) > 1:
         numbers = ", ".join(map(str, matches))
-        raise ToolFailure(
-            f"Several cells have the id `{wanted}`: cells {numbers}. Send the number of the one you mean."
-        )
+        raise ToolFailure(f"Several cells have the id `{name}`: cells {numbers}. Send the number of the one you mean.")
     if matches:
         return matches[0]
-    number = wanted.strip().removeprefix("cell-")
-    if number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(names):
+    number = name.strip().removeprefix("cell-")
+    if number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(ids):
         return int(number)
-    if not names:
-        raise ToolFailure(f"There is no cell `{wanted}`: the notebook has no cells.")
-    known = ", ".join(f"{index} (id={name})" for index, name in enumerate(names[:NAMED_AT_MOST]))
-    more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
-    raise ToolFailure(f"There is no cell `{wanted}`. The cells are {known}{more}; name one by its id or its number.")
+    if not ids:
+        raise ToolFailure(f"There is no cell `{name}`: the notebook has no cells.")
+    known = ", ".join(f"{index} (id={id})" for index, id in enumerate(ids[:NAMED_AT_MOST]))
+    more = f" and {len(ids) - NAMED_AT_MOST} more" if len(ids) > NAMED_AT_MOST else ""
+    raise ToolFailure(f"There is no cell `{name}`. The cells are {known}{more}; name one by its id or its number.")
 
 
 def _cells_of(notebook: Any) -> list[Any] | None:
@@ -141,7 +139,7 @@ def _cell(index: int, raw: Any) -> Cell:
     count = cell.get("execution_count")
     return Cell(
         index=index,
-        id=known_as(index, cell),
+        id=cell_label(index, cell),
         kind=str(cell.get("cell_type", "unknown")),
         source=_text(cell.get("source", cell.get("input"))),
         outputs=tuple(filter(None, map(_output, outputs))) if isinstance(outputs, list) else (),
@@ -201,7 +199,7 @@ def show_notebook(file: Opened, data: bytes, notebook: Notebook, seen: ReadState
     """The notebook, or one cell of it, as a result; what was shown is remembered."""
     cells = notebook.cells
     if cell_id:
-        cells = (cells[place_of(cell_id, [cell.id for cell in cells])],)
+        cells = (cells[find_cell(cell_id, [cell.id for cell in cells])],)
     fitting = 1 if cell_id else _fitting(cells)
     whole = fitting == len(notebook.cells)
     seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=whole)

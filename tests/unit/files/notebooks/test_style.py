@@ -5,14 +5,14 @@ import json
 import pytest
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import sheet_of
+from wieldy.files.editing.notebooks import parse_notebook
 
 
 def escapes(source: str) -> bool:
     """Whether a notebook whose only cell holds this JSON string is taken for one whose writer escapes."""
     text = f'{{"cells": [{{"cell_type": "raw", "source": {source}}}], "nbformat": 4}}'
     json.loads(text)
-    return sheet_of(Document.of(text.encode())).layout.escapes
+    return parse_notebook(Document.of(text.encode())).style.ascii_only
 
 
 @pytest.mark.parametrize(
