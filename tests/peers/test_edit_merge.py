@@ -1,8 +1,12 @@
-"""Our three-way merge beside git's."""
+"""Our three-way merge gives what `git merge-file` gives."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -33,23 +37,45 @@ def changed(edits: list[tuple[str, int, str]], end: str) -> bytes:
     return "".join(lines).replace("\n", end).encode()
 
 
+def merge_by_git(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, int]:
+    """The merged content and the number of conflicts, as `git merge-file` has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
+            Path(folder, name).write_bytes(data)
+        labels = ["-L", "your edit", "-L", "as read", "-L", "on disk"]
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "GIT_CONFIG_NOSYSTEM": "1"}
+        argv = ["git", "merge-file", "-p", "-q", *labels, "ours", "base", "theirs"]
+        run = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert 0 <= run.returncode <= 127
+    return run.stdout, run.returncode
+
+
 @given(EDITS, EDITS, st.sampled_from(["\n", "\r\n"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_git_merges_we_merge_alike_and_where_git_sees_a_conflict_so_do_we(
     ours: list[tuple[str, int, str]], theirs: list[tuple[str, int, str]], end: str
 ) -> None:
     base = "".join(BASE).replace("\n", end).encode()
-    by_git = merge(base, changed(ours, end), changed(theirs, end))
-    by_us = merge(base, changed(ours, end), changed(theirs, end), git=False)
-    assert by_git is not None and by_us is not None
-    assert by_us.clean == by_git.clean
-    if by_git.clean:
-        assert by_us.data == by_git.data
+    data, conflicts = merge_by_git(base, changed(ours, end), changed(theirs, end))
+    merged = merge(base, changed(ours, end), changed(theirs, end))
+    assert merged is not None
+    assert merged.clean == (conflicts == 0)
+    if merged.clean:
+        assert merged.data == data
 
 
-def test_one_conflict_is_marked_as_git_marks_it() -> None:
-    base, ours, theirs = b"a\nb\nc\n", b"a\nOURS\nc\n", b"a\nTHEIRS\nc\n"
-    by_git, by_us = merge(base, ours, theirs), merge(base, ours, theirs, git=False)
-    assert by_git is not None and by_us is not None
-    assert by_git.data == by_us.data
-    assert by_git.conflicts == by_us.conflicts == 1
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs"),
+    [
+        (b"a\nb\nc\n", b"a\nOURS\nc\n", b"a\nTHEIRS\nc\n"),
+        (b"a\nb\nc\n", b"a\nc\n", b"a\nTHEIRS\nc\n"),
+        (b"a\n", b"a\nOURS\n", b"a\nTHEIRS\n"),
+        (b"a\nb", b"a\nOURS", b"a\nTHEIRS"),
+    ],
+)
+def test_one_conflict_is_marked_as_git_marks_it(base: bytes, ours: bytes, theirs: bytes, end: bytes) -> None:
+    contents = [data.replace(b"\n", end) for data in (base, ours, theirs)]
+    merged = merge(*contents)
+    assert merged is not None
+    assert (merged.data, merged.conflicts) == merge_by_git(*contents)

@@ -92,7 +92,7 @@ def _ripgrep(root: Path) -> Finding:
 
 
 def _git(root: Path) -> Finding:
-    return _program("git", ["--version"], "merging changes made outside falls back to a built-in merge", "install git")
+    return _program("git", ["--version"], "worktrees for sub-agents cannot be made", "install git")
 
 
 def _bash(root: Path) -> Finding:

@@ -190,7 +190,7 @@ def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: st
         raise ToolFailure(f"{landing.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
     if not merged.clean and policy.on_change != "markers":
         raise ToolFailure(
-            f"{landing.path} was changed on disk {since}, in the same lines as this edit:\n{merged.shown()}\n{WAYS_ON}",
+            f"{landing.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{WAYS_ON}",
             data={"conflicts": merged.conflicts},
         )
     foreign = patch(Document.of(base), _difference(base, theirs)).unified(landing.path)

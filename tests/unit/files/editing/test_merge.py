@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from wieldy.files.editing.merging import merge, merge_bytes
@@ -11,29 +9,26 @@ from wieldy.files.editing.merging import merge, merge_bytes
 BASE = b"one\ntwo\nthree\nfour\nfive\n"
 
 
-@pytest.mark.parametrize("git", [True, False])
-def test_changes_in_different_places_are_both_kept(git: bool) -> None:
-    merged = merge(BASE, BASE.replace(b"one", b"ONE"), BASE + b"six\n", git=git)
+def test_changes_in_different_places_are_both_kept() -> None:
+    merged = merge(BASE, BASE.replace(b"one", b"ONE"), BASE + b"six\n")
     assert merged is not None and merged.clean
     assert merged.data == b"ONE\ntwo\nthree\nfour\nfive\nsix\n"
 
 
-@pytest.mark.parametrize("git", [True, False])
-def test_the_same_change_on_both_sides_is_made_once(git: bool) -> None:
+def test_the_same_change_on_both_sides_is_made_once() -> None:
     changed = BASE.replace(b"two", b"2")
-    merged = merge(BASE, changed.replace(b"five", b"5"), changed, git=git)
+    merged = merge(BASE, changed.replace(b"five", b"5"), changed)
     assert merged is not None and merged.data == b"one\n2\nthree\nfour\n5\n"
 
 
-@pytest.mark.parametrize("git", [True, False])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_conflict_shows_both_sides_between_markers(git: bool, end: bytes) -> None:
+def test_a_conflict_shows_both_sides_between_markers(end: bytes) -> None:
     base = BASE.replace(b"\n", end)
-    merged = merge(base, base.replace(b"two", b"ours"), base.replace(b"two", b"theirs"), git=git)
+    merged = merge(base, base.replace(b"two", b"ours"), base.replace(b"two", b"theirs"))
     assert merged is not None and merged.conflicts == 1
     marked = b"one\n<<<<<<< your edit\nours\n=======\ntheirs\n>>>>>>> on disk\nthree\nfour\nfive\n"
     assert merged.data == marked.replace(b"\n", end)
-    assert merged.shown() == "one\n<<<<<<< your edit\nours\n=======\ntheirs\n>>>>>>> on disk\nthree\nfour\nfive"
+    assert merged.excerpt() == "one\n<<<<<<< your edit\nours\n=======\ntheirs\n>>>>>>> on disk\nthree\nfour\nfive"
 
 
 def test_undecodable_bytes_and_mixed_line_ends_are_kept() -> None:
@@ -62,11 +57,3 @@ def test_a_side_that_changed_nothing_gives_way() -> None:
 
 def test_conflicts_give_no_merged_content() -> None:
     assert merge_bytes(b"a\n", b"b\n", b"c\n") is None
-
-
-def test_the_configuration_of_git_does_not_change_the_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = tmp_path / "config"
-    config.write_text("[merge]\n\tconflictStyle = diff3\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    merged = merge(b"a\n", b"b\n", b"c\n")
-    assert merged is not None and b"as read" not in merged.data
