@@ -9,16 +9,14 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.schema.pattern import pattern
-
 MAX_DEPTH = 64
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
-_SPACE = pattern(r"[ \t\r\n]*")
-_SPACE_OR_COMMENT = pattern(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_NUMBER = pattern(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-_WORD = pattern(r"[A-Za-z_]+")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE_OR_COMMENT = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_]+")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _decode = json.JSONDecoder().raw_decode
 

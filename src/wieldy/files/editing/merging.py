@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.encodings import detect
+from wieldy.files.encodings import Encoding, detect
 
 # Comparing more pairs of lines than this would take too long.
 MAX_COMPARISONS = 60_000_000
@@ -64,9 +64,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
     encoding = detect(base)
     if detect(theirs).name != encoding.name or detect(theirs).bom != encoding.bom:
         return None
-    split = [_split_lines(data, encoding.name, encoding.unit) for data in (base, ours, theirs)]
     try:
-        return _merge_lines(*split, encoding.name)
+        return _merge_lines(*(_split_lines(data, encoding) for data in (base, ours, theirs)), codec=encoding.name)
     except _TooLarge:
         return None
 
@@ -81,8 +80,8 @@ class _TooLarge(Exception):
     """Comparing these lines would take too long."""
 
 
-def _split_lines(data: bytes, codec: str, unit: int) -> list[Line]:
-    newline = "\n".encode(codec)
+def _split_lines(data: bytes, encoding: Encoding) -> list[Line]:
+    newline, unit = "\n".encode(encoding.name), encoding.unit
     lines = []
     start = 0
     while start < len(data):
@@ -95,7 +94,7 @@ def _split_lines(data: bytes, codec: str, unit: int) -> list[Line]:
     return lines
 
 
-def _merge_lines(base: list[Line], ours: list[Line], theirs: list[Line], codec: str) -> Merge:
+def _merge_lines(base: list[Line], ours: list[Line], theirs: list[Line], *, codec: str) -> Merge:
     pieces: list[Line] = []
     at = conflicts = 0
     for our_changes, their_changes in _touching(_changes(base, ours), _changes(base, theirs)):
