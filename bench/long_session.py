@@ -104,7 +104,7 @@ def building() -> Iterator[Claim]:
         call = {"type": "tool_use", "id": f"t{n}", "name": "look", "input": {"n": n}}
         result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": [{"type": "text", "text": TEXT}]}
         history += [Message("assistant", (call,)), Message("user", (result,))]
-    for name, build in (("Messages", anthropic.body), ("Chat Completions", openai.body)):
+    for name, build in (("Messages", anthropic.encode_request), ("Chat Completions", openai.encode_request)):
         whole = build(Request((), history), "m")
         parts = [whole[at : at + KILOBYTES * 1024] for at in range(0, len(whole), KILOBYTES * 1024)]
         joined, built = best_of(15, partial(b"".join, parts), partial(_built, build, history))

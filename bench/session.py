@@ -135,10 +135,10 @@ def streaming() -> Iterator[Claim]:
     chunk = {"choices": [{"index": 0, "delta": {"content": "abcd"}, "finish_reason": None}], "model": "m", "id": "x"}
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     wires: list[tuple[str, Any, list[dict[str, Any]]]] = [
-        ("Messages", anthropic.deltas, [begin, *[text] * 1000, *end]),
-        ("Chat Completions", completion.deltas, [*[chunk] * 1000, last]),
+        ("Messages", anthropic.MessageParser, [begin, *[text] * 1000, *end]),
+        ("Chat Completions", completion.CompletionParser, [*[chunk] * 1000, last]),
     ]
-    for name, deltas, events in wires:
+    for name, make_parser, events in wires:
         data = [f"data: {json.dumps(event)}\n\n".encode() for event in events]
         plain = ours = float("inf")
         for _ in range(5):
@@ -147,23 +147,24 @@ def streaming() -> Iterator[Claim]:
                 json.loads(line[5:])
             plain = min(plain, time.perf_counter() - start)
             start = time.perf_counter()
-            asyncio.run(_heard(deltas, data))
+            asyncio.run(_parse(make_parser(), data))
             ours = min(ours, time.perf_counter() - start)
         detail = f"{ours / len(data) * 1e6:.1f} µs a piece"
         yield Claim(f"a piece of text over {name} beside json.loads of it", ours / plain, 8, detail=detail)
 
 
-async def _heard(deltas: Any, data: list[bytes]) -> None:
+async def _parse(parser: Any, data: list[bytes]) -> None:
     from wieldy.agent.answer import Answer
-    from wieldy.providers.sse import Events
+    from wieldy.providers.endpoint import parse_events
+    from wieldy.providers.sse import SseDecoder
 
     async def events() -> AsyncIterator[list[bytes]]:
-        parser = Events()
+        decoder = SseDecoder()
         for piece in data:
-            yield parser.feed(piece)
+            yield decoder.feed(piece)
 
     answer = Answer()
-    async for delta in deltas(events()):
+    async for delta in parse_events(events(), parser):
         answer.take(delta)
 
 

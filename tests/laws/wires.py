@@ -14,7 +14,8 @@ from tests.unit.agent.oracle import check_history, check_request
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request
 from wieldy.providers import anthropic
 from wieldy.providers import openai_chat as completion
-from wieldy.providers.sse import Events
+from wieldy.providers.endpoint import parse_events
+from wieldy.providers.sse import SseDecoder
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,9 @@ class Wire:
         """Nothing to let go of."""
 
     async def _deltas(self, reply: Reply) -> AsyncIterator[Delta]:
-        deltas = anthropic.deltas if reply.wire == "messages" else completion.deltas
+        parser = anthropic.MessageParser() if reply.wire == "messages" else completion.CompletionParser()
         try:
-            async for delta in deltas(_events(reply.data(), reply.piece * 7)):
+            async for delta in parse_events(_events(reply.data(), reply.piece * 7), parser):
                 yield delta
         except ProviderFailure as failure:
             failure.retry_after = 0
@@ -149,8 +150,8 @@ class Wire:
 async def _events(data: bytes, size: int) -> AsyncIterator[list[bytes]]:
     import asyncio
 
-    parser = Events()
+    decoder = SseDecoder()
     for at in range(0, len(data), size):
-        yield parser.feed(data[at : at + size])
+        yield decoder.feed(data[at : at + size])
         if at % (size * 3) == 0:
             await asyncio.sleep(0)

@@ -165,12 +165,14 @@ def test_our_requests_fit_the_sdks_types(more):
         (1,),
         **more,
     )
-    check_messages_request(json.loads(anthropic_wire.body(asked, "claude-sonnet-4-5")))
-    check_completion_request(json.loads(openai_wire.body(asked, "gpt-4o")))
+    check_messages_request(json.loads(anthropic_wire.encode_request(asked, "claude-sonnet-4-5")))
+    check_completion_request(json.loads(openai_wire.encode_request(asked, "gpt-4o")))
 
 
 def test_the_witness_can_say_no():
-    broken = json.loads(anthropic_wire.body(request(Message("user", ({"type": "text", "text": "x"}, IMAGE))), "m"))
+    broken = json.loads(
+        anthropic_wire.encode_request(request(Message("user", ({"type": "text", "text": "x"}, IMAGE))), "m")
+    )
     broken["messages"][0]["content"][1]["source"].pop("data")
     with pytest.raises(ValueError, match="data"):
         check_messages_request(broken)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wieldy.agent.compaction import Relief
 
 
-IN_A_ROW = 8  # turns without a pause for others, when nobody follows them
 FULL = 0.85  # of the context window: compact before the next request
 
 
@@ -97,7 +96,6 @@ class Loop:
         self.wishes = wishes
         self._spent_before = conversation.cost
         self._exchanger = Exchanger(box, provider, Breaker(), record, durable)
-        self._remote = getattr(provider, "remote", False)
         self._relief: Relief | None = None
         self.news: News | None = None
 
@@ -119,8 +117,7 @@ class Loop:
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
             exchange = await self._answer(turns, abort)
-            if not self._remote and (self.box.events.has_subscribers or turns % IN_A_ROW == 0):
-                await asyncio.sleep(0)  # a model and tools that never wait must not keep the loop from everybody else
+            await asyncio.sleep(0)  # a model and tools that never wait must not starve other tasks
             text = _words(exchange) or text
             if (end := _ended(exchange, abort, text)) is not None:
                 if end.why != "done" or (why := await self._sent_on(text)) is None:
@@ -161,7 +158,6 @@ class Loop:
             breaks=outset.breaks,
             server_tools=self.wishes.server_tools,
             thinking_budget=self.wishes.thinking_budget,
-            stream_deltas=self.box.events.stream_deltas,
         )
 
     def passed(self, turns: int = 0) -> tuple[str, str] | None:

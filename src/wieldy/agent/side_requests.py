@@ -56,10 +56,10 @@ class Asides:
         provider = self._partners.large
         if not (getattr(provider, "searches", False) if wished is None else wished):
             return
-        from wieldy.providers.web_search import ProviderSearch, Searching
+        from wieldy.providers.web_search import ProviderSearch, SearchingProvider
         from wieldy.web.search import Searches
 
-        if isinstance(provider, Searching):
+        if isinstance(provider, SearchingProvider):
             workspace.service(Searches).provider = ProviderSearch(provider, self._searched)
 
     async def about_page(self, question: str, page: str) -> str:

@@ -74,10 +74,7 @@ class ToolOffer(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable.
-
-    Unless somebody follows the answer `closely`, pieces of it may come some at a time; what ends a block never waits for others.
-    """
+    """What the model sees. Tool blocks are contiguous: `tools[:breaks[0]]`, `tools[breaks[0]:breaks[1]]`, … each cacheable."""
 
     system: tuple[str, ...]
     messages: History
@@ -87,7 +84,6 @@ class Request(Struct, frozen=True):
     max_tokens: int | None = None
     thinking_budget: int | None = None
     stop_sequences: tuple[str, ...] = ()
-    stream_deltas: bool = False
 
 
 FailureKind: TypeAlias = Literal[
@@ -113,11 +109,7 @@ class ProviderFailure(WieldyError):
 
 
 class Provider(Protocol):
-    """One model behind one API.
-
-    It may say that it is `remote`: then its answers are waited for, and others go on meanwhile. It may have a way to `approach`
-    it: called shortly before the first request, and gives back a future that is done when it has been reached, or None.
-    """
+    """One model behind one API."""
 
     name: str
     model: str

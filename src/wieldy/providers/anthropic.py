@@ -1,14 +1,13 @@
-"""The Anthropic Messages API: a request out of pieces that were encoded once, deltas out of its stream."""
+"""The Anthropic Messages API: encode requests, parse its stream."""
 
 from __future__ import annotations
 
 import re
-from asyncio import Future
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.messages import ContentBlock, History, Message, encoded_all, listed
+from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -23,47 +22,23 @@ from wieldy.core.provider import (
     ToolOffer,
     Usage,
 )
-from wieldy.providers.errors import reported
-from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
-from wieldy.providers.leisure import Signs
-from wieldy.providers.models import known
-from wieldy.providers.request_prefix import Front
-from wieldy.providers.sse import decoded, number, part, streamed, text
+from wieldy.providers.endpoint import ApiEndpoint
+from wieldy.providers.errors import stream_failure
+from wieldy.providers.models import find_model
+from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_text
 from wieldy.schema.provider_dialects import ANTHROPIC, adapted
 from wieldy.schema.strict_json import dense
+from wieldy.web.http import IDLE_SECONDS
 
 URL = "https://api.anthropic.com"
-VERSION = "2023-06-01"
+API_VERSION = "2023-06-01"
 WIRE = "anthropic"
-CACHED = {"cache_control": {"type": "ephemeral"}}
+CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 MAX_TOKENS = 16_000
-WINDOW = 200_000
-SEARCH = "web_search_20250305"
+CONTEXT_WINDOW = 200_000
+SEARCH_TOOL = "web_search_20250305"
 
-NOTABLE = (b"content_block_st", b"message_", b"error")
-"""What stands in every event but those that a block grows by."""
-
-_SPEAKS = re.compile(rb'"(?:text|thinking)_delta"')
-_NAMED = re.compile(rb"(?m)^event:")
-_LAST = (  # as short as they can be; a call would take a block's end, a start with an id and a name, and another end
-    b'data:{"type":"content_block_stop","index":0}\n\n',
-    b'data:{"type":"message_delta","delta":{"stop_reason":"refusal"}}\n\n',
-    b'data:{"type":"message_stop"}\n\n',
-)
-_NAMES = b"event:content_block_stop\nevent:message_delta\nevent:message_stop\n"
-
-
-def ending(told: bytes) -> int:
-    """The fewest bytes of the last events while a text or a thought is open. The end of an open call is too near."""
-    if _SPEAKS.search(told) is None or b"input_json_delta" in told:
-        return 1
-    return sum(map(len, _LAST)) + (len(_NAMES) if _NAMED.search(told) else 0)
-
-
-SIGNS = Signs(NOTABLE, ending)
-
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
-
+# Fields of a delta event: its name there, and the field of our block that grows.
 FIELDS: Mapping[str, tuple[str, Field]] = {
     "text_delta": ("text", "text"),
     "input_json_delta": ("partial_json", "input"),
@@ -71,14 +46,14 @@ FIELDS: Mapping[str, tuple[str, Field]] = {
     "signature_delta": ("signature", "signature"),
     "citations_delta": ("citation", "citation"),
 }
-_REASONS: Mapping[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
+_STOP_REASONS: Mapping[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
+_ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Anthropic:
-    """One model behind the Messages API, or behind anything that speaks it."""
+    """One model behind the Messages API, or behind a server that is compatible with it."""
 
     name = "anthropic"
-    remote = True
 
     def __init__(
         self,
@@ -91,50 +66,37 @@ class Anthropic:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
-        found = known(model)
-        self.context_window = context_window or (found.window if found is not None else WINDOW)
-        headers = {"anthropic-version": VERSION, "accept": "text/event-stream", "user-agent": "wieldy"}
+        info = find_model(model)
+        self.context_window = context_window or (info.context_window if info is not None else CONTEXT_WINDOW)
+        headers = {"anthropic-version": API_VERSION}
         if key:
             headers["x-api-key"] = key
         elif token := env.get("ANTHROPIC_AUTH_TOKEN"):
             headers["authorization"] = f"Bearer {token}"
         url = (base_url or URL).rstrip("/").removesuffix("/v1")
         self.searches = url == URL
-        self._front = Front(front)
-        self._http = Http(url, headers, env=env, idle_seconds=idle_seconds)
+        self._endpoint = ApiEndpoint(url, headers, env=env, idle_seconds=idle_seconds)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        """Send the request and give its deltas."""
-        signs = None if request.stream_deltas else SIGNS
-        sent = joined(self._front.of(request, self.model), request.messages)
-        return streamed(self._http, "/v1/messages", sent, self.model, deltas, signs)
+        body = encode_request(request, self.model)
+        return self._endpoint.stream("/v1/messages", body, self.model, MessageParser(self.model))
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
-        """The search of Anthropic's servers."""
+        """The definition of the server-side search tool."""
         domains = {"allowed_domains": list(allowed), "blocked_domains": list(blocked)}
-        named = {name: listed for name, listed in domains.items() if listed}
-        return {"type": SEARCH, "name": "web_search", "max_uses": 1, **named}
-
-    def approach(self) -> Future[Any] | None:
-        """Begin to connect."""
-        return self._http.approach()
+        restrictions = {name: names for name, names in domains.items() if names}
+        return {"type": SEARCH_TOOL, "name": "web_search", "max_uses": 1, **restrictions}
 
     async def aclose(self) -> None:
-        """Close connections."""
-        await self._http.aclose()
+        await self._endpoint.aclose()
 
 
-def body(request: Request, model: str) -> bytes:
-    """The request as JSON. Histories are joined from messages that were encoded when they were new."""
-    return joined(front(request, model), request.messages)
-
-
-def front(request: Request, model: str) -> tuple[bytes, list[bytes]]:
-    """What comes before the messages of a conversation, the prompt where it is one of them."""
+def encode_request(request: Request, model: str) -> bytes:
+    """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
     head: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens or MAX_TOKENS, "stream": True}
     if request.system:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": part} for part in request.system]
-        blocks[-1] |= CACHED
+        blocks[-1] |= CACHE_BREAKPOINT
         head["system"] = blocks
     if thinking := _thinking(request.thinking_budget, model):
         head["thinking"] = thinking
@@ -144,127 +106,125 @@ def front(request: Request, model: str) -> tuple[bytes, list[bytes]]:
     pieces = [dense(head)[:-1]]
     if request.tools or request.server_tools:
         breaks = request.breaks[-1:]
-        tools = [_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
+        tools = [_encode_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
         tools += [dense(tool) for tool in request.server_tools]
         pieces += [b',"tools":[', b",".join(tools), b"]"]
-    return b"".join([*pieces, b',"messages":[']), []
-
-
-def joined(begun: tuple[bytes, list[bytes]], messages: History) -> bytes:
-    """A whole request, of its front and its messages. Changes the list."""
-    before, encoded = begun
-    # The last two of the user's messages carry breakpoints: this request finds what the one before it left in the cache.
-    plain = messages[:-3] if len(messages) > 3 else ()
-    encoded += encoded_all(plain, WIRE, _message)
-    for message in messages[len(plain) :]:
+    prefix = b"".join([*pieces, b',"messages":['])
+    # The last two user messages carry cache breakpoints, so that a request finds what the one before it left in the cache.
+    messages = request.messages
+    old = messages[:-3] if len(messages) > 3 else ()
+    encoded = encoded_all(old, WIRE, _encode_message)
+    for message in messages[len(old) :]:
         cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
-        encoded.append(message.encoded(f"{WIRE}+", _cached) if cached else message.encoded(WIRE, _message))
-    return listed(before, encoded, b"]}")
+        encoded.append(
+            message.encoded(f"{WIRE}+", _encode_cached) if cached else message.encoded(WIRE, _encode_message)
+        )
+    return listed(prefix, encoded, b"]}")
 
 
 def _thinking(budget: int | None, model: str) -> dict[str, Any]:
-    """What to say of thinking. Newer models take no budget; unless asked, they keep what they thought to themselves, and with
-    it all they say between calls."""
-    found = known(model)
-    kind = found.thinking if found is not None else "budget"
+    """The `thinking` field. Newer models take no budget, and show a summary of their thoughts only on request."""
+    info = find_model(model)
+    kind = info.thinking if info is not None else "budget"
     if kind == "always" or (kind == "adaptive" and budget):
         return {"type": "adaptive", "display": "summarized"}
     return {"type": "enabled", "budget_tokens": budget} if budget else {}
 
 
-def _message(message: Message) -> bytes:
+def _encode_tool(tool: ToolOffer, ends_block: bool) -> bytes:
+    wire = f"{WIRE}{ends_block}"
+    encoded = tool.encoded.get(wire)
+    if encoded is None:
+        schema = adapted(tool.input_schema, ANTHROPIC)
+        definition = {"name": tool.name, "description": tool.description, "input_schema": schema}
+        encoded = tool.encoded[wire] = dense(definition | CACHE_BREAKPOINT if ends_block else definition)
+    return encoded
+
+
+def _encode_message(message: Message) -> bytes:
     return dense({"role": message.role, "content": _content(message)})
 
 
-def _cached(message: Message) -> bytes:
+def _encode_cached(message: Message) -> bytes:
     *rest, final = _content(message)
-    return dense({"role": message.role, "content": [*rest, {**final, **CACHED}]})
+    return dense({"role": message.role, "content": [*rest, {**final, **CACHE_BREAKPOINT}]})
 
 
 def _content(message: Message) -> list[ContentBlock]:
-    """The blocks in the words of this API: ids of other houses made legal, thoughts that nobody signed left out."""
+    """The blocks as this API accepts them: ids of other providers made legal, unsigned thoughts left out."""
     return [_block(b) for b in message.content if b["type"] != "thinking" or "signature" in b]
 
 
 def _block(block: ContentBlock) -> ContentBlock:
     match block["type"]:
-        case "tool_use" if _ODD.search(block["id"]):
-            return {**block, "id": _legal(block["id"])}
-        case "tool_result" if _ODD.search(block["tool_use_id"]):
-            return {**block, "tool_use_id": _legal(block["tool_use_id"])}
+        case "tool_use" if _ILLEGAL_IN_ID.search(block["id"]):
+            return {**block, "id": _legal_id(block["id"])}
+        case "tool_result" if _ILLEGAL_IN_ID.search(block["tool_use_id"]):
+            return {**block, "tool_use_id": _legal_id(block["tool_use_id"])}
     return block
 
 
-def _legal(id: str) -> str:
-    return _ODD.sub(lambda odd: f"_{ord(odd[0]):x}_", id)
+def _legal_id(id: str) -> str:
+    return _ILLEGAL_IN_ID.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 
-def _tool(tool: ToolOffer, ends_block: bool) -> bytes:
-    wire = f"{WIRE}{ends_block}"
-    found = tool.encoded.get(wire)
-    if found is None:
-        schema = adapted(tool.input_schema, ANTHROPIC)
-        described = {"name": tool.name, "description": tool.description, "input_schema": schema}
-        found = tool.encoded[wire] = dense(described | CACHED if ends_block else described)
-    return found
+class MessageParser:
+    """Parses the stream of one message."""
+
+    def __init__(self, model: str = "") -> None:
+        self.finished = False
+        self._model = model
+        self._usage = Usage()
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Parse one event. Raises `ProviderFailure`."""
+        event = decode_event(data)
+        match get_text(event, "type"):
+            case "content_block_delta":
+                if (delta := _parse_delta(event)) is not None:
+                    yield delta
+            case "content_block_start":
+                yield BlockStarted(get_int(event, "index"), get_object(event, "content_block"))
+            case "content_block_stop":
+                yield BlockEnded(get_int(event, "index"))
+            case "message_start":
+                yield self._metered(get_object(get_object(event, "message"), "usage"))
+            case "message_delta":
+                yield self._metered(get_object(event, "usage"))
+                if reason := get_object(event, "delta").get("stop_reason"):
+                    yield Stopped(_STOP_REASONS.get(reason, reason))
+            case "message_stop":
+                self.finished = True
+            case "error":
+                raise stream_failure(event.get("error") or {}, self._model)
+            case None:
+                raise bad_event("it has no `type`")
+
+    def close(self) -> Iterator[Delta]:
+        """Raise `ProviderFailure` unless the message has ended."""
+        if not self.finished:
+            raise ProviderFailure("connection", "the stream ended before the message did")
+        return iter(())
+
+    def _metered(self, counts: Mapping[str, Any]) -> Metered:
+        """Counts replace earlier ones: the output count is a running total."""
+        old = self._usage
+        self._usage = Usage(
+            input_tokens=counts.get("input_tokens") or old.input_tokens,
+            output_tokens=counts.get("output_tokens") or old.output_tokens,
+            cache_read_tokens=counts.get("cache_read_input_tokens") or old.cache_read_tokens,
+            cache_write_tokens=counts.get("cache_creation_input_tokens") or old.cache_write_tokens,
+        )
+        return Metered(self._usage)
 
 
-async def deltas(
-    events: AsyncIterator[Sequence[bytes]], model: str = "", response: Response | None = None
-) -> AsyncIterator[Delta]:
-    """The stream's events as deltas. Raises `ProviderFailure` when it ends before the message does."""
-    usage = Usage()
-    try:
-        async for told in events:
-            for data in told:
-                event = decoded(data)
-                kind = text(event, "type")
-                if kind == "content_block_delta":
-                    delta = _grown(event)
-                    if delta is not None:
-                        yield delta
-                elif kind == "content_block_start":
-                    yield BlockStarted(number(event, "index"), part(event, "content_block"))
-                elif kind == "content_block_stop":
-                    yield BlockEnded(number(event, "index"))
-                elif kind == "message_start":
-                    usage = _usage(part(part(event, "message"), "usage"), usage)
-                    yield Metered(usage)
-                elif kind == "message_delta":
-                    usage = _usage(part(event, "usage"), usage)
-                    yield Metered(usage)
-                    if reason := part(event, "delta").get("stop_reason"):
-                        yield Stopped(_REASONS.get(reason, reason))
-                elif kind == "message_stop":
-                    if response is not None:
-                        response.whole = True
-                    return
-                elif kind == "error":
-                    raise reported(event.get("error") or {}, model)
-                elif kind is None:
-                    raise ProviderFailure("protocol", "the stream holds something that is no event: it has no `type`")
-    except HttpFailure as broken:
-        raise ProviderFailure("connection", str(broken)) from None
-    raise ProviderFailure("connection", "the stream ended before the message did")
-
-
-def _grown(event: Mapping[str, Any]) -> BlockGrew | None:
-    delta = part(event, "delta")
-    field = FIELDS.get(delta.get("type", ""))
-    if field is None:
+def _parse_delta(event: Mapping[str, Any]) -> BlockGrew | None:
+    delta = get_object(event, "delta")
+    names = FIELDS.get(delta.get("type", ""))
+    if names is None:
         return None
-    name, grows = field
+    name, field = names
     piece = delta.get(name)
     if piece is None:
         raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
-    return BlockGrew(number(event, "index"), grows, piece)
-
-
-def _usage(told: Mapping[str, Any], known: Usage) -> Usage:
-    """What is told now replaces what was known; an output count is a running total."""
-    return Usage(
-        input_tokens=told.get("input_tokens") or known.input_tokens,
-        output_tokens=told.get("output_tokens") or known.output_tokens,
-        cache_read_tokens=told.get("cache_read_input_tokens") or known.cache_read_tokens,
-        cache_write_tokens=told.get("cache_creation_input_tokens") or known.cache_write_tokens,
-    )
+    return BlockGrew(get_int(event, "index"), field, piece)

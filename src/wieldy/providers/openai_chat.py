@@ -1,14 +1,13 @@
-"""OpenAI-compatible Chat Completions: the conversation in the form of that API."""
+"""OpenAI-compatible Chat Completions: encode requests, parse the stream."""
 
 from __future__ import annotations
 
 import re
-from asyncio import Future
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
-from wieldy.core.messages import ContentBlock, History, Message, encoded_all, listed
+from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import (
     BlockEnded,
     BlockGrew,
@@ -23,16 +22,19 @@ from wieldy.core.provider import (
     ToolOffer,
     Usage,
 )
-from wieldy.providers.errors import reported
-from wieldy.providers.http import IDLE_SECONDS, Http, HttpFailure, Response
-from wieldy.providers.leisure import Signs
-from wieldy.providers.models import known
-from wieldy.providers.request_prefix import Front
-from wieldy.providers.sse import Extent, decoded, number, part, parts, streamed, text
+from wieldy.providers.endpoint import ApiEndpoint
+from wieldy.providers.errors import stream_failure
+from wieldy.providers.models import find_model
+from wieldy.providers.sse import decode_event, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapted
 from wieldy.schema.strict_json import dense, dense_text
+from wieldy.web.http import IDLE_SECONDS
 
-REASONS: Mapping[str, StopReason] = {
+URL = "https://api.openai.com/v1"
+WIRE = "openai"
+CONTEXT_WINDOW = 128_000
+DONE = b"[DONE]"
+STOP_REASONS: Mapping[str, StopReason] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
     "function_call": "tool_use",
@@ -40,166 +42,11 @@ REASONS: Mapping[str, StopReason] = {
     "content_filter": "refusal",
 }
 
-DONE = b"[DONE]"
-NOTABLE = (
-    *(b"tool_calls", b"function_call", DONE, b"error"),
-    *(b'"finish_reason":"', b'"finish_reason": "', b'"usage":{', b'"usage": {'),
-)
-"""What stands in the chunks that say more than some words of a text or a thought."""
-
-_CHUNK = re.compile(rb'data:[^\n]*?"delta": ?(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")+\})[^\n]*\n\n')
-_SAYS = re.compile(rb'"(?:content|reasoning(?:_content)?|refusal)": ?"[^"]')
-_MORE = b'{}"prompt_tokens":1,"completion_tokens":1,"total_tokens":2data:[DONE]\n\n'
-
-
-def ending(told: bytes) -> int:
-    """The fewest bytes of the last events, by the form of a chunk with words: one without any, usage, and `[DONE]`.
-
-    Usage is asked for, so it comes, in that chunk or in one of its own. A whole call in a chunk is not shorter.
-    """
-    chunk = _CHUNK.search(told)
-    if chunk is None or _SAYS.search(chunk[1]) is None:
-        return 1
-    return len(chunk[0]) - len(chunk[1]) + len(_MORE)
-
-
-SIGNS = Signs(NOTABLE, ending)
-
-
-async def deltas(
-    events: AsyncIterator[Sequence[bytes]], model: str = "", response: Response | None = None
-) -> AsyncIterator[Delta]:
-    """The stream's events as deltas. Raises `ProviderFailure` when it ends before the answer does."""
-    answer = Blocks()
-    try:
-        async for told in events:
-            over = DONE in told
-            for data in told[: told.index(DONE)] if over else told:
-                chunk = decoded(data)
-                if error := chunk.get("error"):
-                    raise reported(error, model)
-                for delta in answer.take(chunk):
-                    yield delta
-            if over:
-                if response is not None:
-                    response.whole = True
-                break
-    except HttpFailure as broken:
-        if answer.reason is None:
-            raise ProviderFailure("connection", str(broken)) from None
-    if answer.reason is None:
-        raise ProviderFailure("connection", "the stream ended before the answer did")
-    for delta in answer.end():  # some servers never say [DONE]
-        yield delta
-
-
-class Blocks:
-    """Which blocks of an answer are open. Blocks are numbered as they begin."""
-
-    def __init__(self) -> None:
-        self.reason: StopReason | None = None
-        self._begun = 0
-        self._speaking: tuple[Field, int] | None = None
-        self._calls: list[Writing] = []
-        self._at: dict[int, Writing] = {}
-
-    def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
-        """The deltas of one chunk."""
-        told: list[Delta] = []
-        if usage := part(chunk, "usage"):
-            told.append(Metered(_usage(usage)))
-        for choice in parts(chunk, "choices")[:1]:
-            grown = part(choice, "delta")
-            if thought := text(grown, "reasoning_content") or text(grown, "reasoning"):
-                told += self._say("thinking", thought)
-            if said := text(grown, "content") or text(grown, "refusal"):
-                told += self._say("text", said)
-            for piece in parts(grown, "tool_calls"):
-                told += self._call(piece)
-            if reason := text(choice, "finish_reason"):
-                self.reason = REASONS.get(reason, "end_turn")
-        return told
-
-    def end(self) -> Iterator[Delta]:
-        """Close what is open; a call that the length limit left incomplete stays open, and so is never run."""
-        yield from self._hush()
-        reason = self.reason or "end_turn"
-        for call in self._calls:
-            if call.number is not None and not call.closed and reason != "max_tokens":
-                yield BlockEnded(call.number)
-        yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
-
-    def _say(self, kind: Literal["text", "thinking"], said: str) -> list[Delta]:
-        if self._speaking is not None and self._speaking[0] == kind:
-            return [BlockGrew(self._speaking[1], kind, said)]
-        ended, number = self._hush(), self._begun
-        self._speaking = (kind, number)
-        self._begun += 1
-        return [*ended, BlockStarted(number, {"type": kind, kind: ""}), BlockGrew(number, kind, said)]
-
-    def _hush(self) -> list[Delta]:
-        if self._speaking is None:
-            return []
-        ended, self._speaking = BlockEnded(self._speaking[1]), None
-        return [ended]
-
-    def _call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
-        function, index, id = part(piece, "function"), number(piece, "index"), text(piece, "id") or ""
-        call = self._at.get(index)
-        if call is None or (id and call.id and id != call.id):
-            # Some servers give every call the same index: another id is another call.
-            call = self._at[index] = Writing()
-            self._calls.append(call)
-        call.id = call.id or id
-        call.name += function.get("name") or "" if call.number is None else ""
-        said = function.get("arguments")
-        grown = said if isinstance(said, str) else "" if said is None else dense_text(said)
-        if call.number is None:
-            if not call.name:
-                return
-            yield from self._hush()
-            call.number, self._begun = self._begun, self._begun + 1
-            block = {"type": "tool_use", "id": call.id or f"call_{call.number}", "name": call.name, "input": {}}
-            yield BlockStarted(call.number, block)
-        if grown and not call.closed:
-            yield BlockGrew(call.number, "input", grown)
-            if call.extent.feed(grown):
-                call.closed = True
-                yield BlockEnded(call.number)
-
-
-class Writing:
-    """A call that is being written: its block has a number once its name is known."""
-
-    __slots__ = ("closed", "extent", "id", "name", "number")
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.number: int | None = None
-        self.extent = Extent()
-        self.closed = False
-
-
-def _usage(told: Mapping[str, Any]) -> Usage:
-    cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or told.get("prompt_cache_hit_tokens") or 0
-    return Usage(
-        input_tokens=max((told.get("prompt_tokens") or 0) - cached, 0),
-        output_tokens=told.get("completion_tokens") or 0,
-        cache_read_tokens=cached,
-    )
-
-
-URL = "https://api.openai.com/v1"
-WIRE = "openai"
-WINDOW = 128_000
-
 
 class OpenAI:
     """One model behind a Chat Completions API."""
 
     name = "openai"
-    remote = True
 
     def __init__(
         self,
@@ -212,77 +59,54 @@ class OpenAI:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model = model
-        found = known(model)
-        self.context_window = context_window or (found.window if found is not None else WINDOW)
-        headers = {"accept": "text/event-stream", "user-agent": "wieldy"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        self._front = Front(front)
-        self._http = Http(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
+        info = find_model(model)
+        self.context_window = context_window or (info.context_window if info is not None else CONTEXT_WINDOW)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._endpoint = ApiEndpoint(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        """Send the request and give its deltas."""
-        signs = None if request.stream_deltas else SIGNS
-        sent = joined(self._front.of(request, self.model), request.messages)
-        return streamed(self._http, "/chat/completions", sent, self.model, deltas, signs)
-
-    def approach(self) -> Future[Any] | None:
-        """Begin to connect."""
-        return self._http.approach()
+        body = encode_request(request, self.model)
+        return self._endpoint.stream("/chat/completions", body, self.model, CompletionParser(self.model))
 
     async def aclose(self) -> None:
-        """Close connections."""
-        await self._http.aclose()
+        await self._endpoint.aclose()
 
 
-def body(request: Request, model: str) -> bytes:
-    """The request as JSON, joined from messages that were encoded when they were new."""
-    return joined(front(request, model), request.messages)
-
-
-def front(request: Request, model: str) -> tuple[bytes, list[bytes]]:
-    """What comes before the messages of a conversation, the prompt where it is one of them."""
+def encode_request(request: Request, model: str) -> bytes:
+    """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
     head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
-        reasons = model.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
-        head["max_completion_tokens" if reasons else "max_tokens"] = request.max_tokens
+        is_reasoning_model = model.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
+        head["max_completion_tokens" if is_reasoning_model else "max_tokens"] = request.max_tokens
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
     pieces = [dense(head)[:-1]]
     if request.tools:
-        pieces += [b',"tools":[', b",".join(map(_tool, request.tools)), b"]"]
-    prompt = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    return b"".join([*pieces, b',"messages":[']), prompt
+        pieces += [b',"tools":[', b",".join(map(_encode_tool, request.tools)), b"]"]
+    prefix = b"".join([*pieces, b',"messages":['])
+    encoded = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
+    encoded += filter(None, encoded_all(request.messages, WIRE, _encode_message))
+    return listed(prefix, encoded, b"]}")
 
 
-def joined(begun: tuple[bytes, list[bytes]], messages: History) -> bytes:
-    """A whole request, of its front and its messages. Changes the list."""
-    before, encoded = begun
-    encoded += filter(None, encoded_all(messages, WIRE, _message))
-    return listed(before, encoded, b"]}")
+def _encode_tool(tool: ToolOffer) -> bytes:
+    encoded = tool.encoded.get(WIRE)
+    if encoded is None:
+        schema = adapted(tool.input_schema, OPENAI)
+        function = {"name": tool.name, "description": tool.description, "parameters": schema}
+        encoded = tool.encoded[WIRE] = dense({"type": "function", "function": function})
+    return encoded
 
 
-def _tool(tool: ToolOffer) -> bytes:
-    found = tool.encoded.get(WIRE)
-    if found is None:
-        function = {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": adapted(tool.input_schema, OPENAI),
-        }
-        found = tool.encoded[WIRE] = dense({"type": "function", "function": function})
-    return found
-
-
-def _message(message: Message) -> bytes:
-    """One message is one or several here: each result is a message of its own. They are joined, ready for the list."""
-    parts = _assistant(message) if message.role == "assistant" else _user(message)
+def _encode_message(message: Message) -> bytes:
+    """Encode one message as one or several, joined by commas: each tool result is a message of its own here."""
+    parts = _assistant_messages(message) if message.role == "assistant" else _user_messages(message)
     return b",".join(dense(part) for part in parts)
 
 
-def _assistant(message: Message) -> Iterator[dict[str, Any]]:
+def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
     text = "".join(block["text"] for block in message.content if block["type"] == "text")
-    # Thoughts that carry a signature are another house's; those without came over this wire, and some servers want them back.
+    # Signed thoughts come from another provider; unsigned ones came over this API, and some servers want them back.
     unsigned = [b for b in message.content if b["type"] == "thinking" and "signature" not in b]
     thoughts = "".join(block["thinking"] for block in unsigned)
     calls = [
@@ -293,34 +117,34 @@ def _assistant(message: Message) -> Iterator[dict[str, Any]]:
         }
         for block in message.calls()
     ]
-    said: dict[str, Any] = {"role": "assistant", "content": text or None}
+    encoded: dict[str, Any] = {"role": "assistant", "content": text or None}
     if thoughts and calls:
-        said["reasoning_content"] = thoughts
+        encoded["reasoning_content"] = thoughts
     if calls:
-        said["tool_calls"] = calls
+        encoded["tool_calls"] = calls
     if text or calls:
-        yield said
+        yield encoded
 
 
-def _user(message: Message) -> Iterator[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
+def _user_messages(message: Message) -> Iterator[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
     for block in message.content:
         if block["type"] == "tool_result":
-            text, images = _result(block)
+            text, images = _tool_result(block)
             yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": text}
-            shown += images
+            parts += images
         elif block["type"] == "image":
-            shown.append(_image(block))
+            parts.append(_image(block))
         elif block["type"] == "text":
-            shown.append({"type": "text", "text": block["text"]})
-    if len(shown) == 1 and shown[0]["type"] == "text":
-        yield {"role": "user", "content": shown[0]["text"]}
-    elif shown:
-        yield {"role": "user", "content": shown}
+            parts.append({"type": "text", "text": block["text"]})
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        yield {"role": "user", "content": parts[0]["text"]}
+    elif parts:
+        yield {"role": "user", "content": parts}
 
 
-def _result(block: ContentBlock) -> tuple[str, list[dict[str, Any]]]:
-    """A result message holds text only; its pictures follow in a message of the user's."""
+def _tool_result(block: ContentBlock) -> tuple[str, list[dict[str, Any]]]:
+    """The text of a result, and its images, which must follow in a user message."""
     content = block.get("content", "")
     if isinstance(content, str):
         return content, []
@@ -335,3 +159,150 @@ def _image(block: ContentBlock) -> dict[str, Any]:
     source = block["source"]
     url = source["url"] if source["type"] == "url" else f"data:{source['media_type']};base64,{source['data']}"
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+class CompletionParser:
+    """Parses the stream of one completion. Blocks are numbered in the order in which they begin."""
+
+    def __init__(self, model: str = "") -> None:
+        self.finished = False
+        self._model = model
+        self._stop_reason: StopReason | None = None
+        self._next_block = 0
+        self._open_text: tuple[Field, int] | None = None
+        self._calls: list[PartialCall] = []
+        self._call_at_index: dict[int, PartialCall] = {}
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Parse one chunk. Raises `ProviderFailure`."""
+        if data.strip() == DONE:
+            self.finished = True
+            return
+        chunk = decode_event(data)
+        if error := chunk.get("error"):
+            raise stream_failure(error, self._model)
+        if usage := get_object(chunk, "usage"):
+            yield Metered(_parse_usage(usage))
+        for choice in get_objects(chunk, "choices")[:1]:
+            delta = get_object(choice, "delta")
+            if thought := get_text(delta, "reasoning_content") or get_text(delta, "reasoning"):
+                yield from self._grow_text("thinking", thought)
+            if text := get_text(delta, "content") or get_text(delta, "refusal"):
+                yield from self._grow_text("text", text)
+            for piece in get_objects(delta, "tool_calls"):
+                yield from self._grow_call(piece)
+            if reason := get_text(choice, "finish_reason"):
+                self._stop_reason = STOP_REASONS.get(reason, "end_turn")
+
+    def close(self) -> Iterator[Delta]:
+        """Close open blocks; a call that the length limit cut off stays open and so is never run.
+
+        Some servers never send [DONE]: the finish reason is enough. Raises `ProviderFailure` where that is missing.
+        """
+        reason = self._stop_reason
+        if reason is None:
+            raise ProviderFailure("connection", "the stream ended before the answer did")
+        yield from self._close_text()
+        for call in self._calls:
+            if call.block is not None and not call.closed and reason != "max_tokens":
+                yield BlockEnded(call.block)
+        yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
+
+    def _grow_text(self, kind: Literal["text", "thinking"], piece: str) -> Iterator[Delta]:
+        if self._open_text is None or self._open_text[0] != kind:
+            yield from self._close_text()
+            self._open_text = (kind, self._begin_block())
+            yield BlockStarted(self._open_text[1], {"type": kind, kind: ""})
+        yield BlockGrew(self._open_text[1], kind, piece)
+
+    def _close_text(self) -> Iterator[Delta]:
+        if self._open_text is not None:
+            block, self._open_text = self._open_text[1], None
+            yield BlockEnded(block)
+
+    def _begin_block(self) -> int:
+        self._next_block += 1
+        return self._next_block - 1
+
+    def _grow_call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
+        function, index, id = get_object(piece, "function"), get_int(piece, "index"), get_text(piece, "id") or ""
+        call = self._call_at_index.get(index)
+        if call is None or (id and call.id and id != call.id):
+            # Some servers give every call the same index: another id is another call.
+            call = self._call_at_index[index] = PartialCall()
+            self._calls.append(call)
+        call.id = call.id or id
+        if call.block is None:
+            call.name += function.get("name") or ""
+            if not call.name:
+                return
+            yield from self._close_text()
+            call.block = self._begin_block()
+            block = {"type": "tool_use", "id": call.id or f"call_{call.block}", "name": call.name, "input": {}}
+            yield BlockStarted(call.block, block)
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else dense_text(arguments)
+        if text and not call.closed:
+            yield BlockGrew(call.block, "input", text)
+            if call.scanner.feed(text):
+                call.closed = True
+                yield BlockEnded(call.block)
+
+
+class PartialCall:
+    """A call whose arguments are still arriving; its block has a number once its name is known."""
+
+    __slots__ = ("block", "closed", "id", "name", "scanner")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.block: int | None = None
+        self.scanner = JsonEndScanner()
+        self.closed = False
+
+
+_BRACKET = re.compile(r'["{}\[\]]')
+_STRING_END = re.compile(r'["\\]')
+
+
+class JsonEndScanner:
+    """Finds the end of a JSON object in pieces of text, so that a call can start before the stream ends."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def feed(self, piece: str) -> bool:
+        """Whether the object is complete with this piece."""
+        at = 0
+        while at < len(piece):
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            match = (_STRING_END if self._in_string else _BRACKET).search(piece, at)
+            if match is None:
+                return False
+            at = match.end()
+            mark = match[0]
+            if mark == '"':
+                self._in_string = not self._in_string
+            elif mark == "\\":
+                self._escaped = True
+            else:
+                self._depth += 1 if mark in "{[" else -1
+                if self._depth <= 0:
+                    return True
+        return False
+
+
+def _parse_usage(counts: Mapping[str, Any]) -> Usage:
+    details = counts.get("prompt_tokens_details") or {}
+    cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or 0
+    return Usage(
+        input_tokens=max((counts.get("prompt_tokens") or 0) - cached, 0),
+        output_tokens=counts.get("completion_tokens") or 0,
+        cache_read_tokens=cached,
+    )

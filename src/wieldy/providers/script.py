@@ -1,4 +1,4 @@
-"""The recorded model: says what a script says, turn by turn, with its pace, its errors and its cut streams.
+"""A scripted model for tests and demos: replays turns, with delays, errors and cut streams.
 
 A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
 
@@ -11,7 +11,7 @@ A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
 
 Text, thoughts and inputs come in pieces of `chunk` characters, `delay` seconds apart (per step, or for the whole script).
 
-What sub-agents say stands in `"agents": [{"type": "explore", "prompt": "where is", "turns": […]}, …]`: each of them follows
+Turns of sub-agents are in `"agents": [{"type": "explore", "prompt": "where is", "turns": […]}, …]`: each of them follows
 the first entry whose `type` is its own and whose `prompt` is part of its task; either may be left out.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -49,7 +49,7 @@ KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pau
 class Script:
     """A model that follows a script. In code: `Script().calls("add", a=2, b=3).says("It is 5.")`.
 
-    `requests` are those it was sent, unless told not to `remember` them.
+    `requests` keeps the requests it got, unless `remember` is false.
     """
 
     name = "script"
@@ -79,18 +79,18 @@ class Script:
 
     @classmethod
     def load(cls, path: str | Path) -> Script:
-        """A script from a file."""
+        """Read a script from a file. Raises `SessionError`."""
         try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
-            turns = _checked(found["turns"])
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            turns = _check_turns(data["turns"])
             script = cls(
                 turns,
-                chunk=int(found.get("chunk", 0)),
-                delay=float(found.get("delay", 0)),
+                chunk=int(data.get("chunk", 0)),
+                delay=float(data.get("delay", 0)),
                 model=f"script:{path}",
             )
-            for part in found.get("agents", ()):
-                agent = cls(_checked(part["turns"]), chunk=script.chunk, delay=script.delay, model=script.model)
+            for part in data.get("agents", ()):
+                agent = cls(_check_turns(part["turns"]), chunk=script.chunk, delay=script.delay, model=script.model)
                 script.sends(part.get("type"), agent, prompt=part.get("prompt", ""))
         except OSError as error:
             raise SessionError(f"the script {path} cannot be read: {error.strerror}") from None
@@ -99,7 +99,7 @@ class Script:
         return script
 
     def says(self, text: str) -> Self:
-        """Say something, after the results of the calls before it; ends the turn."""
+        """Answer with text and end the turn; after calls, in the turn that follows them."""
         if self._open and any("call" in step for step in self.turns[-1]):
             self._open = False
         self._turn().append({"text": text})
@@ -107,7 +107,7 @@ class Script:
         return self
 
     def thinks(self, text: str, signature: str = "signed") -> Self:
-        """Think first."""
+        """Add a thinking block to the turn."""
         self._turn().append({"think": text, "signature": signature})
         return self
 
@@ -117,7 +117,7 @@ class Script:
         return self
 
     def does(self, **step: Any) -> Self:
-        """Any other step."""
+        """Add any other step."""
         self._turn().append(step)
         return self
 
@@ -127,18 +127,18 @@ class Script:
         return self
 
     def sends(self, type: str | None, agent: Script, *, prompt: str = "") -> Self:
-        """What a sub-agent of this kind (or of any) says, if `prompt` is part of its task."""
+        """Set the script of sub-agents of this type (None: any) whose task contains `prompt`."""
         self.agents.append((type, prompt, agent))
         return self
 
     def delegated(self, agent_type: str, prompt: str) -> Script:
-        """The model of a sub-agent: a part of its own, from its first turn on."""
+        """The model of a sub-agent: a fresh copy of its part of the script."""
         for kind, words, part in self.agents:
             if kind in (None, agent_type) and words in prompt:
-                return part._anew(self)
-        return Script([[{"fail": "bad_request", "message": f"the script has no words for this {agent_type} agent"}]])
+                return part._copy(self)
+        return Script([[{"fail": "bad_request", "message": f"the script has no turns for this {agent_type} agent"}]])
 
-    def _anew(self, whole: Script) -> Script:
+    def _copy(self, whole: Script) -> Script:
         other = Script(
             self.turns,
             chunk=self.chunk,
@@ -157,12 +157,9 @@ class Script:
             self._open = True
         return self.turns[-1]
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        """The next turn of the script."""
-        return Spoken(self, request)
-
-    def answer(self, request: Request) -> AsyncIterator[Delta]:
-        """What comes back for a request. Raises `ProviderFailure`."""
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+        """Give the deltas of the next turn. Raises `ProviderFailure`."""
         if self.remember:
             self.requests.append(replace(request, messages=tuple(request.messages)))
         if self._next >= len(self.turns):
@@ -171,14 +168,14 @@ class Script:
         self._next += 1
         if turn and "fail" in turn[0]:
             raise _failure(turn[0])
-        return self._deltas(turn)
+        yield self._deltas(turn)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     async def _deltas(self, turn: Sequence[Step]) -> AsyncIterator[Delta]:
         reason: Any = None
-        called = False
+        has_calls = False
         for index, step in enumerate(turn):
             if "pause" in step:
                 await asyncio.sleep(step["pause"])
@@ -191,13 +188,13 @@ class Script:
             elif "stop" in step:
                 reason = step["stop"]
             else:
-                called = called or "call" in step
+                has_calls = has_calls or "call" in step
                 delay = float(step.get("delay", self.delay))
                 for delta in self._block(index, step):
                     if delay and isinstance(delta, BlockGrew):
                         await asyncio.sleep(delay)
                     yield delta
-        yield Stopped(reason or ("tool_use" if called else "end_turn"))
+        yield Stopped(reason or ("tool_use" if has_calls else "end_turn"))
 
     def _block(self, index: int, step: Step) -> list[Delta]:
         field: Field
@@ -211,42 +208,26 @@ class Script:
             start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"
         else:
             start, text, field = {"type": "text", "text": ""}, step["text"], "text"
-        said: list[Delta] = [BlockStarted(index, start)]
+        deltas: list[Delta] = [BlockStarted(index, start)]
         if chunk := int(step.get("chunk", self.chunk)):
-            said += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk)]
+            deltas += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk)]
         elif text:
-            said.append(BlockGrew(index, field, text))
+            deltas.append(BlockGrew(index, field, text))
         if signature := step.get("signature"):
-            said.append(BlockGrew(index, "signature", signature))
+            deltas.append(BlockGrew(index, "signature", signature))
         if not step.get("open"):
-            said.append(BlockEnded(index))
-        return said
+            deltas.append(BlockEnded(index))
+        return deltas
 
 
-class Spoken:
-    """One turn of a script, for as long as it is listened to."""
-
-    __slots__ = ("_request", "_script")
-
-    def __init__(self, script: Script, request: Request) -> None:
-        self._script = script
-        self._request = request
-
-    async def __aenter__(self) -> AsyncIterator[Delta]:
-        return self._script.answer(self._request)
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
-def _checked(turns: Any) -> list[list[Step]]:
-    """The turns of a file. Raises `ValueError` for a step nobody could follow."""
+def _check_turns(turns: Any) -> list[list[Step]]:
+    """Check the turns of a file. Raises `ValueError`."""
     if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
         raise ValueError("`turns` must be a list of lists of steps")
     for turn in turns:
         for step in turn:
             if not isinstance(step, dict) or not KINDS & step.keys():
-                raise ValueError(f"{json.dumps(step)[:100]} is no step; one has one of {', '.join(sorted(KINDS))}")
+                raise ValueError(f"{json.dumps(step)[:100]} is no step; a step has one of {', '.join(sorted(KINDS))}")
     return turns
 
 

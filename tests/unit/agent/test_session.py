@@ -15,7 +15,7 @@ from wieldy.agent.store import kept_sessions, last_session
 from wieldy.agent.transcript import records
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ToolStarted
-from wieldy.providers.anthropic import body
+from wieldy.providers.anthropic import encode_request
 
 NOTE = {"call": "note", "input": {"word": "once"}}
 SLOW = {"call": "slow", "input": {"word": "slow"}}
@@ -212,7 +212,7 @@ async def test_half_characters_anywhere_in_a_prompt_are_no_obstacle(make_session
     model = Script([[{"text": "fine"}]])
     async with make_session(model) as session:
         assert await session.ask([document, {"type": "text", "text": "b\udc00"}]) == "fine"
-        assert body(model.requests[0], "m")
+        assert encode_request(model.requests[0], "m")
         assert ended(await events_of(session, [{"text": "no type"}])).detail.startswith("a prompt is text")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.provider import Usage
-from wieldy.providers.models import MODELS, cost, known
+from wieldy.providers.models import MODELS, cost, find_model
 
 MILLION = 1_000_000
 
@@ -44,4 +44,4 @@ def test_an_unknown_model_has_no_known_cost(model: str) -> None:
 
 
 def test_every_model_is_found_under_its_own_name() -> None:
-    assert all(known(model) is MODELS[model] for model in MODELS)
+    assert all(find_model(model) is MODELS[model] for model in MODELS)

@@ -9,8 +9,8 @@ from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refuse
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
-from wieldy.providers.http import Http
 from wieldy.providers.registry import pick
+from wieldy.web.http import parse_url
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
 
@@ -189,7 +189,7 @@ def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
 
 def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
     for url, scheme in (("localhost:8000/v1", "http"), ("127.0.0.1:1", "http"), ("models.test/v1", "https")):
-        assert Http(url, {}, env={}).url.scheme == scheme
+        assert parse_url(url).scheme == scheme
     with pytest.raises(SessionError, match="not an http address"):
         pick("my-model", base_url="ftp://x", env={})
 
@@ -206,7 +206,7 @@ def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
         ("org/my-model", "http://127.0.0.1:1/v1", {}, "openai", "org/my-model"),
     ],
 )
-def test_which_house_speaks_for_a_model(model, base_url, env, wire, name):
+def test_which_api_a_model_uses(model, base_url, env, wire, name):
     picked = pick(model, base_url=base_url, env=env)
     assert (picked.name, picked.model) == (wire, name)
 

@@ -17,7 +17,7 @@ from tests.unit.providers.wire import Loopback, heard, loopback, openai_stream, 
 
 from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure
-from wieldy.providers.http import ProxyProblem, proxy_for
+from wieldy.web.http import ProxyError, proxy_for
 
 HELLO = stream(openai_stream([("text", "hi")]))
 
@@ -138,14 +138,6 @@ async def test_an_authority_of_our_own_is_trusted_when_named_and_not_otherwise(t
         assert "cannot be read" in str(failure)
 
 
-@pytest.mark.asyncio
-async def test_plain_http_makes_no_tls_context():
-    async with loopback(HELLO) as server:
-        model = provider("openai", server.url)
-        await heard(model)
-        assert model._http._tls is None
-
-
 @pytest.mark.parametrize(
     ("url", "env", "host"),
     [
@@ -166,7 +158,7 @@ def test_which_proxy_is_taken(url, env, host):
 
 @pytest.mark.parametrize("odd", ["socks5://p:1", "https://p:1", "http://p:port", "http://"])
 def test_a_proxy_that_cannot_be_used_is_said(odd):
-    with pytest.raises(ProxyProblem):
+    with pytest.raises(ProxyError):
         proxy_for(urlsplit("http://api.test"), {"all_proxy": odd})
 
 

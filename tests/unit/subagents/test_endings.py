@@ -65,7 +65,7 @@ async def test_a_kind_without_words_in_the_script_says_so(opened):
     model = Script().calls("Agent", prompt="p", agent_type="explore").says("done")
     async with opened(model) as session:
         await session.ask("go")
-    assert "no words for this explore agent" in told(model)[0]
+    assert "no turns for this explore agent" in told(model)[0]
 
 
 @pytest.mark.asyncio
