@@ -1,4 +1,7 @@
-"""A speed claim: something measured beside its limit in the same run, and the bound it must keep."""
+"""A speed claim: a measurement beside its reference in the same run, and the bound it must keep.
+
+Bounds leave room for readable code: they say what a user would notice, not what the fastest version once reached.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def _in_process(root: str) -> list[Claim]:
         Claim(
             "one call of a typed add(a, b)",
             call / 500 * 1e6,
-            60,
+            80,
             " µs",
             f"bare decode + await {raw / 500 * 1e6:.1f} µs",
         ),

@@ -60,7 +60,7 @@ def _compared(folder: str, rg: str) -> Iterator[Claim]:
             ),
         ):
             mine, other = best_of(ROUNDS, ours, theirs)
-            yield Claim(text, mine / other, 1.2, detail=f"{mine * 1000:.0f} ms, rg {other * 1000:.0f} ms")
+            yield Claim(text, mine / other, 1.25, detail=f"{mine * 1000:.0f} ms, rg {other * 1000:.0f} ms")
         runner.run(box.aclose())
 
 

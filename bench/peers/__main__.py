@@ -117,11 +117,11 @@ def claims(figures: Mapping[str, Mapping[str, float]]) -> Iterator[Claim]:
         if "Codex CLI" in peers:
             theirs = peers["Codex CLI"]["hello"]
             detail = f"{ours['hello']:.3g} ms beside {theirs:.3g} ms"
-            yield Claim(f"{name}: hello, start to end, beside Codex CLI", ours["hello"] / theirs, 0.7, detail=detail)
+            yield Claim(f"{name}: hello, start to end, beside Codex CLI", ours["hello"] / theirs, 0.75, detail=detail)
         if peers:
             best = min(each["read"] for each in peers.values())
             detail = f"{ours['read']:.3g} ms beside {best:.3g} ms"
-            yield Claim(f"{name}: a turn with a read beside the best peer", ours["read"] / best, 0.3, detail=detail)
+            yield Claim(f"{name}: a turn with a read beside the best peer", ours["read"] / best, 0.35, detail=detail)
 
 
 def installed() -> tuple[list[Agent], list[str]]:
