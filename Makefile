@@ -10,7 +10,9 @@ MODEL := .venv-model
 demo: $(READY)
 	$(BIN)/python -m wieldy demo
 
+# Installs bubblewrap, Chromium, tmux and Node where it can; what is missing then is skipped and listed at the end.
 test: $(READY)
+	@tests/install_tools.sh
 	$(BIN)/python -m pytest -n auto
 
 # With a real model of 135 million parameters: what it says is its own, what is done with it is tested.

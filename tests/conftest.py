@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
+from typing import Any
 
-# Tests may be run behind `nohup` or `&`, which have signals ignored; what tests start must hear them all the same.
+import pytest
+from tests.needs import MARK
+
+# Tests may run behind `nohup` or `&`, which ignore signals; processes that tests start must receive them all the same.
 for _number, _usual in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
@@ -12,3 +17,17 @@ for _number, _usual in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """List what could not be tested on this machine, loudly, once."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+        if reason.startswith(MARK):
+            reasons[reason.removeprefix(MARK)] += 1
+    if reasons:
+        terminalreporter.section("NOT TESTED ON THIS MACHINE", sep="!", red=True, bold=True)
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{count} test(s): {reason}")

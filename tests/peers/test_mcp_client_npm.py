@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.peers.npm import install_packages
 
 from wieldy import Toolbox
 from wieldy.core.content import Image
@@ -31,31 +28,11 @@ PACKAGES = {
 }
 
 
-def installed(folder: Path) -> bool:
-    for name, version in PACKAGES.items():
-        about = folder / "node_modules" / name / "package.json"
-        if not about.exists() or json.loads(about.read_text())["version"] != version:
-            return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder of the peers' programs, installed once for all runs. Without npm the peers cannot be met: a failure."""
-    for needed in ("node", "npm"):
-        if shutil.which(needed) is None:
-            pytest.fail(f"{needed} is not installed, so the client was not tried with the reference servers")
-    folder = Path(tempfile.gettempdir(), f"wieldy-peers-{os.getuid()}", "mcp-servers")
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not installed(folder):
-            wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-            command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *wanted]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-            if done.returncode:
-                pytest.fail(f"npm could not install the reference servers: {done.stderr[-500:]}")
-    return folder / "node_modules" / ".bin"
+    """The folder of the reference servers' programs."""
+    packages = tuple(f"{name}@{version}" for name, version in PACKAGES.items())
+    return install_packages("MCP reference servers", packages) / "node_modules" / ".bin"
 
 
 def box_with(root: Path, servers: dict[str, Any], ask: Any = None) -> Toolbox:

@@ -317,7 +317,7 @@ def test_a_cancelled_command_ends_and_is_not_answered(serve: Start):
     assert served.ended() == 0
 
 
-@pytest.mark.skipif(not HAS_PROC, reason="ORPHANS ARE NOT TESTED HERE: it takes a process table in /proc")
+@pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: orphan processes: there is no /proc")
 @pytest.mark.parametrize(
     ("how", "code"),
     [

@@ -112,7 +112,7 @@ def test_commands_are_not_told_the_token(serve: Start):
     assert serve().bash("echo ${WIELDY_MCP_TOKEN-nothing}").strip() == "nothing"
 
 
-@pytest.mark.skipif(not HAS_PROC, reason="ORPHANS ARE NOT TESTED HERE: it takes a process table in /proc")
+@pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: orphan processes: there is no /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=str)
 def test_however_the_server_ends_nothing_it_started_outlives_it(serve: Start, how: signal.Signals):
     served = serve()

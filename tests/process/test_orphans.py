@@ -14,7 +14,7 @@ import pytest
 
 from wieldy.shell.running.reaper import HAS_PROC, Tree, end, members
 
-pytestmark = pytest.mark.skipif(not HAS_PROC, reason="ORPHANS ARE NOT TESTED HERE: it takes a process table in /proc")
+pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: orphan processes: there is no /proc")
 
 SECONDS = 5.0
 

@@ -26,7 +26,7 @@ def only(tmp_path: Path, *names: str) -> dict[str, str]:
     for name in names:
         found = shutil.which(name, path=f"{OURS}:{os.environ['PATH']}")
         if found is None:
-            pytest.skip(f"{name} is not installed")
+            pytest.skip(f"NOT TESTED: diagnostics by {name}: it is not installed")
         (folder / name).symlink_to(found)
     return {"PATH": str(folder), "HOME": str(tmp_path)}
 

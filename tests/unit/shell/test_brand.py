@@ -110,7 +110,7 @@ def test_the_dead_carry_nothing_and_cannot_be_branded(token: str) -> None:
     assert not carries(dead.pid, numbers(token))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="ANOTHER GROUP IS NOT TESTED HERE: only root can start a process of one")
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: processes of another group: only root can start one")
 def test_one_with_a_group_of_its_own_is_known_by_what_everybody_is_shown(token: str) -> None:
     command = f"ulimit -S -x {numbers(token).start}; echo ready; exec cat"
     with subprocess.Popen(

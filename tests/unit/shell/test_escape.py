@@ -22,7 +22,7 @@ from wieldy.shell.running.reaper import HAS_PROC
 from wieldy.shell.running.shell import Shell, cut_short, finished
 from wieldy.shell.running.shells import ShellSession
 
-pytestmark = pytest.mark.skipif(not HAS_PROC, reason="ESCAPES ARE NOT TESTED HERE: it takes a process table in /proc")
+pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: escaping processes: there is no /proc")
 
 REAPS_ORPHANS = 37  # PR_GET_CHILD_SUBREAPER
 

@@ -125,7 +125,7 @@ FETCH = "import sys, urllib.request as u\ntry: print(u.urlopen(sys.argv[1], time
         pytest.param(
             name,
             marks=pytest.mark.skipif(
-                choose(None, name).mechanism != name, reason=f"{name} DOES NOT WORK HERE: NOT TESTED"
+                choose(None, name).mechanism != name, reason=f"NOT TESTED: the proxy with {name}: it does not work here"
             ),
         )
         for name in ("bubblewrap", "landlock")

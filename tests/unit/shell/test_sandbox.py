@@ -26,10 +26,11 @@ def _works(name: str) -> bool:
 
 
 needs_bubblewrap = pytest.mark.skipif(
-    not _works("bubblewrap"), reason="BUBBLEWRAP DOES NOT WORK HERE: its sandbox is NOT TESTED (install bubblewrap)"
+    not _works("bubblewrap"),
+    reason="NOT TESTED: the bubblewrap sandbox: bubblewrap does not work here",
 )
 needs_landlock = pytest.mark.skipif(
-    not _works("landlock"), reason="THIS KERNEL HAS NO LANDLOCK: its sandbox is NOT TESTED"
+    not _works("landlock"), reason="NOT TESTED: the Landlock sandbox: this kernel has no Landlock"
 )
 either = pytest.mark.parametrize(
     "mechanism", [pytest.param("bubblewrap", marks=needs_bubblewrap), pytest.param("landlock", marks=needs_landlock)]

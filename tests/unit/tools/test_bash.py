@@ -270,7 +270,7 @@ async def test_many_commands_of_one_turn_leave_nothing_behind(open_box):
 
 
 @pytest.mark.asyncio
-@pytest.mark.skipif(choose(None).mechanism == "none", reason="NO SANDBOX WORKS HERE: sandboxed calls are NOT TESTED")
+@pytest.mark.skipif(choose(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here")
 async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labelled(open_box, tmp_path):
     async with open_box(sandbox={"enabled": True}) as box:
         first = await box.call("Bash", command="mkdir sub && cd sub && pwd")
@@ -283,7 +283,7 @@ async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labe
 
 
 @pytest.mark.asyncio
-@pytest.mark.skipif(choose(None).mechanism == "none", reason="NO SANDBOX WORKS HERE: sandboxed calls are NOT TESTED")
+@pytest.mark.skipif(choose(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here")
 @pytest.mark.parametrize(
     ("command", "confined"),
     [("env", False), ("env; env", False), ("env && true", True), ("env $(true)", True), ("sh -c env", True)],

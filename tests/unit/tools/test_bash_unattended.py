@@ -60,7 +60,7 @@ async def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 async def test_it_ends_by_itself(box: Toolbox, command: str) -> None:
     program = command.split(maxsplit=1)[0]
     if program in {"rg", "sudo", "fzf", "less", "man", "top"} and shutil.which(program) is None:
-        pytest.skip(f"THERE IS NO {program} HERE")
+        pytest.skip(f"NOT TESTED: {program} without a terminal: it is not installed")
     result = await box.call("Bash", command=command, timeout=MILLISECONDS)
     assert "timed out" not in result.text
 

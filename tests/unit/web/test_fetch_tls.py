@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
+import trustme
 from tests.unit.web.loopback import Names, response, serving, workspace
 
 from wieldy.core.errors import ToolFailure
@@ -17,23 +17,18 @@ from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for `site.test` that vouches for itself; key and certificate in one file."""
+    """A certificate for `site.test` from an authority of its own: key.pem holds key and chain, cert.pem the authority."""
     folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site.test"),
-            *("-addext", "subjectAltName=DNS:site.test", "-keyout", "key.pem", "-out", "cert.pem"),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    authority = trustme.CA()
+    certificate = authority.issue_cert("site.test")
+    certificate.private_key_and_cert_chain_pem.write_to_path(folder / "key.pem")
+    authority.cert_pem.write_to_path(folder / "cert.pem")
     return folder
 
 
 def server_side(certificate: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.load_cert_chain(certificate / "key.pem")
     return context
 
 
