@@ -17,7 +17,7 @@ from bench.claim import Claim, best_awaited, seconds
 from wieldy import Toolbox
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.matching import Replacement, locate
+from wieldy.files.editing.matching import Replacement, find_text
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal
 
@@ -162,7 +162,7 @@ def miss_with_hint() -> Claim:
 
     def miss() -> None:
         try:
-            locate(Document(document.data, document.encoding), wanted)
+            find_text(Document(document.data, document.encoding), wanted)
         except ToolFailure:
             return
         raise AssertionError("it was found")

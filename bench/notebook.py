@@ -10,7 +10,7 @@ from bench.claim import Claim, best_of
 
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.notebooks import CellEdit
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 PICTURES = 100
 
@@ -21,7 +21,7 @@ def claims() -> Iterator[Claim]:
         edit = CellEdit("replace", "50", "y = 2\n" + words)
 
         def in_place(data: bytes = data, edit: CellEdit = edit) -> bytes:
-            return apply(data, edit.plan(Document.of(data)).splices)
+            return apply_splices(data, edit.plan(Document.of(data)).splices)
 
         def rewritten(data: bytes = data, words: str = words) -> bytes:
             book = json.loads(data)

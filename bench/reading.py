@@ -15,7 +15,7 @@ from bench.claim import Claim, best_of
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.reading.opening import Opened
+from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import read_page
 from wieldy.files.reading.read_file import Reader
 
@@ -48,7 +48,7 @@ def _small(folder: Path) -> Iterator[Claim]:
             return reader.read(path)
 
         def page(path: str = path) -> object:
-            with Opened(path) as file:
+            with OpenFile(path) as file:
                 return read_page(file).numbered
 
         plain, paged, whole = (best / TIMES for best in best_of(150, *map(repeated, (bare, page, ours))))
@@ -76,7 +76,7 @@ def _large(path: Path) -> Iterator[Claim]:
             return list(islice(file, middle, middle + LINES))
 
     def ours() -> list[str]:
-        with Opened(str(path)) as file:
+        with OpenFile(str(path)) as file:
             return read_page(file, first=middle + 1).lines
 
     assert [line.decode().rstrip("\n") for line in plain()] == ours()
@@ -91,9 +91,9 @@ def _peak(path: Path, skipped: int) -> float:
     """The peak memory, in MB, of a process that reads one page."""
     program = (
         "import resource, sys\n"
-        "from wieldy.files.reading.opening import Opened\n"
+        "from wieldy.files.reading.opening import OpenFile\n"
         "from wieldy.files.reading.pages import read_page\n"
-        "with Opened(sys.argv[1]) as file: read_page(file, first=int(sys.argv[2]) + 1)\n"
+        "with OpenFile(sys.argv[1]) as file: read_page(file, first=int(sys.argv[2]) + 1)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

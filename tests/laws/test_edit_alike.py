@@ -7,7 +7,7 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.splicing import BLOCK, apply, changed_bytes, same_end, same_start
+from wieldy.files.editing.splicing import BLOCK, apply_splices, common_prefix_length, diff_bytes, same_end
 
 PIECES = st.binary(max_size=6) | st.sampled_from([b"a" * (BLOCK - 1), b"a" * BLOCK, b"a" * (BLOCK + 1), b"ab"])
 CONTENTS = st.lists(PIECES, max_size=4).map(b"".join)
@@ -18,7 +18,7 @@ CONTENTS = st.lists(PIECES, max_size=4).map(b"".join)
 def test_contents_agree_as_far_as_their_bytes_do(start: bytes, one: bytes, other: bytes, end: bytes):
     a, b = start + one + end, start + other + end
     forwards = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
-    assert same_start(a, b) == forwards
+    assert common_prefix_length(a, b) == forwards
     backwards = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(reversed(a), reversed(b), strict=False)))
     for most in (0, backwards // 2, min(len(a), len(b))):
         assert same_end(a, b, most) == min(backwards, most)
@@ -28,5 +28,5 @@ def test_contents_agree_as_far_as_their_bytes_do(start: bytes, one: bytes, other
 @given(CONTENTS, CONTENTS, CONTENTS, CONTENTS)
 def test_the_least_splice_turns_one_content_into_the_other(start: bytes, one: bytes, other: bytes, end: bytes):
     a, b = start + one + end, start + other + end
-    splice = changed_bytes(a, b)
-    assert apply(a, (splice,)) == b and len(splice.new) <= len(other)
+    splice = diff_bytes(a, b)
+    assert apply_splices(a, (splice,)) == b and len(splice.new) <= len(other)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Codec, Document, SplitsCharacter, unix
-from wieldy.files.editing.splicing import Splice, apply, common_prefix, common_suffix, splice, splices
+from wieldy.files.editing.splicing import Splice, apply_splices, common_prefix, common_suffix, splice, splices
 from wieldy.files.encodings import Encoding
 
 ASIAN = ["cp932", "gb18030", "big5", "big5hkscs", "euc_jp", "euc_jis_2004", "cp949"]
@@ -55,7 +55,7 @@ def test_an_edit_is_the_file_before_then_the_new_text_then_the_file_after(
         span = document.span(first, last)
     except SplitsCharacter:
         return
-    after = apply(data, [splice(document, span, new)])
+    after = apply_splices(data, [splice(document, span, new)])
     head, tail = data[: span.start], data[span.end :]
     assert after.startswith(head) and after.endswith(tail)
     middle = after[len(head) : len(after) - len(tail)]
@@ -79,7 +79,7 @@ def test_the_text_after_an_edit_is_the_text_before_with_the_edit_made(
     document = Document(written.encode(name), Encoding(name))
     text = document.text
     first, last = sorted((draw.draw(st.integers(0, len(text))), draw.draw(st.integers(0, len(text)))))
-    after = Document(apply(document.data, [splice(document, document.span(first, last), new)]), Encoding(name))
+    after = Document(apply_splices(document.data, [splice(document, document.span(first, last), new)]), Encoding(name))
     assert after.text == text[:first] + new + text[last:]
 
 
@@ -114,7 +114,7 @@ def test_splices_add_up_from_left_to_right(gaps: list[tuple[int, int, bytes]], d
     expected = data
     for change in reversed(changes):
         expected = expected[: change.start] + change.new + expected[change.end :]
-    assert apply(data, changes) == expected
+    assert apply_splices(data, changes) == expected
 
 
 @given(st.text("ab", max_size=9), st.text("ab", max_size=9))

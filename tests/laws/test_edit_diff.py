@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wieldy.files.editing.diff import Hunk, patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice, apply
+from wieldy.files.editing.splicing import Splice, apply_splices
 
 FILES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"d\r"]), max_size=40).map(b"".join)
 NEWS = st.lists(st.sampled_from([b"x", b"\n", b"b\n", b"\r\n"]), max_size=4).map(b"".join)
@@ -39,6 +39,6 @@ def patched(old: list[str], hunks: tuple[Hunk, ...]) -> list[str]:
 def test_a_patch_turns_the_old_lines_into_the_new(data: bytes, draw: st.DataObject) -> None:
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
     splices = [Splice(a, b, draw.draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
-    after = apply(data, splices)
+    after = apply_splices(data, splices)
     result = patch(Document.of(data), splices)
     assert patched(lines(data), result.hunks) == lines(after)

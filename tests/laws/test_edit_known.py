@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from wieldy.files.editing.diff import patch
 from wieldy.files.editing.document import Document, Mark
 from wieldy.files.editing.revision import Revision
-from wieldy.files.editing.splicing import Splice, apply, known_after
-from wieldy.files.encodings import UTF8, detect
+from wieldy.files.editing.splicing import Splice, apply_splices, known_after
+from wieldy.files.encodings import UTF8, detect_encoding
 from wieldy.files.writing.target import Landing
 
 PIECES = st.sampled_from(
@@ -30,11 +30,11 @@ def spliced(draw: st.DrawFn) -> tuple[bytes, list[Splice]]:
 @given(spliced())
 def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tuple[bytes, list[Splice]]) -> None:
     data, splices = case
-    before, after = Document.of(data), apply(data, splices)
+    before, after = Document.of(data), apply_splices(data, splices)
     known = known_after(before, splices, after, patch(before, splices).mark)
     if known is None:
         return
-    assert known.data == after and known.encoding == detect(after)
+    assert known.data == after and known.encoding == detect_encoding(after)
     assert not (known.plain and b"\r" in after) and known.returns == (b"\r" in after)
     if known.known is not None:
         assert known.known.line == Document.of(after).line_number(known.known.start)
@@ -44,17 +44,17 @@ def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tu
 @given(spliced())
 def test_all_splices_as_one_lead_to_the_same_content(case: tuple[bytes, list[Splice]]) -> None:
     data, splices = case
-    after = apply(data, splices)
+    after = apply_splices(data, splices)
     change = Revision(Landing("/f", "/f", None, content=data), after, tuple(splices)).change
     assert (change is None) == (not splices)
-    assert change is None or apply(data, (change,)) == after
+    assert change is None or apply_splices(data, (change,)) == after
 
 
 @settings(max_examples=200, deadline=None)
 @given(spliced())
 def test_plain_text_with_plain_text_put_in_is_always_known(case: tuple[bytes, list[Splice]]) -> None:
     data, splices = case
-    before, after = Document.of(data), apply(data, splices)
+    before, after = Document.of(data), apply_splices(data, splices)
     if data.isascii() and after.isascii() and b"\0" not in data + after:
         plain = b"\r" not in data + b"".join(splice.new for splice in splices)
         assert known_after(before, splices, after, None) == Document(after, UTF8, plain=plain)

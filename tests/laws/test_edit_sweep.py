@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.editing.search_replace import FileHits, Sweep, hits_in
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 TEXTS = st.text(st.sampled_from("abAB é’\n\t$"), max_size=40)
 PATTERNS = st.sampled_from(["a", "^", "$", "a*", "(a)(b)?", r"\s+", "b|B", "(?i)a", r"^\s*", "é.", "[^a]+", r"a\Z"])
@@ -31,7 +31,7 @@ def test_the_splices_give_what_python_substitutes(
         last = [lines.pop()] if lines[-1] == "" else []
         expected = "\n".join([*(compiled.sub(template, line) for line in lines), *last])
     hits = hits_in("/f", data, compiled, sweep)
-    made = data if hits is None else apply(data, hits.splices)
+    made = data if hits is None else apply_splices(data, hits.splices)
     wanted = expected.replace("\n", end) if "\n" in text or end == "\n" else expected
     assert made == wanted.encode()
 

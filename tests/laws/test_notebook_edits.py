@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.notebooks import CellEdit, parse_notebook
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 SOURCES = st.text(st.sampled_from('ab \n\r\t"\\é表😀\x1b\u2028'), max_size=20)
 WRITERS = st.fixed_dictionaries(
@@ -72,7 +72,7 @@ def written(body: Mapping[str, Any], hand: dict[str, Any]) -> bytes:
 
 
 def after(data: bytes, edit: CellEdit) -> bytes:
-    return apply(data, edit.plan(Document.of(data)).splices)
+    return apply_splices(data, edit.plan(Document.of(data)).splices)
 
 
 def raw_cells(data: bytes) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.encodings import decodes, detect
-from wieldy.files.kinds import is_binary
+from wieldy.files.encodings import decodes, detect_encoding
+from wieldy.files.kinds import binary_kind
 
 LAW = settings(max_examples=200, deadline=None)
 codecs = st.sampled_from(["utf-8", "gbk", "shift_jis", "euc_kr", "big5", "cp1251", "cp1252", "utf-16", "utf-32"])
@@ -17,7 +17,7 @@ anything = st.one_of(st.binary(max_size=300), st.builds(lambda t, c: t.encode(c,
 @LAW
 @given(data=anything)
 def test_the_codec_decodes_the_bytes_strictly_unless_it_is_a_broken_unicode_text(data: bytes) -> None:
-    found = detect(data)
+    found = detect_encoding(data)
     assert data.startswith(found.bom)
     body = data[len(found.bom) :]
     if not decodes(body, found.name):
@@ -29,7 +29,7 @@ def test_the_codec_decodes_the_bytes_strictly_unless_it_is_a_broken_unicode_text
 @LAW
 @given(data=anything)
 def test_a_strict_decoding_gives_the_bytes_back(data: bytes) -> None:
-    found = detect(data)
+    found = detect_encoding(data)
     body = data[len(found.bom) :]
     if found.name in {"utf-8", "latin-1", "cp1252", "utf-16-le", "utf-16-be"} and decodes(body, found.name):
         assert found.bom + body.decode(found.name).encode(found.name) == data
@@ -40,14 +40,14 @@ def test_a_strict_decoding_gives_the_bytes_back(data: bytes) -> None:
 def test_utf8_is_always_recognised(text: str) -> None:
     data = text.encode()
     if b"\0" not in data:
-        found = detect(data)
+        found = detect_encoding(data)
         assert (found.name, found.sure) == ("utf-8", True)
 
 
 @LAW
 @given(data=anything, cut=st.integers(0, 300))
 def test_a_head_of_a_text_is_never_refused(data: bytes, cut: int) -> None:
-    found = detect(data[:cut], whole=False)
+    found = detect_encoding(data[:cut], whole=False)
     assert found.sure <= decodes(data[:cut][len(found.bom) :], found.name, whole=False)
 
 
@@ -55,4 +55,4 @@ def test_a_head_of_a_text_is_never_refused(data: bytes, cut: int) -> None:
 @given(data=st.binary(max_size=200))
 def test_a_file_without_nul_is_binary_only_by_its_signature(data: bytes) -> None:
     if b"\0" not in data:
-        assert is_binary(data) != "binary data"
+        assert binary_kind(data) != "binary data"

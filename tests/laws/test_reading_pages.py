@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.encodings import Encoding
-from wieldy.files.reading.opening import HEAD, Opened
+from wieldy.files.reading.opening import HEAD, OpenFile
 from wieldy.files.reading.pages import WIDEST, Breaks, Page, counted, plain, read_page
 
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -48,7 +48,7 @@ def fitted(line: str) -> str:
 
 def page_of(path: Path, data: bytes, **how: Any) -> Page:
     path.write_bytes(data)
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         return read_page(file, **how)
 
 

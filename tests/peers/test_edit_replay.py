@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.matching import Replacement, locate
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.matching import Replacement, find_text
+from wieldy.files.editing.splicing import apply_splices
 
 pytestmark = pytest.mark.peer
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def replayed(before: bytes, after: bytes) -> bytes:
     wanted = document.codec.decode(after[document.body :]).replace("\r\n", "\n")
     data = before
     for edit in edits(document.text, wanted):
-        data = apply(data, locate(Document(data, document.encoding), edit, ("exact",)).splices)
+        data = apply_splices(data, find_text(Document(data, document.encoding), edit, ("exact",)).splices)
     return data
 
 

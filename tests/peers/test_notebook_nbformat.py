@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.notebooks import CellEdit
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 nbformat = pytest.importorskip("nbformat")
 v4 = pytest.importorskip("nbformat.v4")
@@ -44,7 +44,7 @@ def notebooks(draw: st.DrawFn) -> tuple[bytes, int]:
 
 
 def after(data: bytes, edit: CellEdit) -> bytes:
-    return apply(data, edit.plan(Document.of(data)).splices)
+    return apply_splices(data, edit.plan(Document.of(data)).splices)
 
 
 @given(notebooks(), EDITS, st.data())

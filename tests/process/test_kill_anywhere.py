@@ -19,7 +19,7 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.editing.revision import Revision
-from wieldy.files.editing.splicing import changed_bytes
+from wieldy.files.editing.splicing import diff_bytes
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.undo import redo, undo
@@ -66,13 +66,13 @@ def editing(**wanted: bytes | None) -> Act:
     return lambda journal, root: edit(journal, root, named)
 
 
-def revising(name: str, after: bytes) -> Act:
+def edit_preparer(name: str, after: bytes) -> Act:
     """What `editing` does, looked at and written in one go."""
 
     def act(journal: Journal, root: Path) -> None:
         def prepare() -> Revision:
             landing = look(path, path)
-            return Revision(landing, after, (changed_bytes(landing.content or b"", after),))
+            return Revision(landing, after, (diff_bytes(landing.content or b"", after),))
 
         path = str(root / name)
         journal.writer.revise(path, prepare, Origin("s", "call", "Edit"))
@@ -103,9 +103,9 @@ def batch_and_undo(journal: Journal, root: Path) -> None:
 SCENARIOS: dict[str, tuple[Act, Act]] = {
     # name: what has happened already, what is killed
     "overwrite": (nothing, editing(a=b"new a\n" * 25)),
-    "revise": (nothing, revising("a.txt", b"new a\n" * 25)),
-    "revise again": (revising("a.txt", b"newer a\n" * 20), revising("a.txt", b"new a\n" * 25)),
-    "revise linked": (nothing, revising("linked.txt", b"less\n")),
+    "revise": (nothing, edit_preparer("a.txt", b"new a\n" * 25)),
+    "revise again": (edit_preparer("a.txt", b"newer a\n" * 20), edit_preparer("a.txt", b"new a\n" * 25)),
+    "revise linked": (nothing, edit_preparer("linked.txt", b"less\n")),
     "create": (nothing, editing(x__y__made=b"made\n" * 10)),
     "delete": (nothing, editing(doomed=None)),
     "shrink linked": (nothing, editing(linked=b"less\n")),

@@ -28,7 +28,7 @@ from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
 from wieldy.files.apply_edit import Rehearsals
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.reading.read_file import Repeats
+from wieldy.files.reading.read_file import RecentReads
 from wieldy.hooks.dispatch import HookApprover, HookReviewer, Hooks
 from wieldy.permissions.advisers import CleanTreeAdviser
 from wieldy.permissions.decide import Policy
@@ -248,7 +248,7 @@ def _one_line(text: str) -> str:
 
 
 # What one model has seen, loaded, planned and sent: no other one has.
-ISOLATED = (ReadState, Repeats, Rehearsals, Activations, Pool, TodoList, Delegation)
+ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Pool, TodoList, Delegation)
 # The person speaks with the session's own model; a sub-agent reports to its parent.
 NEVER = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SENDERS = frozenset({"Agent", "Architect"})

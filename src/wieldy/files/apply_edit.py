@@ -16,9 +16,9 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.replacements import plan_one
+from wieldy.files.editing.replacements import plan_replacement
 from wieldy.files.editing.report import Draft, is_quick
-from wieldy.files.editing.revision import SMALL, Prepare, Revision, TakesLonger, revising
+from wieldy.files.editing.revision import SMALL_FILE, NeedsThread, PrepareEdit, Revision, edit_preparer
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import Written
@@ -36,7 +36,7 @@ VERIFIED_AT_ONCE = 1 << 20
 
 
 async def change_file(
-    prepare: Prepare, write: Write, state: ReadState, rehearsed: Revision | None = None, draft: Draft | None = None
+    prepare: PrepareEdit, write: Write, state: ReadState, rehearsed: Revision | None = None, draft: Draft | None = None
 ) -> Output:
     """Prepare and write one file; when it moves in between, once more on what is there then. What was `rehearsed` need
     not be prepared again, and a report that was begun as a `draft` is used."""
@@ -61,13 +61,13 @@ async def concluded(revision: Revision, written: Written, state: ReadState, draf
     return await in_thread(_concluded, revision, written, state, draft)
 
 
-async def prepared(prepare: Prepare) -> Revision:
+async def prepared(prepare: PrepareEdit) -> Revision:
     """The revision, made on the loop if that is a matter of a moment."""
     for _ in range(ATTEMPTS):
         try:
             try:
                 return prepare(True)
-            except TakesLonger:
+            except NeedsThread:
                 return await in_thread(prepare, False)
         except Moved as moved:
             why = moved
@@ -117,7 +117,7 @@ def _holds(path: str, content: bytes) -> bool:
 KEPT = 16
 
 
-def refusing(prepare: Prepare) -> Prepare:
+def refusing(prepare: PrepareEdit) -> PrepareEdit:
     """The same, but what cannot be made is refused: nothing has run."""
 
     def prepare_or_refuse(at_once: bool) -> Revision:
@@ -140,13 +140,13 @@ class Rehearsals:
         self._roots = workspace.roots
         self._kept: OrderedDict[str, tuple[object, Revision]] = OrderedDict()
 
-    async def rehearse(self, call_id: str, wish: object, prepare: Prepare, real: str) -> None:
+    async def rehearse(self, call_id: str, wish: object, prepare: PrepareEdit, real: str) -> None:
         """Try a change. Looks only at files the model knows or may look for: what is elsewhere is not told before
         permission is given. `real` is where the path leads: the file that `prepare` will look at, and no other."""
         if self._state.reading(real) is None and not self._is_inside(real):
             return
         revision = await prepared(refusing(prepare))
-        if len(revision.after) + len(revision.before or b"") < SMALL:
+        if len(revision.after) + len(revision.before or b"") < SMALL_FILE:
             self._kept[call_id] = wish, revision
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -165,7 +165,7 @@ class Wish(Struct, frozen=True):
 
     path: str
     what: object
-    prepare: Prepare
+    prepare: PrepareEdit
 
 
 async def rehearse(ctx: ToolContext, wish: Wish) -> None:
@@ -196,7 +196,7 @@ async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
 
 
 async def _revised(
-    ctx: ToolContext, path: str, prepare: Prepare, draft: Draft, tool: str
+    ctx: ToolContext, path: str, prepare: PrepareEdit, draft: Draft, tool: str
 ) -> tuple[Revision, Written] | None:
     """Look at the file and change it in one go; None where it takes more than a moment, or another try."""
 
@@ -209,7 +209,7 @@ async def _revised(
         return await ctx.workspace.service(Journal).revise(
             path, prepared, call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
         )
-    except (TakesLonger, Moved):
+    except (NeedsThread, Moved):
         return None
     except CannotWrite as failure:
         raise ToolFailure(failure.message) from failure
@@ -234,4 +234,8 @@ def _wish(
     expected_replacements: int = 1,
 ) -> Wish:
     edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-    return Wish(file_path, edit, revising(file_path, partial(plan_one, edit), ctx.workspace, ctx.resolved(file_path)))
+    return Wish(
+        file_path,
+        edit,
+        edit_preparer(file_path, partial(plan_replacement, edit), ctx.workspace, ctx.resolved(file_path)),
+    )

@@ -53,13 +53,13 @@ class Encoding(Struct, frozen=True):
 UTF8 = Encoding("utf-8")
 
 
-def detect(data: bytes, *, whole: bool = True) -> Encoding:
+def detect_encoding(data: bytes, *, whole: bool = True) -> Encoding:
     """The encoding of `data`; with `whole=False` it is only the head of a text, and a character cut at its end is fine.
 
     The codec decodes the bytes after the mark strictly, with two exceptions, both with `sure=False`: a text marked by
     its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1`, the last resort, decodes anything.
     """
-    told = told_by_itself(data, whole=whole)
+    told = detect_certain(data, whole=whole)
     if told is not None:
         return told
     if _mostly_utf8(data):
@@ -67,7 +67,7 @@ def detect(data: bytes, *, whole: bool = True) -> Encoding:
     return _by_statistics(data, whole)
 
 
-def told_by_itself(data: bytes, *, whole: bool = True) -> Encoding | None:
+def detect_certain(data: bytes, *, whole: bool = True) -> Encoding | None:
     """The encoding of `data` where nothing has to be guessed, which takes long."""
     if data.isascii() and b"\0" not in data:
         return UTF8

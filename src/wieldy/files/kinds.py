@@ -66,7 +66,7 @@ RIFF = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
 OFFICE = ((b"word/", "Word document"), (b"xl/", "Excel workbook"), (b"ppt/", "PowerPoint presentation"))
 
 
-def is_binary(head: bytes) -> str | None:
+def binary_kind(head: bytes) -> str | None:
     """The name of the type when a file that begins with `head` is no text ("ZIP archive", "binary data"), else None."""
     head = head[:HEAD]
     named = _named(head, MAGIC) if head[:1] in _FIRST_BYTES or head.startswith(b"ustar", 257) else None

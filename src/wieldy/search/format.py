@@ -10,13 +10,13 @@ LEAD_CHARS = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def name_in(path: str, cwd: str) -> str:
+def relative_path(path: str, cwd: str) -> str:
     """A path as a model can use it again: relative when it is below the working directory, else absolute."""
     below = cwd.rstrip("/") + "/"
     short = path[len(below) :] if path.startswith(below) else path
     if short.startswith("~"):
         short = f"./{short}"
-    return on_one_line(readable(short))
+    return escape_controls(readable(short))
 
 
 def readable(path: str) -> str:
@@ -24,7 +24,7 @@ def readable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def on_one_line(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Control characters made visible."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 

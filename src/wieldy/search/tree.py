@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from wieldy.search.format import on_one_line, readable
+from wieldy.search.format import escape_controls, readable
 from wieldy.search.ignore import Matches, Rules, compile_any, inside_repository, rules_above
 from wieldy.search.query import Omit
 
@@ -159,11 +159,11 @@ def _target(path: str) -> str:
 
 def _written(entries: Iterable[Entry], more: int | None, indent: str) -> Iterator[str]:
     for entry in entries:
-        name = on_one_line(readable(entry.name))
+        name = escape_controls(readable(entry.name))
         if name.startswith("~"):
             name = f"./{name}"
         if entry.target is not None:
-            yield f"{indent}{name} -> {on_one_line(readable(entry.target))}"
+            yield f"{indent}{name} -> {escape_controls(readable(entry.target))}"
         elif not entry.is_folder:
             yield indent + name
         else:

@@ -59,7 +59,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     max_files: Annotated[int, Param(ge=1)] = MAX_FILES,
 ) -> Output:
     """Search, preview or apply."""
-    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.search_replace import Sweep
     from wieldy.search.ignore import split_globs
 
@@ -72,7 +72,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
         multiline=multiline,
         wanted=tuple(split_globs(file_glob or "")),
         excluded=tuple(split_globs(exclude or "")),
-        max_bytes=Policy.of(workspace).max_bytes,
+        max_bytes=EditSettings.of(workspace).max_bytes,
         splices=apply,
     )
     files, more = await _swept(ctx, sweep, max_files)
@@ -190,7 +190,7 @@ def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]]
     """The changes, each to a file that really lies where the call was allowed to write, and what is to be said of them: a
     file of several names is changed by the first."""
     from wieldy.files.editing.read_state import digest_of
-    from wieldy.files.editing.splicing import apply
+    from wieldy.files.editing.splicing import apply_splices
     from wieldy.files.journal.entries import Change
     from wieldy.files.writing.errors import Moved
     from wieldy.files.writing.target import look
@@ -209,7 +209,7 @@ def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]]
         if first != file.path:
             notes.append(f"{file.path} is another name of {first} (hard link) and changed with it")
             continue
-        after = apply(landing.content, file.splices)
+        after = apply_splices(landing.content, file.splices)
         changes.append((Change(file.path, landing.content, after, landing.real_path), stat))
     return changes, notes
 
@@ -232,10 +232,10 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> N
 
 
 def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tuple[str, ...]) -> Output:
-    from wieldy.search.format import name_in, readable
+    from wieldy.search.format import readable, relative_path
 
     count = sum(file.count for file in files)
-    shown = [line for file in files for line in _lines(name_in(file.path, cwd), file)]
+    shown = [line for file in files for line in _lines(relative_path(file.path, cwd), file)]
     if len(shown) > SHOWN_LINES:
         shown = [*shown[:SHOWN_LINES], f"… {len(shown) - SHOWN_LINES} more lines"]
     data = {

@@ -43,7 +43,7 @@ async def glob(
 ) -> Output:
     """List the files that match."""
     from wieldy.search.errors import SearchFailure, why_unreachable
-    from wieldy.search.format import name_in, readable
+    from wieldy.search.format import readable, relative_path
     from wieldy.search.glob import find_files
     from wieldy.search.query import omitted_by
     from wieldy.search.ripgrep import choose_engine, seconds_within
@@ -63,7 +63,7 @@ async def glob(
         raise ToolFailure(str(failure)) from None
     except OSError as error:
         raise ToolFailure(await in_thread(why_unreachable, folder, error, workspace.cwd)) from None
-    lines = [name_in(file, workspace.cwd) for file in found.files]
+    lines = [relative_path(file, workspace.cwd) for file in found.files]
     truncated = found.total > len(found.files)
     if not found.total:
         lines.append("No files found")

@@ -87,11 +87,11 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
 
 
 def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]:
-    from wieldy.search.format import name_in
+    from wieldy.search.format import relative_path
 
     if query.mode != "content":
         for file in found.files:
-            name = name_in(file.path, cwd)
+            name = relative_path(file.path, cwd)
             yield name if query.mode == "files_with_matches" else f"{name}:{file.count}"
         return
     last: tuple[str, int] | None = None
@@ -101,7 +101,7 @@ def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]
             yield "--"
         last = (path, line.number)
         number = f"{line.number}{mark}" if numbered else ""
-        yield f"{name_in(path, cwd)}{mark}{number}{line.text}"
+        yield f"{relative_path(path, cwd)}{mark}{number}{line.text}"
 
 
 def _notes(query: Query, found: Found) -> Iterator[str]:

@@ -39,7 +39,7 @@ async def ls(
 ) -> Output:
     """Show a folder as a tree."""
     from wieldy.search.errors import why_unreachable
-    from wieldy.search.format import on_one_line, readable
+    from wieldy.search.format import escape_controls, readable
     from wieldy.search.ignore import BadGlob
     from wieldy.search.query import omitted_by
     from wieldy.search.tree import list_tree
@@ -62,7 +62,7 @@ async def ls(
         raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd)) from None
     except OSError as error:
         raise ToolFailure(await in_thread(why_unreachable, folder, error, ctx.workspace.cwd)) from None
-    heading = on_one_line(readable(folder)).rstrip("/") + "/"
+    heading = escape_controls(readable(folder)).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))
     data = {

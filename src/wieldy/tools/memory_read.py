@@ -73,16 +73,16 @@ def _listed(workspace: Workspace) -> Output:
 def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.editing.document import Document
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.kinds import is_binary
-    from wieldy.files.reading.opening import Opened
+    from wieldy.files.kinds import binary_kind
+    from wieldy.files.reading.opening import OpenFile
 
     real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)
-    with Opened(absolute, real) as file:
+    with OpenFile(absolute, real) as file:
         data = file.whole(LARGEST)
         if data is None:
             raise ToolFailure(f"`{path}` is larger than {LARGEST} bytes. Read it in pages with Read: {absolute}")
-        if kind := is_binary(data):
+        if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
         ctx.workspace.service(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)
     text = Document.of(data).text

@@ -14,7 +14,7 @@ from wieldy.memory.folder import Scope, place, require_confined
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.revision import Prepare, Revision
+    from wieldy.files.editing.revision import PrepareEdit, Revision
     from wieldy.files.writing.commit import Written
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -66,23 +66,23 @@ async def memory_write(
     return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.service(ReadState))
 
 
-def _prepare(ctx: ToolContext, absolute: str, content: str) -> Prepare:
-    from wieldy.files.editing.config import Policy
+def _prepare(ctx: ToolContext, absolute: str, content: str) -> PrepareEdit:
+    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.editing.replacements import rewrite
+    from wieldy.files.editing.replacements import prepare_rewrite
 
-    state, policy, real = ctx.workspace.service(ReadState), Policy.of(ctx.workspace), ctx.resolved(absolute)
-    return lambda at_once: rewrite(absolute, content, state, policy, at_once=at_once, resolved=real)
+    state, policy, real = ctx.workspace.service(ReadState), EditSettings.of(ctx.workspace), ctx.resolved(absolute)
+    return lambda at_once: prepare_rewrite(absolute, content, state, policy, at_once=at_once, resolved=real)
 
 
 async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
-    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.editing.revision import look_at
+    from wieldy.files.editing.revision import load_target
     from wieldy.files.writing.errors import CannotWrite, Moved
 
     state = ctx.workspace.service(ReadState)
-    landing = look_at(absolute, Policy.of(ctx.workspace), resolved=ctx.resolved(absolute))
+    landing = load_target(absolute, EditSettings.of(ctx.workspace), resolved=ctx.resolved(absolute))
     if landing.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
     if not state.is_current(absolute, landing.content or b"", landing.stat):

@@ -58,9 +58,9 @@ async def multi_edit(
 def _wish(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> Wish:
     from wieldy.files.apply_edit import Wish
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.replacements import plan_many
-    from wieldy.files.editing.revision import revising
+    from wieldy.files.editing.replacements import plan_replacements
+    from wieldy.files.editing.revision import edit_preparer
 
     wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    plan = partial(plan_many, wanted)
-    return Wish(file_path, wanted, revising(file_path, plan, ctx.workspace, ctx.resolved(file_path)))
+    plan = partial(plan_replacements, wanted)
+    return Wish(file_path, wanted, edit_preparer(file_path, plan, ctx.workspace, ctx.resolved(file_path)))

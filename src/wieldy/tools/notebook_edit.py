@@ -63,14 +63,14 @@ def _wanted(
 
 def _wish(ctx: ToolContext, path: str, edit: CellEdit) -> Wish:
     from wieldy.files.apply_edit import Wish
-    from wieldy.files.editing.config import Policy
+    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.notebooks import require_notebook
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.revision import revise
 
-    state, policy, real = ctx.workspace.service(ReadState), Policy.of(ctx.workspace), ctx.resolved(path)
+    state, policy, real = ctx.workspace.service(ReadState), EditSettings.of(ctx.workspace), ctx.resolved(path)
     if policy.on_change == "markers":
-        policy = Policy(policy.tiers, "merge", policy.max_bytes)  # conflict markers would be no JSON
+        policy = EditSettings(policy.tiers, "merge", policy.max_bytes)  # conflict markers would be no JSON
 
     def prepare(at_once: bool) -> Revision:
         revision = revise(path, edit.plan, state, policy, at_once=at_once, resolved=real)

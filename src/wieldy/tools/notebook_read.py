@@ -35,10 +35,10 @@ async def notebook_read(
 def _shown(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
-    from wieldy.files.reading.opening import Opened, shown
+    from wieldy.files.reading.opening import OpenFile, shown
     from wieldy.files.reading.read_file import loaded
 
-    with Opened(path, ctx.resolved(path)) as file:
+    with OpenFile(path, ctx.resolved(path)) as file:
         data = loaded(file, LARGEST_FILE)
         notebook = read_notebook(data, shown(path))
         return show_notebook(file, data, notebook, ctx.workspace.service(ReadState), cell_id)

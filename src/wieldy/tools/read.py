@@ -19,7 +19,7 @@ from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.reading.read_file import Reader, Repeats
+    from wieldy.files.reading.read_file import Reader, RecentReads
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -43,14 +43,14 @@ async def read(
 ) -> Output:
     """Show one file."""
     workspace = ctx.workspace
-    show, ReadState, Repeats = _craft()
+    show, ReadState, RecentReads = _craft()
     reader = show.Reader(
         first=max(offset, 1),
         limit=limit,
         pages=pages,
         as_images=as_images,
         seen=workspace.service(ReadState),
-        repeats=workspace.service(Repeats) if workspace.setting("read.unchanged_stub", True) else None,
+        repeats=workspace.service(RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
     )
     try:
         real = ctx.resolved(file_path)
@@ -74,10 +74,10 @@ async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output
 
 
 @cache
-def _craft() -> tuple[ModuleType, type[ReadState], type[Repeats]]:
+def _craft() -> tuple[ModuleType, type[ReadState], type[RecentReads]]:
     """What a read takes, loaded with the first: to look for modules takes as long as to look at a small file."""
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading import read_file as show
-    from wieldy.files.reading.read_file import Repeats
+    from wieldy.files.reading.read_file import RecentReads
 
-    return show, ReadState, Repeats
+    return show, ReadState, RecentReads

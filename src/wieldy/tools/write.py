@@ -39,6 +39,6 @@ async def write(ctx: ToolContext, file_path: str, content: Annotated[str, "The w
 
 def _wish(ctx: ToolContext, file_path: str, content: str) -> Wish:
     from wieldy.files.apply_edit import Wish
-    from wieldy.files.editing.replacements import rewriting
+    from wieldy.files.editing.replacements import rewrite_preparer
 
-    return Wish(file_path, content, rewriting(file_path, content, ctx.workspace, ctx.resolved(file_path)))
+    return Wish(file_path, content, rewrite_preparer(file_path, content, ctx.workspace, ctx.resolved(file_path)))

@@ -16,8 +16,8 @@ from wieldy.core.content import Content, Text, text_of
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.files.encodings import BOMS, decodes, detect
-from wieldy.files.kinds import HEAD, is_binary
+from wieldy.files.encodings import BOMS, decodes, detect_encoding
+from wieldy.files.kinds import HEAD, binary_kind
 from wieldy.files.reading.images import media_type_of
 from wieldy.web.fetch import Fetched
 from wieldy.web.markdown import LARGEST, title_of, to_markdown
@@ -62,7 +62,7 @@ def decode_page(body: bytes, declared: str | None, *, markup: bool = False) -> s
     as_said = body.decode(known[0], "replace") if known else ""
     if as_said.count(_LOST) * FEW < len(as_said):
         return as_said
-    found = detect(body)
+    found = detect_encoding(body)
     return body[len(found.bom) :].decode(found.name, "replace")
 
 
@@ -127,7 +127,7 @@ async def read_page(answer: Fetched, folder: Path) -> Page:
         return await _image(answer, image)
     if head.startswith(b"%PDF-"):
         return await _pdf(answer, folder)
-    if kind := is_binary(head):
+    if kind := binary_kind(head):
         raise ToolFailure(
             f"{answer.address} is not text: {kind}, {_size(len(answer.body))}. Only web pages, text, PDF and images can "
             "be read; fetch other files with Bash if you need them."
@@ -188,7 +188,7 @@ def _whole(answer: Fetched) -> None:
 async def _complaint(answer: Fetched, media_type: str, charset: str | None) -> str:
     """What an error page says, in short."""
     said = f"{answer.address} answered {answer.status} {answer.reason}".rstrip() + "."
-    if media_type in MARKUP or not media_type.startswith("text/") or is_binary(answer.body[:HEAD]):
+    if media_type in MARKUP or not media_type.startswith("text/") or binary_kind(answer.body[:HEAD]):
         return said
     text = decode_page(answer.body[: EXCERPT * 4], charset)[:EXCERPT].strip()
     return f"{said} It said: {text}" if text else said

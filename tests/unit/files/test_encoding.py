@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from wieldy.files.encodings import Encoding, decodes, detect, wide_codec
+from wieldy.files.encodings import Encoding, decodes, detect_encoding, wide_codec
 
 SAMPLES = {
     "gbk": "#include <stdio.h>\n// 读取配置文件并初始化系统\nint main(void) { return 0; } /* 主函数 */\n",
@@ -29,14 +29,14 @@ SAMPLES = {
 @pytest.mark.parametrize("codec", SAMPLES)
 def test_a_text_in_an_older_encoding_reads_as_it_was_written(codec: str) -> None:
     text = SAMPLES[codec]
-    found = detect(text.encode(codec))
+    found = detect_encoding(text.encode(codec))
     assert text.encode(codec).decode(found.name) == text
 
 
 @pytest.mark.parametrize("codec", SAMPLES)
 def test_a_long_english_preface_does_not_hide_the_encoding(codec: str) -> None:
     data = b"# nothing but plain words in this line of the licence\n" * 2000 + SAMPLES[codec].encode(codec)
-    assert detect(data).name == detect(SAMPLES[codec].encode(codec)).name
+    assert detect_encoding(data).name == detect_encoding(SAMPLES[codec].encode(codec)).name
 
 
 @pytest.mark.parametrize("codec", SAMPLES)
@@ -44,7 +44,7 @@ def test_the_head_of_a_text_may_end_inside_a_character(codec: str) -> None:
     data = SAMPLES[codec].encode(codec)
     beyond_ascii = [at for at in range(len(data) // 2, len(data)) if data[at] > 127]
     for end in beyond_ascii[:4]:
-        found = detect(data[:end], whole=False)
+        found = detect_encoding(data[:end], whole=False)
         assert decodes(data[:end], found.name, whole=False)
 
 
@@ -71,42 +71,42 @@ def test_the_head_of_a_text_may_end_inside_a_character(codec: str) -> None:
     ],
 )
 def test_marks_utf8_and_nul_patterns_decide_without_statistics(data: bytes, expected: Encoding) -> None:
-    assert detect(data) == expected
+    assert detect_encoding(data) == expected
 
 
 @pytest.mark.parametrize("data", [b"caf\xe9", b"x = '\xe4'\n", b"// 20 \xb0C\n", b"it\x92s\n", b"\xff", b"\xe9"])
 def test_a_single_odd_byte_in_english_is_taken_for_western_and_said_to_be_a_guess(data: bytes) -> None:
-    assert detect(data) == Encoding("cp1252", sure=False)
+    assert detect_encoding(data) == Encoding("cp1252", sure=False)
 
 
 @pytest.mark.parametrize("text", ["你好", "中"])
 def test_two_chinese_characters_are_enough(text: str) -> None:
-    assert detect(text.encode("gbk")).name == "gb18030"
+    assert detect_encoding(text.encode("gbk")).name == "gb18030"
 
 
 def test_a_few_broken_bytes_do_not_make_utf8_something_else() -> None:
     data = "Größe, naïve, déjà vu — and ".encode() + b"\xff\xfe one torn \xe4\xbd\n"
-    assert detect(data) == Encoding("utf-8", sure=False)
+    assert detect_encoding(data) == Encoding("utf-8", sure=False)
 
 
 def test_a_character_cut_at_the_end_is_fine_in_a_head_only() -> None:
     cut = "naïve 漢字".encode()[:-1]
-    assert detect(cut, whole=False) == Encoding("utf-8")
-    assert detect(cut) == Encoding("utf-8", sure=False)
+    assert detect_encoding(cut, whole=False) == Encoding("utf-8")
+    assert detect_encoding(cut) == Encoding("utf-8", sure=False)
 
 
 def test_a_marked_text_with_half_a_character_keeps_its_mark_but_is_not_sure() -> None:
-    assert detect(codecs.BOM_UTF16_LE + b"a\0b") == Encoding("utf-16-le", codecs.BOM_UTF16_LE, sure=False)
-    assert detect(codecs.BOM_UTF16_LE + b"a\0b", whole=False).sure
+    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b") == Encoding("utf-16-le", codecs.BOM_UTF16_LE, sure=False)
+    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b", whole=False).sure
 
 
 def test_a_utf16_mark_followed_by_a_nul_character_is_not_taken_for_utf32() -> None:
-    assert detect(codecs.BOM_UTF16_LE + b"\0\0a\0").name == "utf-16-le"
+    assert detect_encoding(codecs.BOM_UTF16_LE + b"\0\0a\0").name == "utf-16-le"
 
 
 def test_bytes_that_fit_nothing_are_latin1_which_decodes_them_all() -> None:
     everything = bytes(range(1, 256))
-    assert detect(everything) == Encoding("latin-1", sure=False)
+    assert detect_encoding(everything) == Encoding("latin-1", sure=False)
 
 
 def test_nul_bytes_alone_are_no_sign_of_wide_text() -> None:
@@ -121,4 +121,4 @@ def test_a_line_feed_is_as_wide_as_the_code_unit() -> None:
 
 def test_the_same_bytes_always_give_the_same_answer() -> None:
     data = SAMPLES["gbk"].encode("gbk")
-    assert len({detect(data) for _ in range(5)}) == 1
+    assert len({detect_encoding(data) for _ in range(5)}) == 1

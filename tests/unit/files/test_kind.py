@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.kinds import is_binary
+from wieldy.files.kinds import binary_kind
 
 
 def zipped(*names: str) -> bytes:
@@ -32,19 +32,19 @@ def test_real_files_are_named(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "data.db")
     connection.execute("create table t (x)")
     connection.close()
-    assert is_binary((tmp_path / "data.db").read_bytes()) == "SQLite database"
-    assert is_binary(gzip.compress(b"text")) == "gzip data"
-    assert is_binary(zipped("a.txt")) == "ZIP archive"
-    assert is_binary(zipped("[Content_Types].xml", "word/document.xml")) == "Word document"
-    assert is_binary(zipped("[Content_Types].xml", "xl/workbook.xml")) == "Excel workbook"
-    assert is_binary(zipped("META-INF/MANIFEST.MF", "A.class")) == "Java archive"
-    assert is_binary(tarred()) == "tar archive"
+    assert binary_kind((tmp_path / "data.db").read_bytes()) == "SQLite database"
+    assert binary_kind(gzip.compress(b"text")) == "gzip data"
+    assert binary_kind(zipped("a.txt")) == "ZIP archive"
+    assert binary_kind(zipped("[Content_Types].xml", "word/document.xml")) == "Word document"
+    assert binary_kind(zipped("[Content_Types].xml", "xl/workbook.xml")) == "Excel workbook"
+    assert binary_kind(zipped("META-INF/MANIFEST.MF", "A.class")) == "Java archive"
+    assert binary_kind(tarred()) == "tar archive"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the interpreter is an ELF file on Linux only")
 def test_a_program_is_named() -> None:
     with open(sys.executable, "rb") as program:
-        assert is_binary(program.read(8192)) == "ELF executable"
+        assert binary_kind(program.read(8192)) == "ELF executable"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_program_is_named() -> None:
     ],
 )
 def test_signatures_and_nul_bytes_tell(head: bytes, name: str) -> None:
-    assert is_binary(head) == name
+    assert binary_kind(head) == name
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_signatures_and_nul_bytes_tell(head: bytes, name: str) -> None:
     ],
 )
 def test_text_is_not_binary(head: bytes) -> None:
-    assert is_binary(head) is None
+    assert binary_kind(head) is None

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from wieldy.search.format import LINE_CHARS, cut_line, name_in, on_one_line, readable
+from wieldy.search.format import LINE_CHARS, cut_line, escape_controls, readable, relative_path
 from wieldy.search.ripgrep import Line, LineReader
 
 
@@ -86,16 +86,16 @@ def test_a_short_line_is_left_alone():
 
 
 def test_names_are_short_below_the_working_directory_and_absolute_elsewhere():
-    assert name_in("/w/a/b.py", "/w") == "a/b.py"
-    assert name_in("/elsewhere/b.py", "/w") == "/elsewhere/b.py"
-    assert name_in("/world/b", "/w") == "/world/b"
-    assert name_in("/etc/x", "/") == "etc/x"
+    assert relative_path("/w/a/b.py", "/w") == "a/b.py"
+    assert relative_path("/elsewhere/b.py", "/w") == "/elsewhere/b.py"
+    assert relative_path("/world/b", "/w") == "/world/b"
+    assert relative_path("/etc/x", "/") == "etc/x"
 
 
 def test_a_name_that_would_mean_home_is_made_safe():
-    assert name_in("/w/~/x", "/w") == "./~/x"
+    assert relative_path("/w/~/x", "/w") == "./~/x"
 
 
 def test_odd_names_become_readable_text():
     assert readable("a\udcff") == "a\ufffd"
-    assert on_one_line("a\nb\x1b") == "a\\nb\\x1b"
+    assert escape_controls("a\nb\x1b") == "a\\nb\\x1b"

@@ -28,11 +28,11 @@ def project(home: Path) -> Path:
     return root
 
 
-Opened = Callable[..., Session]
+OpenFile = Callable[..., Session]
 
 
 @pytest.fixture
-def opened(project: Path) -> Opened:
+def opened(project: Path) -> OpenFile:
     def make(model: Script, **options: Any) -> Session:
         return Session(project, model=model, **{"settings": {}, **options})
 

@@ -18,7 +18,7 @@ ON_CHANGE: tuple[OnChange, ...] = get_args(OnChange)
 MAX_BYTES = 50_000_000
 
 
-class Policy(Struct, frozen=True):
+class EditSettings(Struct, frozen=True):
     """`edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
 
     tiers: tuple[Tier, ...] = TIERS
@@ -26,7 +26,7 @@ class Policy(Struct, frozen=True):
     max_bytes: int = MAX_BYTES
 
     @staticmethod
-    def of(workspace: Workspace) -> Policy:
+    def of(workspace: Workspace) -> EditSettings:
         """The policy a workspace is set to."""
         if "edit" not in workspace.settings:
             return USUAL
@@ -36,7 +36,7 @@ class Policy(Struct, frozen=True):
                 f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(ON_CHANGE)}."
             )
         tolerance: Any = workspace.setting("edit.tolerance", None)
-        return Policy(tiers(tolerance), on_change, workspace.setting("edit.max_bytes", MAX_BYTES))
+        return EditSettings(tiers(tolerance), on_change, workspace.setting("edit.max_bytes", MAX_BYTES))
 
 
-USUAL = Policy()
+USUAL = EditSettings()

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.encodings import Encoding, detect
+from wieldy.files.encodings import Encoding, detect_encoding
 
 # Every byte (or, in UTF-8, every character's bytes) stands for itself wherever it occurs, so needles can be looked for
 # in the bytes. In the others a needle's bytes may turn up across two characters.
@@ -196,7 +196,7 @@ class Document(Struct, frozen=True, dict=True):
     @staticmethod
     def of(data: bytes) -> Document:
         """The document some bytes are, by their own look."""
-        return Document(data, detect(data))
+        return Document(data, detect_encoding(data))
 
     @property
     def codec(self) -> Codec:

@@ -15,7 +15,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document, Span, SplitsCharacter, unix
 from wieldy.files.editing.folding import fold, plain
 from wieldy.files.editing.hints import closest
-from wieldy.files.editing.restyling import Shift, restyled, shift_between
+from wieldy.files.editing.restyling import IndentShift, restyled, shift_between
 from wieldy.files.editing.splicing import Splice, splice, splices, unix_ends
 
 Tier: TypeAlias = Literal["exact", "typography", "trailing-space", "indentation"]
@@ -31,7 +31,7 @@ class Place(Struct, frozen=True):
     found: str
     sent: str
     overlooked: tuple[Tier, ...]
-    shift: Shift | None = None
+    shift: IndentShift | None = None
     at_end: bool = False
 
 
@@ -117,7 +117,7 @@ class _Search:
 
     def _by_trailing_space(
         self, sent: list[str], lines: list[str], *, within: bool
-    ) -> Iterator[tuple[int, int, Shift | None]]:
+    ) -> Iterator[tuple[int, int, IndentShift | None]]:
         """The first line may begin within a line of the file, the others are whole."""
         first, rest = sent[0], sent[1:]
         for index in (at - 1 for at in _holding(rest, lines) if at) if rest else range(len(lines)):
@@ -126,17 +126,17 @@ class _Search:
             elif within and first and lines[index].endswith(first):
                 yield index, len(lines[index]) - len(first), None
 
-    def _by_indentation(self, sent: list[str], lines: list[str]) -> Iterator[tuple[int, int, Shift | None]]:
+    def _by_indentation(self, sent: list[str], lines: list[str]) -> Iterator[tuple[int, int, IndentShift | None]]:
         for index in _holding(sent, lines):
             shift = shift_between(self.sent, self.lines[index : index + len(sent)])
-            if shift is not None and shift != Shift():
+            if shift is not None and shift != IndentShift():
                 yield index, 0, shift
 
     @cached_property
     def _starts(self) -> list[int]:
         return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
 
-    def _place(self, index: int, offset: int, shift: Shift | None, overlooked: tuple[Tier, ...]) -> Place:
+    def _place(self, index: int, offset: int, shift: IndentShift | None, overlooked: tuple[Tier, ...]) -> Place:
         text = self.document.text
         start, end = self._starts[index] + offset, self._starts[index + len(self.sent)]
         ends_line = self.old.endswith("\n")
@@ -175,7 +175,7 @@ class Replacement(Struct, frozen=True):
     everywhere: bool = False
 
 
-class Located(Struct, frozen=True):
+class TextMatches(Struct, frozen=True):
     """The splices a replacement comes to, where the old text was, and the tier that found it."""
 
     splices: tuple[Splice, ...]
@@ -184,14 +184,14 @@ class Located(Struct, frozen=True):
     note: str = ""
 
 
-def locate(document: Document, wanted: Replacement, tiers: Sequence[Tier] = TIERS) -> Located:
+def find_text(document: Document, wanted: Replacement, tiers: Sequence[Tier] = TIERS) -> TextMatches:
     """The splices that carry out a replacement. Raises `NotFound` or `WrongCount`; never guesses."""
     document.codec.require(wanted.new)
     old = unix(wanted.old)
     try:
         spans = _exact(document, old, wanted)
         if spans:
-            return Located(splices(document, spans, wanted.new), tuple(spans), "exact")
+            return TextMatches(splices(document, spans, wanted.new), tuple(spans), "exact")
         _refuse_line_numbers(document, wanted)
         return _tolerant(document, old, wanted, tiers)
     except SplitsCharacter:
@@ -210,7 +210,7 @@ def _exact(document: Document, old: str, wanted: Replacement) -> list[Span]:
     return spans
 
 
-def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence[Tier]) -> Located:
+def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence[Tier]) -> TextMatches:
     if len(document.data) > LARGEST:
         raise NotFound(f"old_string was not found. {TOO_LARGE} Read the part you want to change again.")
     for tier in tiers:
@@ -225,7 +225,7 @@ def _tolerant(document: Document, old: str, wanted: Replacement, tiers: Sequence
         spans = [place.span for place in places]
         made = [spliced for place in places if (spliced := _spliced(document, place, wanted.new)) is not None]
         if len(made) == len(places):
-            return Located(tuple(made), tuple(spans), tier, _note(document, tier, places))
+            return TextMatches(tuple(made), tuple(spans), tier, _note(document, tier, places))
     raise NotFound(f"old_string was not found in the file. {closest(document, old)}")
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.encodings import Encoding, detect
+from wieldy.files.encodings import Encoding, detect_encoding
 
 # Comparing more pairs of lines than this would take too long.
 MAX_COMPARISONS = 60_000_000
@@ -33,7 +33,7 @@ class Merge(Struct, frozen=True):
 
     def excerpt(self) -> str:
         """The conflicts with some lines around them, cut after a hundred lines."""
-        lines = self.data.decode(detect(self.data).name, "replace").splitlines()
+        lines = self.data.decode(detect_encoding(self.data).name, "replace").splitlines()
         selected: dict[int, None] = {}
         inside = False
         for index, line in enumerate(lines):
@@ -61,8 +61,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
         return Merge(theirs, 0)
     if theirs == base:
         return Merge(ours, 0)
-    encoding = detect(base)
-    if detect(theirs).name != encoding.name or detect(theirs).bom != encoding.bom:
+    encoding = detect_encoding(base)
+    if detect_encoding(theirs).name != encoding.name or detect_encoding(theirs).bom != encoding.bom:
         return None
     try:
         return _merge_lines(*(_split_lines(data, encoding) for data in (base, ours, theirs)), codec=encoding.name)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import Tier
-from wieldy.files.editing.revision import Planned, Revision
+from wieldy.files.editing.revision import EditPlan, Revision
 from wieldy.files.editing.splicing import Splice
 from wieldy.files.reading.notebooks import cell_label, find_cell
 from wieldy.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
@@ -251,7 +251,7 @@ class CellEdit(Struct, frozen=True):
     source: str | None = None
     kind: CellType | None = None
 
-    def plan(self, document: Document, tiers: Sequence[Tier] = ()) -> Planned:
+    def plan(self, document: Document, tiers: Sequence[Tier] = ()) -> EditPlan:
         """The splice that makes the edit. Raises `ToolFailure` where it cannot be made."""
         notebook = parse_notebook(document)
         if self.mode == "delete":
@@ -262,7 +262,7 @@ class CellEdit(Struct, frozen=True):
             splice, note = _replace(notebook, self._cell_index(notebook), self.source, self.kind)
         else:
             splice, note = _insert(notebook, self._insertion_index(notebook), self.source, self.kind or "code")
-        return Planned((splice,), 0, (note,))
+        return EditPlan((splice,), 0, (note,))
 
     def _cell_index(self, notebook: EditableNotebook) -> int:
         if not self.cell_id:

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.config import Policy
+from wieldy.files.editing.config import EditSettings
 from wieldy.files.editing.document import Document, Span, unix
-from wieldy.files.editing.matching import TIERS, Located, NotFound, Replacement, Tier, locate
+from wieldy.files.editing.matching import TIERS, NotFound, Replacement, TextMatches, Tier, find_text
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.revision import SMALL, Planned, Prepare, Revision, TakesLonger, document_of, look_at
-from wieldy.files.editing.splicing import Splice, apply, whole
+from wieldy.files.editing.revision import (
+    SMALL_FILE,
+    EditPlan,
+    NeedsThread,
+    PrepareEdit,
+    Revision,
+    document_of,
+    load_target,
+)
+from wieldy.files.editing.splicing import Splice, apply_splices, whole
 from wieldy.files.encodings import UTF8
-from wieldy.files.kinds import is_binary
+from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.target import Landing
 
 if TYPE_CHECKING:
@@ -52,14 +60,14 @@ def plan_batch(document: Document, edits: Sequence[Replacement], tiers: Sequence
     notes: list[str] = []
     for number, edit in enumerate(edits, start=1):
         try:
-            located = locate(current, edit, tiers)
+            located = find_text(current, edit, tiers)
         except NotFound as failure:
             raise _explained(failure, number, edits, document, applied) from failure
         except ToolFailure as failure:
             raise type(failure)(_numbered(number, edits, failure.message)) from failure
         _refuse_meeting(applied, located, number)
         applied = _merged(applied, located.splices, number)
-        current = Document(apply(current.data, located.splices), document.encoding)
+        current = Document(apply_splices(current.data, located.splices), document.encoding)
         counts.append(len(located.splices))
         notes += (_numbered(number, edits, located.note),) if located.note else ()
     return Batch(tuple(one.splice for one in applied), tuple(counts), tuple(notes))
@@ -81,7 +89,7 @@ def _refuse_contradictions(edits: Sequence[Replacement]) -> None:
         )
 
 
-def _refuse_meeting(applied: list[Applied], located: Located, number: int) -> None:
+def _refuse_meeting(applied: list[Applied], located: TextMatches, number: int) -> None:
     """Refuse an edit that touches what an earlier one wrote."""
     regions = list(_current_regions(applied))
     at = 0
@@ -229,16 +237,16 @@ def refuse_mistakes(edit: Replacement) -> None:
     refuse_placeholders(edit.new, edit.old)
 
 
-def plan_one(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> Planned:
+def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> EditPlan:
     """One replacement."""
     refuse_mistakes(edit)
     _refuse_empty(document)
-    located = locate(document, edit, tiers)
+    located = find_text(document, edit, tiers)
     _refuse_idle(document, located.splices)
-    return Planned(located.splices, len(located.splices), (located.note,) if located.note else ())
+    return EditPlan(located.splices, len(located.splices), (located.note,) if located.note else ())
 
 
-def plan_many(edits: Sequence[Replacement], document: Document, tiers: Sequence[Tier]) -> Planned:
+def plan_replacements(edits: Sequence[Replacement], document: Document, tiers: Sequence[Tier]) -> EditPlan:
     """Several replacements, all or none."""
     if not edits:
         raise ToolFailure("edits is empty. Send at least one edit.")
@@ -250,7 +258,7 @@ def plan_many(edits: Sequence[Replacement], document: Document, tiers: Sequence[
     _refuse_empty(document)
     batch = plan_batch(document, edits, tiers)
     _refuse_idle(document, batch.splices)
-    return Planned(batch.splices, sum(batch.counts), batch.notes)
+    return EditPlan(batch.splices, sum(batch.counts), batch.notes)
 
 
 def _refuse_empty(document: Document) -> None:
@@ -268,20 +276,26 @@ def _refuse_idle(document: Document, splices: Sequence[Splice]) -> None:
     )
 
 
-def rewrite(
-    path: str, content: str, state: ReadState, policy: Policy, *, at_once: bool = False, resolved: str | None = None
+def prepare_rewrite(
+    path: str,
+    content: str,
+    state: ReadState,
+    policy: EditSettings,
+    *,
+    at_once: bool = False,
+    resolved: str | None = None,
 ) -> Revision:
     """The revision that makes `content` the text of a file. Reads the file; raises `ToolFailure`, and with `at_once`
     `TakesLonger` where that is not a matter of a moment."""
-    if at_once and len(content) > SMALL:
-        raise TakesLonger
-    landing = look_at(path, policy, at_once=at_once, resolved=resolved)
+    if at_once and len(content) > SMALL_FILE:
+        raise NeedsThread
+    landing = load_target(path, policy, at_once=at_once, resolved=resolved)
     if landing.stat is None:
         return _new(landing, content)
     data = landing.content or b""
     if not data:
         return _new(landing, content)
-    kind = is_binary(data)
+    kind = binary_kind(data)
     if kind is not None:
         raise ToolFailure(
             f"{path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
@@ -293,13 +307,13 @@ def rewrite(
     refuse_placeholders(content, document.text, "content")
     document.codec.require(content, "content")
     change = whole(document, content)
-    return Revision(landing, apply(data, (change,)), (change,), text=document.afresh())
+    return Revision(landing, apply_splices(data, (change,)), (change,), text=document.afresh())
 
 
-def rewriting(path: str, content: str, workspace: Workspace, resolved: str) -> Prepare:
+def rewrite_preparer(path: str, content: str, workspace: Workspace, resolved: str) -> PrepareEdit:
     """`rewrite` as often as it takes, with what a workspace knows of the file and wants for edits."""
-    state, policy = workspace.service(ReadState), Policy.of(workspace)
-    return lambda at_once: rewrite(path, content, state, policy, at_once=at_once, resolved=resolved)
+    state, policy = workspace.service(ReadState), EditSettings.of(workspace)
+    return lambda at_once: prepare_rewrite(path, content, state, policy, at_once=at_once, resolved=resolved)
 
 
 def _new(landing: Landing, content: str) -> Revision:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from wieldy.core.tool import Output
 from wieldy.files.editing.diff import Patch, patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.revision import SMALL, Revision
+from wieldy.files.editing.revision import SMALL_FILE, Revision
 from wieldy.files.editing.splicing import known_after
 from wieldy.files.encodings import UTF8
 
@@ -61,12 +61,12 @@ class Draft:
 
 def is_quick(revision: Revision) -> bool:
     """Whether a revision is compared and told in less time than it takes to reach a thread."""
-    return len(revision.after) < SMALL and revision.touched < QUICKLY_COMPARED
+    return len(revision.after) < SMALL_FILE and revision.touched < QUICKLY_COMPARED
 
 
 def report(revision: Revision) -> Report:
     """What is said of a revision once it is written."""
-    name, old = sayable(revision.path), revision.before
+    name, old = display_path(revision.path), revision.before
     created = old is None
     before = (revision.text or Document.of(old)) if old else Document(b"", UTF8)
     change = patch(before, revision.splices)
@@ -89,7 +89,7 @@ def report(revision: Revision) -> Report:
     return Report((_headline(name, revision, after, change), *revision.notes), tuple(then), data, known)
 
 
-def sayable(path: str) -> str:
+def display_path(path: str) -> str:
     """A path as text that can be sent anywhere."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "replace")
 

@@ -20,7 +20,7 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-class Shift(Struct, frozen=True):
+class IndentShift(Struct, frozen=True):
     """Turns an indentation as sent into the file's: tabs and spaces converted, then a part added or taken away."""
 
     width: int = 0
@@ -55,7 +55,7 @@ class Shift(Struct, frozen=True):
         return f"{_named(self.added)} more" if self.added else f"{_named(self.removed)} less"
 
 
-def shift_between(sent: Sequence[str], found: Sequence[str]) -> Shift | None:
+def shift_between(sent: Sequence[str], found: Sequence[str]) -> IndentShift | None:
     """The one shift that turns every line's indentation as sent into the one found, if there is one."""
     pairs = [
         (indent_of(a), indent_of(b)) for a, b in zip(sent, found, strict=True) if a.strip(" \t") and b.strip(" \t")
@@ -66,28 +66,28 @@ def shift_between(sent: Sequence[str], found: Sequence[str]) -> Shift | None:
     return min(fitting, key=lambda shift: len(shift.added) + len(shift.removed), default=None)
 
 
-def _candidates(pairs: list[tuple[str, str]]) -> Iterable[Shift | None]:
-    yield _offset(pairs, Shift())
+def _candidates(pairs: list[tuple[str, str]]) -> Iterable[IndentShift | None]:
+    yield _offset(pairs, IndentShift())
     sent, found = "".join(a for a, _ in pairs), "".join(b for _, b in pairs)
     if "\t" not in sent and "\t" in found and " " not in found:
         for width in WIDTHS:
             if all(len(a) % width == 0 for a, _ in pairs):
-                yield _offset(pairs, Shift(width, to_tabs=True))
+                yield _offset(pairs, IndentShift(width, to_tabs=True))
     if "\t" in sent and " " not in sent and "\t" not in found:
         for width in WIDTHS:
-            yield _offset(pairs, Shift(width))
+            yield _offset(pairs, IndentShift(width))
 
 
-def _offset(pairs: list[tuple[str, str]], base: Shift) -> Shift | None:
+def _offset(pairs: list[tuple[str, str]], base: IndentShift) -> IndentShift | None:
     converted = [(base._converted(a), b) for a, b in pairs]
     first, other = converted[0]
     if other.endswith(first):
         added = other[: len(other) - len(first)]
-        return Shift(base.width, base.to_tabs, added) if all(b == added + a for a, b in converted) else None
+        return IndentShift(base.width, base.to_tabs, added) if all(b == added + a for a, b in converted) else None
     if first.endswith(other):
         removed = first[: len(first) - len(other)]
         fits = all(a == removed + b for a, b in converted)
-        return Shift(base.width, base.to_tabs, removed=removed) if fits else None
+        return IndentShift(base.width, base.to_tabs, removed=removed) if fits else None
     return None
 
 
@@ -100,7 +100,7 @@ ALIGNED_AT_MOST = 1_000_000
 OPENING_AFTER = " \t\n([{<-—–/=" + SPACES
 
 
-def restyled(old: str, found: str, new: str, shift: Shift | None = None) -> str | None:
+def restyled(old: str, found: str, new: str, shift: IndentShift | None = None) -> str | None:
     """`new` as it should stand where `found` stood, given that the model called `found` `old`; line by line the two
     correspond. None where the shift cannot be applied to `new`."""
     sent, there, wanted = old.split("\n"), found.split("\n"), new.split("\n")

@@ -10,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.config import Policy
+from wieldy.files.editing.config import EditSettings
 from wieldy.files.editing.diff import patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import NotFound, Tier
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.splicing import Splice, apply, changed_bytes
-from wieldy.files.encodings import detect, told_by_itself
-from wieldy.files.kinds import is_binary
+from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
+from wieldy.files.encodings import detect_certain, detect_encoding
+from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.errors import CannotWrite
 from wieldy.files.writing.target import Landing, locate, looked_into
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 # Below this, a thread takes longer to be reached than a file to be read and compared.
-SMALL = 256 * 1024
+SMALL_FILE = 256 * 1024
 WAYS_ON = """Nothing was written. Ways on:
 - overwrite: Read the file, then make it what you want with Write or Edit
 - keep: leave the file as it is
 - re-read: Read the file and send an edit that fits what is there now"""
 
 
-class Planned(Struct, frozen=True):
+class EditPlan(Struct, frozen=True):
     """What an edit comes to on a certain content."""
 
     splices: tuple[Splice, ...]
@@ -81,17 +81,17 @@ class Revision(Struct, frozen=True):
         return sum([splice.end - splice.start + len(splice.new) for splice in self.splices])
 
 
-Plan: TypeAlias = Callable[[Document, Sequence[Tier]], Planned]
+Plan: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
 # Called with True on the loop, where it may raise `TakesLonger`; then with False in a thread.
-Prepare: TypeAlias = Callable[[bool], Revision]
+PrepareEdit: TypeAlias = Callable[[bool], Revision]
 
 
-class TakesLonger(Exception):
+class NeedsThread(Exception):
     """This edit is not made in a moment: it needs a merge, a detector of encodings, or a search for what was meant."""
 
 
 def revise(
-    path: str, plan: Plan, state: ReadState, policy: Policy, *, at_once: bool = False, resolved: str | None = None
+    path: str, plan: Plan, state: ReadState, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None
 ) -> Revision:
     """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
     `at_once` `TakesLonger` where that is not a matter of a moment."""
@@ -114,13 +114,13 @@ def revise(
             planned = plan(document, ("exact",) if at_once else policy.tiers)
         except NotFound:
             if at_once:
-                raise TakesLonger from None
+                raise NeedsThread from None
             raise
-        after = apply(data, planned.splices)
+        after = apply_splices(data, planned.splices)
         known = reading.knows_all(document.lines)
         return Revision(landing, after, planned.splices, planned.count, planned.notes, False, known, document.afresh())
     if at_once:
-        raise TakesLonger
+        raise NeedsThread
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
     base = state.content(known_as)
     if policy.on_change == "error" or base is None:
@@ -130,20 +130,20 @@ def revise(
     return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
 
 
-def revising(path: str, plan: Plan, workspace: Workspace, resolved: str) -> Prepare:
+def edit_preparer(path: str, plan: Plan, workspace: Workspace, resolved: str) -> PrepareEdit:
     """`revise` as often as it takes, with what a workspace knows of the file and wants for edits."""
-    state, policy = workspace.service(ReadState), Policy.of(workspace)
+    state, policy = workspace.service(ReadState), EditSettings.of(workspace)
     return lambda at_once: revise(path, plan, state, policy, at_once=at_once, resolved=resolved)
 
 
-def existing(path: str, policy: Policy, *, at_once: bool = False, resolved: str | None = None) -> Landing:
+def existing(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Landing:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    landing = look_at(path, policy, at_once=at_once, resolved=resolved)
+    landing = load_target(path, policy, at_once=at_once, resolved=resolved)
     if landing.stat is None:
         if at_once:
-            raise TakesLonger
+            raise NeedsThread
         _refuse_missing(landing)
-    kind = is_binary(landing.content or b"")
+    kind = binary_kind(landing.content or b"")
     if kind is not None:
         raise ToolFailure(
             f"{path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
@@ -153,19 +153,19 @@ def existing(path: str, policy: Policy, *, at_once: bool = False, resolved: str 
 
 def document_of(data: bytes, *, at_once: bool = False) -> Document:
     """What is on disk as a document; raises `TakesLonger` with `at_once` where its encoding would have to be guessed."""
-    encoding = told_by_itself(data) if at_once else detect(data)
+    encoding = detect_certain(data) if at_once else detect_encoding(data)
     if encoding is None or (at_once and encoding.unit > 1):
-        raise TakesLonger
+        raise NeedsThread
     return Document(data, encoding)
 
 
-def look_at(path: str, policy: Policy, *, at_once: bool = False, resolved: str | None = None) -> Landing:
+def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Landing:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
         landing = locate(path, resolved)
         size = 0 if landing.stat is None else landing.stat.st_size
-        if at_once and size > SMALL:
-            raise TakesLonger
+        if at_once and size > SMALL_FILE:
+            raise NeedsThread
         if size > policy.max_bytes:
             raise ToolFailure(
                 f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
@@ -179,13 +179,13 @@ def look_at(path: str, policy: Policy, *, at_once: bool = False, resolved: str |
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
 
-def _merged(landing: Landing, base: bytes, plan: Plan, policy: Policy, since: str) -> Revision:
+def _merged(landing: Landing, base: bytes, plan: Plan, policy: EditSettings, since: str) -> Revision:
     theirs = landing.content or b""
     try:
         planned = plan(Document.of(base), policy.tiers)
     except NotFound as failure:
         raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
-    merged = merge(base, apply(base, planned.splices), theirs)
+    merged = merge(base, apply_splices(base, planned.splices), theirs)
     if merged is None:
         raise ToolFailure(f"{landing.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
     if not merged.clean and policy.on_change != "markers":
@@ -208,7 +208,7 @@ def _conflict_note(merged: Merge, since: str) -> str:
 
 
 def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
-    return (changed_bytes(old, new),) if old != new else ()
+    return (diff_bytes(old, new),) if old != new else ()
 
 
 def _refuse_missing(landing: Landing) -> NoReturn:

@@ -22,7 +22,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import digest_of
 from wieldy.files.editing.splicing import Splice, splice
-from wieldy.files.kinds import is_binary
+from wieldy.files.kinds import binary_kind
 from wieldy.search.ignore import VERSION_CONTROL, compile_any, inside_repository, rules_above, walk_files
 
 _PROGRAM = (
@@ -183,7 +183,7 @@ def _content(path: str, most: int) -> bytes | None:
             data = file.read()
     except OSError:
         return None
-    return None if is_binary(data) else data
+    return None if binary_kind(data) else data
 
 
 def _matches(text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[tuple[int, int, re.Match[str]]]:

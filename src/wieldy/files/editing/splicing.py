@@ -14,7 +14,7 @@ from wieldy.files.encodings import UTF8, decodes
 BLOCK = 1 << 14
 
 
-def same_start(one: bytes, other: bytes) -> int:
+def common_prefix_length(one: bytes, other: bytes) -> int:
     """How many bytes two contents begin with alike."""
     shortest = min(len(one), len(other))
     at = 0
@@ -54,7 +54,7 @@ class Splice(Struct, frozen=True):
         return len(self.new) - (self.end - self.start)
 
 
-def apply(data: bytes, splices: Sequence[Splice]) -> bytes:
+def apply_splices(data: bytes, splices: Sequence[Splice]) -> bytes:
     """The content after ascending, disjoint splices."""
     view = memoryview(data)
     pieces: list[bytes | memoryview] = []
@@ -91,7 +91,7 @@ def splice(document: Document, span: Span, new: str) -> Splice:
     new, data = unix_ends(new), document.data[span.start : span.end]
     if not document.returns and document.codec.bytewise and data.isascii():
         # Bytes are characters here, and every line end in the file is the same.
-        least = changed_bytes(data, document.codec.encode(new))
+        least = diff_bytes(data, document.codec.encode(new))
         return Splice(span.start + least.start, span.start + least.end, least.new)
     part = document.slice(span)
     old = part.text
@@ -186,8 +186,8 @@ def whole(document: Document, new: str) -> Splice:
     return splice(document, Span(document.body, len(document.data)), new)
 
 
-def changed_bytes(old: bytes, new: bytes) -> Splice:
+def diff_bytes(old: bytes, new: bytes) -> Splice:
     """The one least splice that turns a content into another."""
-    head = same_start(old, new)
+    head = common_prefix_length(old, new)
     tail = same_end(old, new, min(len(old), len(new)) - head)
     return Splice(head, len(old) - tail, new[head : len(new) - tail])

@@ -71,6 +71,6 @@ class Recovery:
 
 
 def _listed(entry: Entry) -> str:
-    from wieldy.search.format import on_one_line, readable
+    from wieldy.search.format import escape_controls, readable
 
-    return ", ".join(on_one_line(readable(path.path)) for path in entry.paths)
+    return ", ".join(escape_controls(readable(path.path)) for path in entry.paths)

@@ -27,7 +27,7 @@ from msgspec import Struct
 from wieldy.core.errors import WieldyError
 from wieldy.core.state_dirs import state_home
 from wieldy.core.workspace import Workspace
-from wieldy.files.editing.splicing import Splice, changed_bytes
+from wieldy.files.editing.splicing import Splice, diff_bytes
 from wieldy.files.journal.entries import BadRecord, Change, Entry, PathRecord, Settlement, decode, encode
 from wieldy.files.journal.locks import Held
 from wieldy.files.writing.disk import LOCAL, Disk, pwrite_all, sync_folder
@@ -810,7 +810,7 @@ class _Ledger:
         if before is None or after is None:
             return self._named(path, before), self._named(path, after)
         if change is None or not _leads(change, before, after):
-            change = changed_bytes(before, after)
+            change = diff_bytes(before, after)
         old = self._names.of(path, before)
         new = self._names.of_next(path, after, old, change.start)
         self.contents[old.name], self.contents[new.name] = before, after

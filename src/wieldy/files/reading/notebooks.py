@@ -14,7 +14,7 @@ from msgspec import Struct
 from wieldy.core.content import Block, Image, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
-from wieldy.files.reading.opening import Opened, shown
+from wieldy.files.reading.opening import OpenFile, shown
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
@@ -195,7 +195,9 @@ MOST_PICTURES = 10
 MOST_NAMED = 200
 
 
-def show_notebook(file: Opened, data: bytes, notebook: Notebook, seen: ReadState, cell_id: str | None = None) -> Output:
+def show_notebook(
+    file: OpenFile, data: bytes, notebook: Notebook, seen: ReadState, cell_id: str | None = None
+) -> Output:
     """The notebook, or one cell of it, as a result; what was shown is remembered."""
     cells = notebook.cells
     if cell_id:

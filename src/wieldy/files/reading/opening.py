@@ -22,7 +22,7 @@ _KINDS = (
 )
 
 
-class Opened:
+class OpenFile:
     """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file.
 
     `real` is where the path led when it was judged: that file is opened, or none. `before` is what it was just before.
@@ -48,7 +48,7 @@ class Opened:
             os.close(self._descriptor)
             raise
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> OpenFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -13,8 +13,8 @@ from typing import AnyStr, Generic
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.encodings import UTF8, Encoding, detect
-from wieldy.files.reading.opening import Opened, shown
+from wieldy.files.encodings import UTF8, Encoding, detect_encoding
+from wieldy.files.reading.opening import OpenFile, shown
 
 # Shown with its number, even an empty line takes a digit, a tab and a line break.
 SHORTEST_LINE = 3
@@ -183,18 +183,18 @@ COUNTED_ON = 64 << 20
 class Source:
     """The text of a file in pieces: bytes where a line feed is one byte, decoded already where it is more."""
 
-    def __init__(self, file: Opened, data: bytes | None, block: int, stopped: Callable[[], bool]) -> None:
+    def __init__(self, file: OpenFile, data: bytes | None, block: int, stopped: Callable[[], bool]) -> None:
         self.breaks = Breaks()
         self._size = file.stat.st_size
         self._passed = 0
         self._stopped = stopped
         if data is None:
-            self.encoding = detect(file.head, whole=False)
+            self.encoding = detect_encoding(file.head, whole=False)
             # A head of plain ASCII leaves the encoding open until the lines shown say more.
             self._settled = not file.head.isascii()
             self._pieces = self._watched(file.blocks(block))
         else:
-            self.encoding = detect(data)
+            self.encoding = detect_encoding(data)
             self._settled = True
             self._pieces = iter((data,))
 
@@ -237,7 +237,7 @@ class Source:
             if piece.isascii():
                 return piece.decode("ascii")
             self._settled = True
-            found = detect(piece, whole=False)
+            found = detect_encoding(piece, whole=False)
             self.encoding = found if found.unit == 1 and not found.bom else UTF8
         return self._decoder.decode(piece, final)
 
@@ -284,7 +284,7 @@ class Page(Struct, frozen=True):
 
 
 def read_page(
-    file: Opened,
+    file: OpenFile,
     *,
     first: int = 1,
     limit: int = LIMIT,
@@ -321,7 +321,7 @@ def read_page(
 
 def _whole_page(data: bytes, limit: int, chars: int) -> Page | None:
     """All of a file that needs no more than to be cut into lines, as most do; None for any other."""
-    if len(data) >= chars or b"\r" in data or detect(data) is not UTF8:
+    if len(data) >= chars or b"\r" in data or detect_encoding(data) is not UTF8:
         return None
     lines = data.decode().split("\n")
     if not lines[-1]:

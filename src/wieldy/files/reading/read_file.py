@@ -13,9 +13,9 @@ from wieldy.core.content import Content, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
 from wieldy.files.encodings import Encoding, decodes
-from wieldy.files.kinds import is_binary
+from wieldy.files.kinds import binary_kind
 from wieldy.files.reading.images import media_type_of
-from wieldy.files.reading.opening import Opened, shown
+from wieldy.files.reading.opening import OpenFile, shown
 from wieldy.files.reading.pages import Page, read_page
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _breaks(name: str) -> str:
     return f"Line endings: {name}." if name in {"CRLF", "CR", "mixed"} else ""
 
 
-class Repeats:
+class RecentReads:
     """The pages of one workspace. A page is held back once; whoever insists gets it again."""
 
     def __init__(self, workspace: Workspace | None = None) -> None:
@@ -94,19 +94,19 @@ class Repeats:
         return was_shown
 
 
-SMALL = 256 * 1024
+SMALL_FILE = 256 * 1024
 
 
-def small(path: str, real: str) -> Opened | None:
+def small(path: str, real: str) -> OpenFile | None:
     """The file, opened, if it is one that is read faster than a thread is reached."""
     try:
         stat = os.stat(real)
     except (OSError, ValueError):
         return None
-    return Opened(path, real, stat) if S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL else None
+    return OpenFile(path, real, stat) if S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL_FILE else None
 
 
-def is_plain(file: Opened) -> bool:
+def is_plain(file: OpenFile) -> bool:
     """Whether showing a small file takes no more than cutting UTF-8 into lines."""
     return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
 
@@ -119,21 +119,21 @@ class Reader(Struct, frozen=True):
     pages: str
     as_images: bool
     seen: ReadState
-    repeats: Repeats | None
+    repeats: RecentReads | None
     stopped: Callable[[], bool] = bool
 
     def read(self, path: str, real: str | None = None) -> Output:
         """Open and show a file."""
-        return self.show(Opened(path, real))
+        return self.show(OpenFile(path, real))
 
-    def show(self, file: Opened) -> Output:
+    def show(self, file: OpenFile) -> Output:
         """The file as what it is. Closes it."""
         with file:
             if media_type_of(file.head):
                 return self._image(file)
             if file.head.startswith(b"%PDF-"):
                 return self._pdf(file)
-            if kind := is_binary(file.head):
+            if kind := binary_kind(file.head):
                 raise ToolFailure(
                     f"{shown(file.path)} is not text: {kind}, {size_of(file.stat.st_size)}. Only text, images (PNG, "
                     "JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
@@ -142,7 +142,7 @@ class Reader(Struct, frozen=True):
                 return self._notebook(file)
             return self._text(file)
 
-    def _text(self, file: Opened) -> Output:
+    def _text(self, file: OpenFile) -> Output:
         page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped)
         if self._known(file, page):
             name = shown(file.path)
@@ -164,7 +164,7 @@ class Reader(Struct, frozen=True):
         reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
         return Output("\n".join(filter(None, (page.numbered, reminder))), _text_data(file.path, page))
 
-    def _known(self, file: Opened, page: Page) -> bool:
+    def _known(self, file: OpenFile, page: Page) -> bool:
         if self.repeats is None or not page.lines:
             return False
         lines = file.real, page.first, page.last
@@ -173,7 +173,7 @@ class Reader(Struct, frozen=True):
         self.repeats.show(*lines)
         return False
 
-    def _image(self, file: Opened) -> Output:
+    def _image(self, file: OpenFile) -> Output:
         from wieldy.files.reading.images import LARGEST_FILE, picture
 
         data = loaded(file, LARGEST_FILE)
@@ -197,7 +197,7 @@ class Reader(Struct, frozen=True):
         }
         return Output(content, {"type": "image", "file": about})
 
-    def _pdf(self, file: Opened) -> Output:
+    def _pdf(self, file: OpenFile) -> Output:
         from wieldy.files.reading.pdf import LARGEST_FILE, read_pdf
 
         name = shown(file.path)
@@ -207,7 +207,7 @@ class Reader(Struct, frozen=True):
         about = {"filePath": name, "originalSize": len(data), "pages": list(found.numbers), "count": found.count}
         return Output(found.content, {"type": "pdf", "file": about})
 
-    def _notebook(self, file: Opened) -> Output:
+    def _notebook(self, file: OpenFile) -> Output:
         from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
 
         try:
@@ -215,15 +215,15 @@ class Reader(Struct, frozen=True):
             notebook = read_notebook(data, shown(file.path))
         except ToolFailure:
             # Shown as the text it is, so that it can be mended.
-            with Opened(file.path, file.real) as plain:
+            with OpenFile(file.path, file.real) as plain:
                 return self._text(plain)
         return show_notebook(file, data, notebook, self.seen)
 
-    def _saw_whole(self, file: Opened, data: bytes) -> None:
+    def _saw_whole(self, file: OpenFile, data: bytes) -> None:
         self.seen.saw(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
 
 
-def loaded(file: Opened, most: int) -> bytes:
+def loaded(file: OpenFile, most: int) -> bytes:
     """All of a file that is no larger than `most`."""
     data = file.whole(most)
     if data is None:

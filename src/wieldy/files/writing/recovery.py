@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from wieldy.core.realpath import Swapped, open_exact_folder
-from wieldy.files.editing.splicing import same_start
+from wieldy.files.editing.splicing import common_prefix_length
 from wieldy.files.writing.disk import LOCAL, Disk, pwrite_all, read_all, sync_folder, write_all
 from wieldy.files.writing.metadata import PRIVATE, carry_over
 from wieldy.files.writing.target import READ_FLAGS, Step
@@ -38,7 +38,7 @@ def put_back(disk: Disk, fd: int, before: bytes) -> None:
     found = read_all(fd)
     if len(found) > len(before):
         disk.truncate(fd, len(before))
-    first = same_start(found, before)
+    first = common_prefix_length(found, before)
     if first < len(before):
         pwrite_all(disk, fd, memoryview(before)[first:], first)
     disk.sync(fd)

@@ -7,12 +7,12 @@ import pytest
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import NotFound, Replacement, WrongCount
 from wieldy.files.editing.replacements import EditsConflict, plan_batch
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 
 def edited(text: str, *pairs: tuple[str, str]) -> str:
     document = Document.of(text.encode())
-    return apply(document.data, plan_batch(document, [Replacement(*pair) for pair in pairs]).splices).decode()
+    return apply_splices(document.data, plan_batch(document, [Replacement(*pair) for pair in pairs]).splices).decode()
 
 
 def test_edits_in_any_order_of_places_are_all_made() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.apply_edit import Write, change_file, settle
-from wieldy.files.editing.config import Policy
+from wieldy.files.editing.config import EditSettings
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.replacements import plan_one
-from wieldy.files.editing.revision import Prepare, Revision, revise
+from wieldy.files.editing.replacements import plan_replacement
+from wieldy.files.editing.revision import PrepareEdit, Revision, revise
 from wieldy.files.writing.commit import Written, write_atomically
 from wieldy.files.writing.errors import CannotWrite, Moved
 
@@ -37,9 +37,9 @@ def state(file: Path) -> ReadState:
 
 
 @pytest.fixture
-def prepare(file: Path, state: ReadState) -> Prepare:
+def prepare(file: Path, state: ReadState) -> PrepareEdit:
     edit = Replacement("one", "ONE")
-    return lambda at_once: revise(str(file), partial(plan_one, edit), state, Policy(), at_once=at_once)
+    return lambda at_once: revise(str(file), partial(plan_replacement, edit), state, EditSettings(), at_once=at_once)
 
 
 def after(interference: Callable[[], object], times: int = 1) -> Write:
@@ -56,19 +56,21 @@ def after(interference: Callable[[], object], times: int = 1) -> Write:
     return write
 
 
-async def test_a_change_between_preparing_and_writing_is_merged(file: Path, state: ReadState, prepare: Prepare) -> None:
+async def test_a_change_between_preparing_and_writing_is_merged(
+    file: Path, state: ReadState, prepare: PrepareEdit
+) -> None:
     result = await change_file(prepare, after(lambda: file.write_bytes(BASE + b"six\n")), state)
     assert file.read_bytes() == b"ONE\ntwo\nthree\nfour\nfive\nsix\n"
     assert isinstance(result.content, str) and "merged" in result.content
 
 
-async def test_a_file_that_never_rests_is_given_up(file: Path, state: ReadState, prepare: Prepare) -> None:
+async def test_a_file_that_never_rests_is_given_up(file: Path, state: ReadState, prepare: PrepareEdit) -> None:
     with pytest.raises(ToolFailure, match="changed by someone else meanwhile"):
         await change_file(prepare, after(lambda: None, times=99), state)
     assert file.read_bytes() == BASE
 
 
-async def test_a_refused_write_is_told_in_its_own_words(state: ReadState, prepare: Prepare) -> None:
+async def test_a_refused_write_is_told_in_its_own_words(state: ReadState, prepare: PrepareEdit) -> None:
     async def refuse(revision: Revision) -> Written:
         raise CannotWrite(revision.path, "the disk is full")
 
@@ -76,7 +78,7 @@ async def test_a_refused_write_is_told_in_its_own_words(state: ReadState, prepar
         await change_file(prepare, refuse, state)
 
 
-async def test_a_change_right_after_ours_is_noticed(file: Path, state: ReadState, prepare: Prepare) -> None:
+async def test_a_change_right_after_ours_is_noticed(file: Path, state: ReadState, prepare: PrepareEdit) -> None:
     async def write_and_format(revision: Revision) -> Written:
         written = write_atomically(revision.path, revision.after)
         file.write_bytes(revision.after.upper())
@@ -102,6 +104,6 @@ async def test_any_change_right_after_ours_is_noticed(
     assert bool(notes) == (found != content) == (known.reading(str(file)) is None)
 
 
-async def test_what_was_written_is_known(file: Path, state: ReadState, prepare: Prepare) -> None:
+async def test_what_was_written_is_known(file: Path, state: ReadState, prepare: PrepareEdit) -> None:
     await change_file(prepare, after(lambda: None, times=0), state)
     assert state.is_current(str(file), BASE.replace(b"one", b"ONE"), file.stat())

@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 
 from wieldy.files.editing.diff import patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice, apply, splice, splices, whole
+from wieldy.files.editing.splicing import Splice, apply_splices, splice, splices, whole
 
 TWENTY = "".join(f"line {n}\n" for n in range(1, 21))
 
@@ -89,7 +89,7 @@ def test_wide_texts_are_numbered_like_any_other() -> None:
     document = Document.of(data)
     spliced = [splice(document, span, "B\nB2") for span in document.find("b")]
     assert str(patch(document, spliced).hunks[0]) == "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n c"
-    assert apply(data, spliced).decode("utf-16") == "a\r\nB\r\nB2\r\nc\r\n"
+    assert apply_splices(data, spliced).decode("utf-16") == "a\r\nB\r\nB2\r\nc\r\n"
 
 
 def test_the_snippet_shows_the_new_lines_with_five_around() -> None:

@@ -9,20 +9,20 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.files.editing.config import Policy
+from wieldy.files.editing.config import EditSettings
 
 
-def policy(tmp_path: Path, **edit: Any) -> Policy:
-    return Policy.of(Workspace(tmp_path, session_dir=tmp_path, settings={"edit": edit}))
+def policy(tmp_path: Path, **edit: Any) -> EditSettings:
+    return EditSettings.of(Workspace(tmp_path, session_dir=tmp_path, settings={"edit": edit}))
 
 
 def test_without_settings_everything_tolerant_is_on_and_changes_are_merged(tmp_path: Path) -> None:
-    assert policy(tmp_path) == Policy()
+    assert policy(tmp_path) == EditSettings()
 
 
 def test_settings_are_taken(tmp_path: Path) -> None:
     made = policy(tmp_path, tolerance=["indentation"], on_external_change="markers", max_bytes=7)
-    assert made == Policy(("exact", "indentation"), "markers", 7)
+    assert made == EditSettings(("exact", "indentation"), "markers", 7)
 
 
 def test_an_unknown_value_is_named_with_those_there_are(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.files.editing.report import QUICKLY_COMPARED, Draft, is_quick, report
-from wieldy.files.editing.revision import SMALL, Revision
-from wieldy.files.editing.splicing import Splice, apply
+from wieldy.files.editing.revision import SMALL_FILE, Revision
+from wieldy.files.editing.splicing import Splice, apply_splices
 from wieldy.files.writing.target import look
 
 BASE = b"one\ntwo\nthree\n"
@@ -16,7 +16,9 @@ BASE = b"one\ntwo\nthree\n"
 
 def revision_of(path: Path, *splices: Splice) -> Revision:
     landing = look(str(path))
-    return Revision(landing, apply(landing.content or b"", splices), splices, len(splices), ("a note of the edit",))
+    return Revision(
+        landing, apply_splices(landing.content or b"", splices), splices, len(splices), ("a note of the edit",)
+    )
 
 
 @pytest.fixture
@@ -57,4 +59,4 @@ def test_what_takes_long_is_not_begun(file: Path):
     draft.about(revision)
     draft.begin()
     assert not is_quick(revision) and draft.finished(revision) is not draft.finished(revision)
-    assert not is_quick(revision_of(file, Splice(0, 0, b"x" * SMALL)))
+    assert not is_quick(revision_of(file, Splice(0, 0, b"x" * SMALL_FILE)))

@@ -6,14 +6,14 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import apply, splice, whole
+from wieldy.files.editing.splicing import apply_splices, splice, whole
 from wieldy.files.encodings import Encoding
 
 
 def edit(data: bytes, old: str, new: str) -> bytes:
     document = Document.of(data)
     document.codec.require(new)
-    return apply(data, [splice(document, span, new) for span in document.find(old)])
+    return apply_splices(data, [splice(document, span, new) for span in document.find(old)])
 
 
 def test_a_latin_1_byte_outside_the_edit_stays_as_it_is() -> None:

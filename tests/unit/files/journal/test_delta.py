@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.editing.splicing import Splice, changed_bytes
+from wieldy.files.editing.splicing import Splice, diff_bytes
 from wieldy.files.journal.entries import Change, Entry, PathRecord
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.store import DEEPEST, HEAD_SIZE, Store, Unreadable, delta_of, digest_of, read_delta
@@ -33,7 +33,7 @@ def add(store: Store, number: int) -> None:
     names = digest_of(before), digest_of(after)
     path = PathRecord("/p/a", "/p/a", names[0].hex(), names[1].hex())
     entry = Entry(str(number), "edit", "s", "c", "Edit", 1000.0, (path,))
-    delta = delta_of(names[0], changed_bytes(before, after), len(after))
+    delta = delta_of(names[0], diff_bytes(before, after), len(after))
     assert delta is not None
     store.append(entry, dict(zip(names, (before, after), strict=True)), {names[1]: delta})
 
@@ -132,13 +132,13 @@ def test_many_edits_of_one_file_are_taken_back_one_by_one(tmp_path: Path):
 @given(st.binary(max_size=40), st.binary(max_size=2_000), st.binary(max_size=2_000), st.binary(max_size=40))
 def test_a_delta_gives_the_content_it_tells_of(start: bytes, old: bytes, new: bytes, end: bytes):
     before, after = start + old + end, start + new + end
-    told = delta_of(digest_of(before), changed_bytes(before, after), len(after))
+    told = delta_of(digest_of(before), diff_bytes(before, after), len(after))
     assert told is None or (told.applied(before) == after and read_delta(told.packed()) == told)
 
 
 def test_a_content_that_is_mostly_new_is_no_delta():
     for old, new in ((BULK, os.urandom(60_000)), (b"", b"all new")):
-        assert delta_of(digest_of(old), changed_bytes(old, new), len(new)) is None
+        assert delta_of(digest_of(old), diff_bytes(old, new), len(new)) is None
 
 
 TAIL = b"and a tail"

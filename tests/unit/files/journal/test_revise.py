@@ -16,7 +16,7 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.editing.revision import Revision
-from wieldy.files.editing.splicing import changed_bytes
+from wieldy.files.editing.splicing import diff_bytes
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.writing.errors import CannotWrite, Moved
@@ -36,7 +36,7 @@ def revised(path: str, make: Callable[[bytes], bytes]) -> Revision:
     landing = look(path, path)
     before = landing.content or b""
     after = make(before)
-    return Revision(landing, after, (changed_bytes(before, after),))
+    return Revision(landing, after, (diff_bytes(before, after),))
 
 
 def one_more(before: bytes) -> bytes:

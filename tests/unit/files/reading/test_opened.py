@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.opening import HEAD, Opened, shown
+from wieldy.files.reading.opening import HEAD, OpenFile, shown
 
 
 def test_a_directory_is_turned_away_with_the_tools_for_it(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure, match=r"is a directory, not a file\. Use LS or Glob"):
-        Opened(str(tmp_path))
+        OpenFile(str(tmp_path))
 
 
 def test_a_pipe_nobody_writes_to_is_turned_away_at_once(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(ToolFailure, match=r"named pipe \(FIFO\)"):
-        Opened(str(path))
+        OpenFile(str(path))
 
 
 def test_a_socket_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,27 +29,27 @@ def test_a_socket_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("sock")
         with pytest.raises(ToolFailure, match="is a socket"):
-            Opened("sock")
+            OpenFile("sock")
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/tty", "/dev/random"])
 def test_devices_are_turned_away(device: str) -> None:
     with pytest.raises(ToolFailure, match="character device"):
-        Opened(device)
+        OpenFile(device)
 
 
 def test_a_link_to_a_device_is_a_device(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/dev/zero")
     with pytest.raises(ToolFailure, match="character device"):
-        Opened(str(link))
+        OpenFile(str(link))
 
 
 def test_what_is_open_elsewhere_as_a_pipe_is_no_file() -> None:
     reader, writer = os.pipe()
     try:
         with pytest.raises(ToolFailure, match="named pipe"):
-            Opened(f"/proc/self/fd/{reader}")
+            OpenFile(f"/proc/self/fd/{reader}")
     finally:
         os.close(reader)
         os.close(writer)
@@ -57,14 +57,14 @@ def test_what_is_open_elsewhere_as_a_pipe_is_no_file() -> None:
 
 def test_a_path_that_cannot_be_encoded_is_an_ordinary_error() -> None:
     with pytest.raises(OSError) as caught:
-        Opened("/tmp/\ud800")
+        OpenFile("/tmp/\ud800")
     assert caught.value.errno == errno.EINVAL
 
 
 def test_a_name_that_is_not_utf8_opens(tmp_path: Path) -> None:
     path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.txt")
     pathlib.Path(os.fsdecode(path)).write_bytes(b"x")
-    with Opened(os.fsdecode(path)) as file:
+    with OpenFile(os.fsdecode(path)) as file:
         assert file.head == b"x"
     assert shown(os.fsdecode(path)).endswith("caf\N{REPLACEMENT CHARACTER}.txt")
 
@@ -72,7 +72,7 @@ def test_a_name_that_is_not_utf8_opens(tmp_path: Path) -> None:
 def test_the_descriptor_is_closed_and_not_inherited(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
-    with Opened(str(path)):
+    with OpenFile(str(path)):
         (mine,) = (fd for fd in os.listdir("/proc/self/fd") if fd_leads_to(fd, path))
         assert not os.get_inheritable(int(mine))
     assert not any(fd_leads_to(fd, path) for fd in os.listdir("/proc/self/fd"))
@@ -90,16 +90,16 @@ def test_all_bytes_come_whole_or_in_blocks(tmp_path: Path, size: int) -> None:
     path = tmp_path / "file"
     data = os.urandom(size)
     path.write_bytes(data)
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         assert file.whole(size) == data
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         assert b"".join(file.blocks(1000)) == data
 
 
 def test_a_file_larger_than_the_most_is_not_loaded_but_still_comes_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 5000)
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         assert file.whole(4999) is None
         assert b"".join(file.blocks(1000)) == b"x" * 5000
 
@@ -107,7 +107,7 @@ def test_a_file_larger_than_the_most_is_not_loaded_but_still_comes_in_blocks(tmp
 def test_a_file_that_outgrows_the_most_since_it_was_opened_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10)
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         with open(path, "ab") as more:
             more.write(b"y" * 100)
         assert file.whole(50) is None

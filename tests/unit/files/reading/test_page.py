@@ -10,12 +10,12 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.encodings import Encoding
-from wieldy.files.reading.opening import Opened
+from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import CHARS, COUNTED_ON, Page, read_page
 
 
 def page_of(path: Path, **how: Any) -> Page:
-    with Opened(str(path)) as file:
+    with OpenFile(str(path)) as file:
         return read_page(file, **how)
 
 
@@ -116,7 +116,7 @@ def test_the_encoding_of_a_large_file_shows_itself_in_its_lines(tmp_path: Path) 
 def test_a_file_that_grows_while_it_is_read_comes_to_an_end(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"line\n" * 100_000)
-    with Opened(str(path)) as file, open(path, "ab") as appender:
+    with OpenFile(str(path)) as file, open(path, "ab") as appender:
 
         def grows() -> bool:
             appender.write(b"more\n" * 100_000)
@@ -153,8 +153,8 @@ def test_a_line_larger_than_the_memory_is_paged(tmp_path: Path) -> None:
         file.write(b"first\n" + b"x" * 300_000)
         file.truncate(400 << 20)
     program = (
-        "import sys; from wieldy.files.reading.opening import Opened; from wieldy.files.reading.pages import read_page\n"
-        "with Opened(sys.argv[1]) as file: page = read_page(file, first=2)\n"
+        "import sys; from wieldy.files.reading.opening import OpenFile; from wieldy.files.reading.pages import read_page\n"
+        "with OpenFile(sys.argv[1]) as file: page = read_page(file, first=2)\n"
         "assert page.total == 2 and page.lines[0].startswith('xxx'), page"
     )
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from wieldy.files.reading.read_file import Repeats
+from wieldy.files.reading.read_file import RecentReads
 
 
 def test_a_page_is_held_back_once_after_it_was_shown() -> None:
-    repeats = Repeats()
+    repeats = RecentReads()
     assert not repeats.hold_back("/a", 1, 9)
     repeats.show("/a", 1, 9)
     assert repeats.hold_back("/a", 1, 9)
@@ -12,7 +12,7 @@ def test_a_page_is_held_back_once_after_it_was_shown() -> None:
 
 
 def test_another_range_or_file_is_another_page() -> None:
-    repeats = Repeats()
+    repeats = RecentReads()
     repeats.show("/a", 1, 9)
     assert not repeats.hold_back("/a", 1, 8)
     assert not repeats.hold_back("/b", 1, 9)

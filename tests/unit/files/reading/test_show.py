@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.opening import Opened
-from wieldy.files.reading.read_file import SMALL, is_plain, small
+from wieldy.files.reading.opening import OpenFile
+from wieldy.files.reading.read_file import SMALL_FILE, is_plain, small
 
 
 def test_only_small_regular_files_are_small(tmp_path: Path) -> None:
-    (tmp_path / "small").write_bytes(b"x" * (SMALL - 1))
-    (tmp_path / "large").write_bytes(b"x" * SMALL)
+    (tmp_path / "small").write_bytes(b"x" * (SMALL_FILE - 1))
+    (tmp_path / "large").write_bytes(b"x" * SMALL_FILE)
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
     file = small("small", str(tmp_path / "small"))
     assert file is not None
     with file:
-        assert file.whole(SMALL) == b"x" * (SMALL - 1)
+        assert file.whole(SMALL_FILE) == b"x" * (SMALL_FILE - 1)
     for path in (
         *(tmp_path / name for name in ("large", "empty", "pipe", "missing", "")),
         "/proc/self/status",
@@ -41,5 +41,5 @@ def test_whatever_needs_more_than_cutting_lines_is_not_plain(
     tmp_path: Path, name: str, data: bytes, plain: bool
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    with Opened(str(tmp_path / name)) as file:
+    with OpenFile(str(tmp_path / name)) as file:
         assert is_plain(file) is plain

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.opening import Opened, why_unreadable
+from wieldy.files.reading.opening import OpenFile, why_unreadable
 
 
 def reason(path: str) -> str:
     with pytest.raises(OSError) as caught:
-        Opened(path)
+        OpenFile(path)
     return why_unreadable(path, caught.value)
 
 
@@ -63,11 +63,11 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
             folder.chmod(0o755)
     program = (
         "import os, sys\n"
-        "from wieldy.files.reading.opening import Opened\n"
+        "from wieldy.files.reading.opening import OpenFile\n"
         "from wieldy.files.reading.opening import why_unreadable\n"
         "import wieldy.search.similar_paths\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "try: Opened(sys.argv[1])\n"
+        "try: OpenFile(sys.argv[1])\n"
         "except OSError as error: print(why_unreadable(sys.argv[1], error))\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.folding import fold, plain
-from wieldy.files.editing.matching import TIERS, Replacement, locate, recognised
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.matching import TIERS, Replacement, find_text, recognised
+from wieldy.files.editing.splicing import apply_splices
 
 CHARS = "ab'’\"“- –\u00a0\u200be\u0301é…"
 LINES = st.text(st.sampled_from(CHARS + "\t"), max_size=8)
@@ -39,7 +39,7 @@ def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(
     if not old:
         return
     try:
-        result = locate(document, Replacement(old, "NEW", expected=expected))
+        result = find_text(document, Replacement(old, "NEW", expected=expected))
     except ToolFailure:
         return
     assert len(result.splices) == expected
@@ -48,7 +48,7 @@ def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(
     else:
         assert old not in text
         assert len(recognised(document, old, result.tier)) == expected
-    after = apply(document.data, result.splices).decode()
+    after = apply_splices(document.data, result.splices).decode()
     assert after.count("NEW") == expected
 
 
@@ -57,11 +57,11 @@ def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(
 def test_an_exact_replacement_is_what_python_replaces(text: str, old: str, new: str) -> None:
     document = Document.of(text.encode())
     try:
-        result = locate(document, Replacement(old, new, everywhere=True), ("exact",))
+        result = find_text(document, Replacement(old, new, everywhere=True), ("exact",))
     except ToolFailure:
         assert old not in text
         return
-    assert apply(document.data, result.splices).decode() == text.replace(old, new)
+    assert apply_splices(document.data, result.splices).decode() == text.replace(old, new)
 
 
 @given(TEXTS, TEXTS, TEXTS.filter(lambda text: bool(text.strip())), TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
@@ -74,10 +74,10 @@ def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, n
         for place in recognised(document, old + " ", tier):
             assert document.slice(place.span).text == place.found
     try:
-        result = locate(document, Replacement(old, new))
+        result = find_text(document, Replacement(old, new))
     except ToolFailure:
         return
-    after = apply(data, result.splices)
+    after = apply_splices(data, result.splices)
     if result.tier == "exact":
         assert after == text.replace(old, new).replace("\n", newline).encode()
 
@@ -102,9 +102,9 @@ def test_white_space_at_line_ends_stays_at_line_ends(lines: list[str], end: str,
     new = "\n".join(draw.draw(st.lists(st.sampled_from([*bare(text), "NEW", ""]), min_size=1, max_size=4))) + end
     document = Document.of(text.encode())
     try:
-        result = locate(document, Replacement(old, new), ("exact", "trailing-space"))
+        result = find_text(document, Replacement(old, new), ("exact", "trailing-space"))
     except ToolFailure:
         return
     (place,) = result.spans
-    after = apply(document.data, result.splices).decode()
+    after = apply_splices(document.data, result.splices).decode()
     assert bare(after) == bare(text[: place.start] + new + text[place.end :])

@@ -10,26 +10,26 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import (
     TIERS,
-    Located,
     NotFound,
     Replacement,
+    TextMatches,
     Tier,
     WrongCount,
-    locate,
+    find_text,
     tiers,
     without_line_numbers,
 )
-from wieldy.files.editing.splicing import apply
+from wieldy.files.editing.splicing import apply_splices
 
 
-def located(text: str, old: str, new: str, tolerance: tuple[Tier, ...] = TIERS) -> Located:
-    return locate(Document.of(text.encode()), Replacement(old, new), tolerance)
+def located(text: str, old: str, new: str, tolerance: tuple[Tier, ...] = TIERS) -> TextMatches:
+    return find_text(Document.of(text.encode()), Replacement(old, new), tolerance)
 
 
 def edited(text: str, old: str, new: str, *, tier: Tier = "exact") -> str:
     result = located(text, old, new)
     assert result.tier == tier
-    return apply(text.encode(), result.splices).decode()
+    return apply_splices(text.encode(), result.splices).decode()
 
 
 def test_a_text_that_occurs_once_is_replaced() -> None:
@@ -48,28 +48,28 @@ def test_places_that_overlap_count_each() -> None:
 
 def test_overlapping_places_are_not_replaced_even_if_their_number_is_right() -> None:
     with pytest.raises(WrongCount, match="overlap"):
-        locate(Document.of(b"aaa"), Replacement("aa", "b", expected=2))
+        find_text(Document.of(b"aaa"), Replacement("aa", "b", expected=2))
 
 
 def test_the_expected_number_is_replaced() -> None:
-    result = locate(Document.of(b"x x x"), Replacement("x", "y", expected=3))
-    assert apply(b"x x x", result.splices) == b"y y y"
+    result = find_text(Document.of(b"x x x"), Replacement("x", "y", expected=3))
+    assert apply_splices(b"x x x", result.splices) == b"y y y"
 
 
 @pytest.mark.parametrize("expected", [2, 4])
 def test_another_number_than_expected_is_refused(expected: int) -> None:
     with pytest.raises(WrongCount, match=f"3 times .* expected_replacements is {expected}"):
-        locate(Document.of(b"x x x"), Replacement("x", "y", expected=expected))
+        find_text(Document.of(b"x x x"), Replacement("x", "y", expected=expected))
 
 
 def test_everywhere_replaces_all_from_left_to_right() -> None:
-    result = locate(Document.of(b"aaaa b aa"), Replacement("aa", "c", everywhere=True))
-    assert apply(b"aaaa b aa", result.splices) == b"cc b c"
+    result = find_text(Document.of(b"aaaa b aa"), Replacement("aa", "c", everywhere=True))
+    assert apply_splices(b"aaaa b aa", result.splices) == b"cc b c"
 
 
 def test_everywhere_with_a_number_still_checks_it() -> None:
     with pytest.raises(WrongCount, match="expected_replacements is 2"):
-        locate(Document.of(b"x x x"), Replacement("x", "y", expected=2, everywhere=True))
+        find_text(Document.of(b"x x x"), Replacement("x", "y", expected=2, everywhere=True))
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_quotes_outside_the_place_are_never_touched() -> None:
 def test_an_undecodable_byte_is_recognised_by_its_replacement_character() -> None:
     data = "héé ".encode() + b"\xff x = 1\n"
     document = Document.of(data)
-    result = locate(document, Replacement("\ufffd x = 1", "\ufffd x = 2"))
+    result = find_text(document, Replacement("\ufffd x = 1", "\ufffd x = 2"))
     assert result.tier == "typography"
-    assert apply(data, result.splices) == "héé ".encode() + b"\xff x = 2\n"
+    assert apply_splices(data, result.splices) == "héé ".encode() + b"\xff x = 2\n"
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_a_tolerant_match_that_is_not_unique_is_refused(text: str, old: str, how
 )
 def test_everywhere_is_everywhere_whatever_the_typography(text: str, old: str, new: str, after: str) -> None:
     document = Document.of(text.encode())
-    result = locate(document, Replacement(old, new, everywhere=True))
-    assert apply(document.data, result.splices).decode() == after and result.tier == "typography"
+    result = find_text(document, Replacement(old, new, everywhere=True))
+    assert apply_splices(document.data, result.splices).decode() == after and result.tier == "typography"
 
 
 @pytest.mark.parametrize(("text", "old"), [("a \nb\na \nb\n", "a\nb"), ("\tx\n  y\n\t\tx\n", "   x\n")])
 def test_looser_matches_are_changed_by_their_number_only(text: str, old: str) -> None:
     document = Document.of(text.encode())
     with pytest.raises(WrongCount, match="set expected_replacements to 2"):
-        locate(document, Replacement(old, "new", everywhere=True))
+        find_text(document, Replacement(old, "new", everywhere=True))
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_numbers_that_are_in_the_file_are_no_line_numbers() -> None:
 def test_only_exact_matches_are_looked_for_in_a_very_large_file() -> None:
     data = b"x" * 5_000_000 + b"\nit\xe2\x80\x99s\n"
     with pytest.raises(NotFound, match="over 4 MB"):
-        locate(Document.of(data), Replacement("it's", "is"))
+        find_text(Document.of(data), Replacement("it's", "is"))
