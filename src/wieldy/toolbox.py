@@ -23,11 +23,12 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
+from wieldy.engine.pipeline import bind, handle, lookup, normalize
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
-from wieldy.engine.turn import Turn, handler
+from wieldy.engine.turn import Turn
 from wieldy.files.journal.store import journal_folder
 from wieldy.permissions.risk_levels import RiskLevels
 from wieldy.settings.load import Settings, SettingsWatcher
@@ -155,7 +156,7 @@ class Toolbox:
         if name.startswith(FOREIGN) and name not in self.catalog:
             await self._expected(name)
         self._notice_changes()
-        return await handler()(self._call((name, fields if input is None else input)), self._services)
+        return await handle(self._call((name, fields if input is None else input)), self._services)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
         """The calls of one turn: side by side where they do not clash, results in the order given."""
@@ -174,8 +175,6 @@ class Toolbox:
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
-        from wieldy.engine.pipeline import bind, lookup, normalize
-
         call = self._call((name, fields if input is None else input))
         plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
         return self._services.judge.decide(plan, ())

@@ -361,3 +361,11 @@ def test_a_signal_while_it_waits_for_the_next_prompt_ends_it(script, project, en
     assert running.stderr.read() == ""
     for stream in (running.stdin, running.stdout, running.stderr):
         stream.close()
+
+
+def test_stream_json_has_the_result_of_a_call_that_the_loop_breaker_refused(wieldy, script):
+    missing = [{"call": "Read", "input": {"file_path": "missing.txt"}}]
+    done = wieldy("-p", "go", script(missing, missing, missing, [{"text": "given up"}]), "--output-format=stream-json")
+    results = [line["message"]["content"][0] for line in lines(done) if line["type"] == "user"]
+    assert [result["type"] for result in results] == ["tool_result"] * 3
+    assert "has failed 2 times" in json.dumps(results[-1])

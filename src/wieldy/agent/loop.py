@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from wieldy.agent.breaker import Breaker
 from wieldy.agent.conversation import Conversation
 from wieldy.agent.model_turn import Durable, Exchange, Exchanger, Record
 from wieldy.agent.request_prefix import Outset
@@ -16,6 +15,7 @@ from wieldy.agent.session_hooks import Moments
 from wieldy.agent.toolbox_protocol import Equipment
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
+from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Loop:
         self.bounds = bounds
         self.wishes = wishes
         self._spent_before = conversation.cost
-        self._exchanger = Exchanger(box, provider, Breaker(), record, durable)
+        self._exchanger = Exchanger(box, provider, LoopBreaker(), record, durable)
         self._relief: Relief | None = None
         self.news: News | None = None
 

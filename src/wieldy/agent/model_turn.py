@@ -15,15 +15,14 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.answer import Answer
-from wieldy.agent.breaker import Breaker
 from wieldy.agent.toolbox_protocol import Equipment
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
-from wieldy.core.content import Text
 from wieldy.core.events import ModelAnswered, ModelBlock, ModelCalls, ModelRequested, ModelSaid, Retried
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
 from wieldy.engine.events import Events
+from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
 from wieldy.engine.turn import Turn
 from wieldy.providers.models import cost
@@ -36,10 +35,9 @@ GREW = {"signature": "signature_delta", "citation": "citations_delta"}
 class Attempt:
     """Joins an answer, the turn its calls run in, and the transcript. Every block and every result is recorded once."""
 
-    def __init__(self, turn: Turn, breaker: Breaker, record: Record, events: Events, taken: Set[str]) -> None:
+    def __init__(self, turn: Turn, record: Record, events: Events, taken: Set[str]) -> None:
         self.answer = Answer(taken)
         self.turn = turn
-        self._breaker = breaker
         self._record = record
         self._events = events
         self._blocks_kept = 0
@@ -62,18 +60,8 @@ class Attempt:
                 await deltas.aclose()  # type: ignore[attr-defined]
 
     def submit(self, call: ToolCall) -> None:
-        """Start a call, unless it has failed too often already."""
-        refusal = self._breaker.refusal(call.name, call.input)
-        if refusal is None:
-            running = self.turn.submit(call)
-            if isinstance(running, ToolResult):
-                self.keep_result(running)
-            else:
-                running.add_done_callback(self._ended)
-            return
-        result = ToolResult(call.id, call.name, (Text(refusal),), None, True, Refused("check", refusal))
-        self.turn.answer(call, result)
-        self.keep_result(result)
+        """Start a call."""
+        self.turn.submit(call).add_done_callback(self._ended)
 
     def keep_blocks(self) -> None:
         """Record the blocks that have closed since the last time."""
@@ -199,14 +187,14 @@ class Exchanger:
         self,
         box: Equipment,
         provider: Provider,
-        breaker: Breaker,
+        loop_breaker: LoopBreaker,
         record: Record,
         durable: Durable | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.box = box
         self.provider = provider
-        self.breaker = breaker
+        self.loop_breaker = loop_breaker
         self.record = record
         self.durable = durable
         self.sleep = sleep
@@ -238,8 +226,8 @@ class Exchanger:
         broken: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn() as turn:
-            turn.durable = self.durable
-            attempt = Attempt(turn, self.breaker, self.record, self.box.events, taken)
+            turn.flush, turn.loop_breaker = self.durable, self.loop_breaker
+            attempt = Attempt(turn, self.record, self.box.events, taken)
             try:
                 await _until(abort, attempt.listen(self.provider, request))
                 attempt.finish()
@@ -247,20 +235,19 @@ class Exchanger:
                 interrupted = True
                 attempt.keep_spoken()
             except ProviderFailure as failure:
-                if not turn.submitted:
+                if not turn.calls:
                     raise
                 broken = failure
                 attempt.answer.drop_open()
             reason = "interrupted" if interrupted else "broken" if broken else attempt.answer.stop_reason or "end_turn"
             content = self._answered(attempt.answer, reason, time.monotonic() - started)
-            results = await turn.results() if turn.submitted else []
+            results = await turn.results() if turn.calls else []
             attempt.keep_results(results)
-            if turn.lasting and self.durable is not None:
+            if turn.has_lasting_effects and self.durable is not None:
                 await self.durable(results=True)  # what was done is on disk before the model hears of it
-        calls = turn.submitted
+        calls = turn.calls
         stops = [
-            self.breaker.note(call.name, call.input, failed=result.is_error)
-            for call, result in zip(calls, results, strict=True)
+            self.loop_breaker.record(call, failed=result.is_error) for call, result in zip(calls, results, strict=True)
         ]
         return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-Stage: TypeAlias = Literal["lookup", "abort", "schema", "normalize", "check", "hook", "permission"]
+Stage: TypeAlias = Literal["lookup", "abort", "schema", "normalize", "check", "hook", "permission", "loop"]
 
 
 class WieldyError(Exception):

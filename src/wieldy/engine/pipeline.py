@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
@@ -40,6 +40,9 @@ from wieldy.schema.check import Misfit
 from wieldy.schema.json_repair import Unreadable, read_object
 from wieldy.schema.parameters import Parameters
 from wieldy.schema.strict_json import TooDeep, is_too_deep
+
+if TYPE_CHECKING:
+    from wieldy.engine.turn import Turn
 
 
 def lookup(call: ToolCall, catalog: Catalog) -> Tool:
@@ -393,14 +396,9 @@ BIG_RESULT_CHARS = 1_000_000
 async def handle(
     call: ToolCall,
     services: Services,
-    message_id: str | None = None,
-    siblings: Sequence[str] = (),
-    kept: Callable[[], Awaitable[None]] | None = None,
+    turn: Turn | None = None,
 ) -> ToolResult:
-    """Take one call from the model's words to its result. Raises nothing a model could cause.
-
-    `kept` is awaited before anything is done that lasts, so that whoever goes on after a power cut knows that it was begun.
-    """
+    """Take one call from the model's words to its result. Raises nothing a model could cause."""
     started = time.perf_counter()
     if services.events.has_subscribers:
         services.events.emit(ToolRequested(call_id=call.id, name=call.name))
@@ -412,16 +410,19 @@ async def handle(
             limit = tool.max_result_chars
             if services.abort.aborted:
                 raise Aborted(services.abort.reason)
+            if turn is not None and turn.loop_breaker is not None:
+                turn.loop_breaker.check(call)
             bound = bind(call, tool)
             plan = normalize(bound, services.workspace)
             if not services.queue.enter(place, plan.effects, tool.concurrency_safe(plan.input)):
                 plan = await _admitted(bound, plan, place, services)
-            ctx = services.context(call.id, message_id, siblings)
+            ctx = services.context(call.id, turn)
             cleared, context = await _judged(plan, place, ctx, services)
             if not services.queue.starts(place):
                 await services.queue.start(place, services.abort)
-            if kept is not None and any(map(lasts, cleared.plan.effects)):
-                await kept()
+            if turn is not None and turn.flush is not None and any(map(lasts, cleared.plan.effects)):
+                turn.has_lasting_effects = True
+                await turn.flush()
             outcome = await _ran(cleared, ctx, services, context)
             notes = cleared.plan.notes
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -15,6 +15,9 @@ from wieldy.engine.events import Events
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
 from wieldy.engine.supervise import Supervisor
+
+if TYPE_CHECKING:
+    from wieldy.engine.turn import Turn
 
 DEFAULT_SECONDS = 600.0
 
@@ -39,8 +42,9 @@ class Services(Struct, eq=False):
         """How many seconds a tool may take."""
         return DEFAULT_SECONDS if tool.timeout is None else tool.timeout
 
-    def context(self, call_id: str, message_id: str | None, siblings: Sequence[str]) -> ToolContext:
+    def context(self, call_id: str, turn: Turn | None) -> ToolContext:
         """What the running tool is handed."""
+        message_id, siblings = (None, ()) if turn is None else (turn.message_id, turn.call_ids)
         return ToolContext(
             call_id, self.workspace, self.abort, self.events.emit, self.judge, message_id, siblings, self.options
         )

@@ -14,7 +14,8 @@ from wieldy import Script, Session
 from wieldy.agent.store import kept_sessions, last_session
 from wieldy.agent.transcript import records
 from wieldy.core.errors import SessionError
-from wieldy.core.events import ModelAnswered, ToolStarted
+from wieldy.core.events import ModelAnswered, ToolFailed, ToolRequested, ToolStarted
+from wieldy.core.outcome import Refused
 from wieldy.providers.anthropic import encode_request
 
 NOTE = {"call": "note", "input": {"word": "once"}}
@@ -292,3 +293,19 @@ async def test_who_does_not_follow_closely_hears_what_the_model_said_when_it_has
     assert pieces <= near
     assert {type(event).__name__ for event in far} == near - pieces
     assert far[-1].text == "done"
+
+
+@pytest.mark.asyncio
+async def test_a_call_refused_by_the_loop_breaker_has_events_a_result_and_a_record_like_any_other(make_session, ledger):
+    again = [{"call": "fails", "input": {"word": "x"}}]
+    async with make_session(Script([again, again, again, [{"text": "given up"}]])) as session:
+        events = await events_of(session)
+        record = [record for record in records(session.box.workspace.session_dir) if record["type"] == "result"][-1]
+    assert ledger.ran == ["x", "x"]
+    requested = [event for event in events if isinstance(event, ToolRequested)]
+    failed = [event for event in events if isinstance(event, ToolFailed)]
+    assert len(requested) == len(failed) == 3
+    refused = failed[-1].result
+    assert isinstance(refused.outcome, Refused)
+    assert (refused.outcome.stage, record["refused"]) == ("loop", "loop")
+    assert "has failed 2 times" in refused.text

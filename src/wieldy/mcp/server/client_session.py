@@ -157,8 +157,7 @@ class Room:
 
     async def _run(self, call: ToolCall) -> ToolResult:
         async with self.box.turn() as turn:
-            running = turn.submit(call)
-            return running if isinstance(running, ToolResult) else await undisturbed(running)
+            return await undisturbed(turn.submit(call))
 
     async def _told(self, call: ToolCall, ctx: Context) -> ToolResult:
         """Run a call while the client is told how far it is; the last word of progress goes out before the result."""
