@@ -13,7 +13,7 @@ from tests.unit.browser.pages import browsing
 from tests.unit.web.loopback import response, serving
 
 from wieldy.browser.session import BrowserSession
-from wieldy.web.address import PORTS, BadAddress, parse_address
+from wieldy.web.url import PORTS, InvalidUrl, parse_url
 
 pytestmark = pytest.mark.peer
 
@@ -72,8 +72,8 @@ async def test_an_address_we_accept_is_the_same_address_to_a_browser(tmp_path: P
     accepted = 0
     for text, read in zip(texts, theirs, strict=True):
         try:
-            ours = parse_address(text)
-        except BadAddress:
+            ours = parse_url(text)
+        except InvalidUrl:
             continue
         accepted += 1
         assert read is not None, text

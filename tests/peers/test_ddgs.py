@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.search import DuckDuckGo, Hit, Wanted
+from wieldy.web.search import DuckDuckGo, SearchHit, SearchQuery
 
 pytestmark = pytest.mark.peer
 
@@ -96,8 +96,8 @@ def service(engines: Engines, authority: Path) -> DuckDuckGo:
 @pytest.mark.asyncio
 async def test_what_duckduckgo_finds_comes_back_as_hits_and_nobody_else_is_asked(authority: Path) -> None:
     with playing(authority, duckduckgo=FOUND) as engines:
-        found = await service(engines, authority).search(Wanted("tea", ("tea.example",)))
-    assert found == [Hit("All about tea", "https://tea.example/1", "Tea is hot water & leaves.")]
+        found = await service(engines, authority).search(SearchQuery("tea", ("tea.example",)))
+    assert found == [SearchHit("All about tea", "https://tea.example/1", "Tea is hot water & leaves.")]
     assert {host for host, _ in engines.asked} == {"html.duckduckgo.com"}
     assert "site" in engines.asked[0][1]
     assert "tea.example" in engines.asked[0][1]
@@ -106,7 +106,7 @@ async def test_what_duckduckgo_finds_comes_back_as_hits_and_nobody_else_is_asked
 @pytest.mark.asyncio
 async def test_where_the_first_engine_has_nothing_the_next_is_asked_and_nothing_is_no_error(authority: Path) -> None:
     with playing(authority) as engines:
-        assert await service(engines, authority).search(Wanted("tea")) == []
+        assert await service(engines, authority).search(SearchQuery("tea")) == []
     assert list(dict.fromkeys(host for host, _ in engines.asked)) == list(HOSTS)
 
 
@@ -115,5 +115,5 @@ async def test_engines_that_cannot_be_reached_are_an_error_that_says_why(authori
     with playing(authority, duckduckgo=FOUND) as engines:
         stranger = DuckDuckGo({"HTTPS_PROXY": f"http://127.0.0.1:{engines.server_address[1]}"})
         with pytest.raises(ToolFailure, match="The search failed"):
-            await stranger.search(Wanted("tea"))
+            await stranger.search(SearchQuery("tea"))
     assert engines.asked == []

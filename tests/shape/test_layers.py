@@ -19,8 +19,8 @@ ORDER = [
     # domains: know nothing of models
     "search",
     "files",
-    "shell",
     "web",
+    "shell",
     "browser",
     "diagnostics",
     "memory",

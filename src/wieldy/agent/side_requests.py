@@ -57,10 +57,10 @@ class Asides:
         if not (getattr(provider, "searches", False) if wished is None else wished):
             return
         from wieldy.providers.web_search import ProviderSearch, SearchingProvider
-        from wieldy.web.search import Searches
+        from wieldy.web.search import SearchServices
 
         if isinstance(provider, SearchingProvider):
-            workspace.service(Searches).provider = ProviderSearch(provider, self._searched)
+            workspace.service(SearchServices).provider = ProviderSearch(provider, self._searched)
 
     async def about_page(self, question: str, page: str) -> str:
         """A question answered from a page by the small model. Raises `ProviderFailure`, `SessionError`."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from wieldy.core.errors import ToolFailure
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import ProviderFailure, Request
-from wieldy.web.search import Hit, Wanted, bare
+from wieldy.web.search import SearchHit, SearchQuery, bare_domain
 
 Content: TypeAlias = Sequence[ContentBlock]
 
@@ -39,33 +39,37 @@ class ProviderSearch:
         self._provider = provider
         self._send = send
 
-    async def search(self, wanted: Wanted) -> Sequence[Hit]:
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """The hits, each with the text that the model quoted from it."""
         # The API takes allowed or blocked domains, not both.
-        blocked = () if wanted.allowed else wanted.blocked
-        tool = self._provider.search_tool([bare(domain) for domain in wanted.allowed], [bare(d) for d in blocked])
-        request = Request((SEARCH_PROMPT,), (Message.user(wanted.query),), server_tools=(tool,), max_tokens=MAX_TOKENS)
+        blocked = () if query.allowed else query.blocked
+        tool = self._provider.search_tool(
+            [bare_domain(domain) for domain in query.allowed], [bare_domain(d) for d in blocked]
+        )
+        request = Request((SEARCH_PROMPT,), (Message.user(query.query),), server_tools=(tool,), max_tokens=MAX_TOKENS)
         try:
             return parse_hits(await self._send(request))
         except ProviderFailure as failure:
             raise ToolFailure(f"The search failed: {failure}") from None
 
 
-def parse_hits(content: Content) -> list[Hit]:
+def parse_hits(content: Content) -> list[SearchHit]:
     """The hits in an answer. Raises `ToolFailure` if the search failed without any."""
-    hits: list[Hit] = []
+    hits: list[SearchHit] = []
     error = ""
     for block in content:
         if block["type"] == "web_search_tool_result":
             results = block.get("content")
             if isinstance(results, list):
-                hits += [Hit(_line(r.get("title")), r["url"]) for r in results if isinstance(r, dict) and r.get("url")]
+                hits += [
+                    SearchHit(_line(r.get("title")), r["url"]) for r in results if isinstance(r, dict) and r.get("url")
+                ]
             elif isinstance(results, dict):
                 error = _line(results.get("error_code"))
     if error and not hits:
         raise ToolFailure(f"The provider's search failed ({error}). Try again later.")
     quotes = _quotes(content)
-    return [Hit(hit.title, hit.url, quotes.get(hit.url, "")) for hit in hits]
+    return [SearchHit(hit.title, hit.url, quotes.get(hit.url, "")) for hit in hits]
 
 
 def _quotes(content: Content) -> dict[str, str]:

@@ -100,7 +100,11 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("agents.maxTurns", "integer", "Turns a sub-agent may take unless its file says otherwise."),
     SettingKey("agents.maxRunning", "integer", "How many sub-agents may be at work at once."),
     SettingKey("search.seconds", "number", "Seconds a search may take.", free=True),
-    SettingKey("web.allowPrivateHosts", "strings", "Private hosts that WebFetch may talk to."),
+    SettingKey(
+        "web.allowPrivateHosts",
+        "strings",
+        "Private hosts that WebFetch, the browser and sandboxed commands may connect to.",
+    ),
     SettingKey("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
     SettingKey(
         "web.providerSearch",

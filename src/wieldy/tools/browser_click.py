@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import talks_to_page, usable
+from wieldy.browser.session import browser_available, page_effects
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
 
@@ -16,9 +16,9 @@ DESCRIPTION, PROMPT = words(__file__)
     description=DESCRIPTION,
     prompt=PROMPT,
     deferred=True,
-    effects=talks_to_page,
+    effects=page_effects,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=90.0,
 )
 async def browser_click(
@@ -27,10 +27,10 @@ async def browser_click(
     double: Annotated[bool, "Double click"] = False,
 ) -> Output:
     """Click."""
-    from wieldy.browser.session import BrowserSession, view
+    from wieldy.browser.session import BrowserSession, snapshot
 
     session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge) as page:
         element = await session.element(page, ref)
         await (element.dblclick() if double else element.click())
-    return Output(await view(session, ctx.judge), {"url": session.url})
+    return Output(await snapshot(session, ctx.judge), {"url": session.url})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wieldy.browser.session import usable
+from wieldy.browser.session import browser_available
 from wieldy.core.effects import NOTHING
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
@@ -19,7 +19,7 @@ DESCRIPTION, PROMPT = words(__file__)
     # It reaches only the browser this workspace started itself.
     needs_permission=False,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=60.0,
 )
 async def browser_close(ctx: ToolContext) -> Output:

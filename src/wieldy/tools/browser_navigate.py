@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wieldy.browser.session import usable
+from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
-from wieldy.web.address import canonical_page, fetches_url
+from wieldy.web.url import canonical_page_url, fetches_url
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -15,16 +15,16 @@ DESCRIPTION, PROMPT = words(__file__)
     description=DESCRIPTION,
     prompt=PROMPT,
     deferred=True,
-    normalize=canonical_page,
+    normalize=canonical_page_url,
     effects=fetches_url,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=120.0,
 )
 async def browser_navigate(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
-    from wieldy.browser.session import BrowserSession, view
+    from wieldy.browser.session import BrowserSession, snapshot
 
     session = ctx.workspace.service(BrowserSession)
     status = await session.navigate(url, ctx.judge)
-    return Output(await view(session, ctx.judge), {"url": session.url, "code": status})
+    return Output(await snapshot(session, ctx.judge), {"url": session.url, "code": status})

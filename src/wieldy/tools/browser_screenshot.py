@@ -1,10 +1,10 @@
-"""BrowserScreenshot: a picture of the page."""
+"""BrowserScreenshot: the page as an image."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import usable
+from wieldy.browser.session import browser_available
 from wieldy.core.content import Text
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
@@ -20,23 +20,23 @@ DESCRIPTION, PROMPT = words(__file__)
     deferred=True,
     read_only=True,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=60.0,
 )
 async def browser_screenshot(
     ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False
 ) -> Output:
-    """Take a picture."""
+    """Take a screenshot."""
     from wieldy.browser.session import BrowserSession
     from wieldy.files.reading.images import picture
 
     session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge, settle=False) as page:
         if ref:
-            taken = await (await session.element(page, ref)).screenshot()
+            png = await (await session.element(page, ref)).screenshot()
         else:
-            taken = await page.screenshot(full_page=full_page)
-    image = await in_thread(picture, taken, "the picture of the page")
+            png = await page.screenshot(full_page=full_page)
+    image = await in_thread(picture, png, "the screenshot")
     size = f"{image.original.width}×{image.original.height}"
     shrunk = f", shown at {image.width}×{image.height}" if image.shrunk else ""
     text = f"<{session.url}> {size} pixels{shrunk}"

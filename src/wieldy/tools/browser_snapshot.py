@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import usable
+from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
 
@@ -18,12 +18,12 @@ DESCRIPTION, PROMPT = words(__file__)
     deferred=True,
     read_only=True,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=60.0,
 )
 async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
-    from wieldy.browser.session import BrowserSession, view
+    from wieldy.browser.session import BrowserSession, snapshot
 
     session = ctx.workspace.service(BrowserSession)
-    return Output(await view(session, ctx.judge, ref), {"url": session.url})
+    return Output(await snapshot(session, ctx.judge, ref), {"url": session.url})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import talks_to_page, usable
+from wieldy.browser.session import browser_available, page_effects
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
 
@@ -16,9 +16,9 @@ DESCRIPTION, PROMPT = words(__file__)
     description=DESCRIPTION,
     prompt=PROMPT,
     deferred=True,
-    effects=talks_to_page,
+    effects=page_effects,
     concurrency_safe=False,
-    enabled=usable,
+    enabled=browser_available,
     timeout=90.0,
 )
 async def browser_type(
@@ -28,7 +28,7 @@ async def browser_type(
     submit: Annotated[bool, "Press Enter"] = False,
 ) -> Output:
     """Type."""
-    from wieldy.browser.session import BrowserSession, view
+    from wieldy.browser.session import BrowserSession, snapshot
 
     session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge) as page:
@@ -39,4 +39,4 @@ async def browser_type(
             await field.fill(text)
         if submit:
             await field.press("Enter")
-    return Output(await view(session, ctx.judge), {"url": session.url})
+    return Output(await snapshot(session, ctx.judge), {"url": session.url})

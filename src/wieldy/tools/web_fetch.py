@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool, words
-from wieldy.web.address import canonical_url, fetches_url
+from wieldy.web.url import canonical_url, fetches_url
 
 if TYPE_CHECKING:
-    from wieldy.web.fetch import Moved
-    from wieldy.web.page import Page
+    from wieldy.web.fetch import Redirect
+    from wieldy.web.page import WebPage
 
 DESCRIPTION, PROMPT = words(__file__)
 
@@ -32,50 +32,49 @@ async def web_fetch(
     url: Annotated[str, "https:// or http://"],
     prompt: Annotated[str, "What you want to know from the page"] = "",
 ) -> Output:
-    """Fetch a page."""
-    from wieldy.web.address import parse_address
-    from wieldy.web.fetch import Fetcher, Moved
+    from wieldy.web.fetch import Fetcher, Redirect
     from wieldy.web.page import PageCache, read_page
-    from wieldy.web.summary import Summaries, Unanswered
+    from wieldy.web.summary import Summaries, SummaryFailed
+    from wieldy.web.url import parse_url
 
     cache = ctx.workspace.service(PageCache)
-    page = cache.find(url)
+    page = cache.get(url)
     if page is None:
-        answer = await ctx.workspace.service(Fetcher).get(parse_address(url))
-        if isinstance(answer, Moved):
-            return _moved(answer)
-        page = await read_page(answer, ctx.workspace.session_dir / "web")
-        cache.keep(url, page)
+        response = await ctx.workspace.service(Fetcher).fetch(parse_url(url))
+        if isinstance(response, Redirect):
+            return _redirect_output(response)
+        page = await read_page(response, ctx.workspace.session_dir / "web")
+        cache.put(url, page)
     remarks = page.remarks
     try:
-        answered = await ctx.workspace.service(Summaries).answer(prompt, page.text)
-    except Unanswered as why:
-        answered, remarks = None, (*remarks, str(why))
-    if answered is not None:
-        return Output(f"{_heading(page)}\n\n{answered}", _data(page, answered))
-    return Output(_shown(page, remarks), _data(page, page.text))
+        answer = await ctx.workspace.service(Summaries).answer(prompt, page.text)
+    except SummaryFailed as failure:
+        answer, remarks = None, (*remarks, str(failure))
+    if answer is not None:
+        return Output(f"{_heading(page)}\n\n{answer}", _data(page, answer))
+    return Output(_content(page, remarks), _data(page, page.text))
 
 
-def _moved(answer: Moved) -> Output:
+def _redirect_output(redirect: Redirect) -> Output:
     text = (
-        f"{answer.address} redirects ({answer.status}) to another place, which was not followed: {answer.to}\n"
+        f"{redirect.url} redirects ({redirect.status}) to another place, which was not followed: {redirect.location}\n"
         "To read that page, call WebFetch with this address."
     )
-    return Output(text, {"url": answer.address.url, "code": answer.status, "redirect": answer.to.url})
+    return Output(text, {"url": str(redirect.url), "code": redirect.status, "redirect": str(redirect.location)})
 
 
-def _shown(page: Page, remarks: Sequence[str]) -> Content:
-    said = "".join(f"\n\n[{remark}]" for remark in remarks)
+def _content(page: WebPage, remarks: Sequence[str]) -> Content:
+    suffix = "".join(f"\n\n[{remark}]" for remark in remarks)
     if any(isinstance(block, Image) for block in page.content):
-        return (Text(f"{_heading(page)}{said}"), *page.content)
-    return (Text(f"{_heading(page)}\n\n{page.text}{said}"),)
+        return (Text(f"{_heading(page)}{suffix}"), *page.content)
+    return (Text(f"{_heading(page)}\n\n{page.text}{suffix}"),)
 
 
-def _heading(page: Page) -> str:
+def _heading(page: WebPage) -> str:
     return f"{page.title}\n<{page.url}>" if page.title else f"<{page.url}>"
 
 
-def _data(page: Page, result: str) -> dict[str, Any]:
+def _data(page: WebPage, result: str) -> dict[str, Any]:
     return {
         "url": page.url,
         "code": page.status,

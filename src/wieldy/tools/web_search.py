@@ -1,4 +1,4 @@
-"""WebSearch: what the web has on a question."""
+"""WebSearch: search the web."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DESCRIPTION, PROMPT = words(__file__)
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.web.search import NONE_SET_UP, Searches
+    from wieldy.web.search import NONE_SET_UP, SearchServices
 
-    return True if workspace.service(Searches).service() is not None else NONE_SET_UP
+    return True if workspace.service(SearchServices).service() is not None else NONE_SET_UP
 
 
 @tool(
@@ -36,17 +36,16 @@ async def web_search(
     allowed_domains: list[str] | None = None,
     blocked_domains: list[str] | None = None,
 ) -> Output:
-    """Search the web."""
-    from wieldy.web.search import NONE_SET_UP, Searches, Wanted, kept
+    from wieldy.web.search import NONE_SET_UP, SearchQuery, SearchServices, filter_hits
 
-    service = ctx.workspace.service(Searches).service()
+    service = ctx.workspace.service(SearchServices).service()
     if service is None:
         raise ToolFailure(f"The web cannot be searched: {NONE_SET_UP}.")
-    wanted = Wanted(query, tuple(allowed_domains or ()), tuple(blocked_domains or ()))
-    hits = kept(await service.search(wanted), wanted)
+    search = SearchQuery(query, tuple(allowed_domains or ()), tuple(blocked_domains or ()))
+    hits = filter_hits(await service.search(search), search)
     data = {"query": query, "service": service.name, "results": [{"title": h.title, "url": h.url} for h in hits]}
     if not hits:
-        where = " on these domains" if wanted.allowed or wanted.blocked else ""
-        return Output(f"Nothing was found{where}. Try other words.", data)
+        scope = " on these domains" if search.allowed or search.blocked else ""
+        return Output(f"Nothing was found{scope}. Try other words.", data)
     lines = [f"{n}. {hit.title}\n   {hit.url}\n   {hit.excerpt}".rstrip() for n, hit in enumerate(hits, 1)]
     return Output("\n".join(lines), data)

@@ -1,4 +1,4 @@
-"""Which IP addresses belong to the public internet, whatever form they come in."""
+"""Which IP addresses may be connected to: public ones, and private hosts that the settings name."""
 
 from __future__ import annotations
 
@@ -9,35 +9,92 @@ from typing import TypeAlias
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
-from wieldy.web.address import WebAddress
+from wieldy.web.url import HttpUrl
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Looks up the IP addresses of a host name. Raises `OSError`."""
 
-TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-TRANSLATED_LOCALLY = ipaddress.IPv6Network("64:ff9b:1::/48")
-ASSIGNED_BY_PROTOCOL = ipaddress.IPv4Network("192.0.0.0/24")
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+IETF_ASSIGNMENTS = ipaddress.IPv4Network("192.0.0.0/24")
+
+INTERNAL_NAMES = ("localhost", "local", "internal", "localdomain", "metadata")
+# A host name in the settings may resolve to these; any other internal address must be named itself.
+ALLOWED_BY_NAME = frozenset({"loopback", "private"})
 
 
-def why_not_public(text: str) -> str | None:
-    """What kind of inside address this is ("loopback", "link-local" …); None for a public one."""
+class HostRefused(ToolFailure):
+    """A host that may not be connected to; says why and what would change that."""
+
+
+async def resolve_host(host: str, port: int) -> Sequence[str]:
+    """Resolve a host name with the system's resolver."""
+    entries = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+class AddressPolicy:
+    """Allows public addresses and `private_hosts` (`host`, `host:port` or `*.host`)."""
+
+    def __init__(self, private_hosts: Sequence[str] = (), resolver: Resolver = resolve_host) -> None:
+        self._private_hosts = [str(entry).strip().lower() for entry in private_hosts]
+        self._resolver = resolver
+
+    async def resolve(self, url: HttpUrl) -> tuple[str, ...]:
+        """The addresses to connect to for this request. Raises `HostRefused` if any address is not allowed."""
+        private_allowed = self._allows_private(url)
+        if not private_allowed and url.host.rpartition(".")[2] in INTERNAL_NAMES:
+            raise HostRefused(_refusal(url, "names a host inside a network"))
+        addresses = await self._look_up(url)
+        for address in addresses:
+            kind = non_public_kind(address)
+            if kind is not None and not (private_allowed and (kind in ALLOWED_BY_NAME or address == url.host)):
+                verb = "is" if address == url.host else f"leads to {address},"
+                raise HostRefused(_refusal(url, f"{verb} a {kind} address"))
+        return addresses
+
+    def _allows_private(self, url: HttpUrl) -> bool:
+        for entry in self._private_hosts:
+            for text in {entry, entry.removesuffix(f":{url.port}")}:
+                pattern = text.removeprefix("[").removesuffix("]").removesuffix(".")
+                if url.host == pattern or (pattern.startswith("*.") and url.host.endswith(pattern[1:])):
+                    return True
+        return False
+
+    async def _look_up(self, url: HttpUrl) -> tuple[str, ...]:
+        if url.host.replace(".", "").isdigit() or ":" in url.host:
+            return (url.host,)
+        try:
+            addresses = tuple(await self._resolver(url.host, url.port))
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise HostRefused(f"{url.host} cannot be found: {reason}. Check the spelling of the host.") from None
+        if not addresses:
+            raise HostRefused(f"{url.host} has no address. Check the spelling of the host.")
+        return addresses
+
+
+def non_public_kind(text: str) -> str | None:
+    """What kind of internal address this is ("loopback", "link-local" …); None for a public one."""
     try:
-        address: Address = ipaddress.ip_address(text.partition("%")[0])
+        address: IPAddress = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return "malformed"
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return _kind(address.ipv4_mapped)
-        if address in TRANSLATED:
-            # Networks without IPv4 reach the whole IPv4 internet in this form.
+        if address in NAT64:
+            # IPv6-only networks reach the whole IPv4 internet by this prefix.
             return _kind(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-        if address.sixtofour is not None or address.teredo is not None or address in TRANSLATED_LOCALLY:
+        if address.sixtofour is not None or address.teredo is not None or address in LOCAL_NAT64:
             return "tunnel"
         if address.is_site_local:
             return "private"
     return _kind(address)
 
 
-def _kind(address: Address) -> str | None:
+def _kind(address: IPAddress) -> str | None:
     if address.is_unspecified:
         return "unspecified"
     if address.is_loopback:
@@ -48,82 +105,13 @@ def _kind(address: Address) -> str | None:
         return "multicast"
     if address == ipaddress.IPv4Address("255.255.255.255"):
         return "broadcast"
-    if address.is_reserved or (address.version == 4 and address in ASSIGNED_BY_PROTOCOL):
+    if address.is_reserved or (address.version == 4 and address in IETF_ASSIGNMENTS):
         return "reserved"
     return None if address.is_global else "private"
 
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The IP addresses of a host name. Raises `OSError`."""
-
-INSIDE_NAMES = ("localhost", "local", "internal", "localdomain", "metadata")
-# A name in the settings may lead to these; to any other inside address only the address itself may.
-BY_NAME = frozenset({"loopback", "private"})
-
-
-class OutOfReach(ToolFailure):
-    """A host that is not to be talked to; says why, and what would change that."""
-
-
-async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """The addresses the system knows for a name."""
-    found = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-class Reach:
-    """The public internet, and the private hosts that the settings name (`host`, `host:port`, `*.host`)."""
-
-    def __init__(self, private: Sequence[str] = (), resolve: Resolve = system_addresses) -> None:
-        self._private = [str(entry).strip().lower() for entry in private]
-        self._resolve = resolve
-
-    async def addresses(self, where: WebAddress) -> tuple[str, ...]:
-        """The addresses to connect to for this very request. Raises `OutOfReach`; one inside address spoils all."""
-        named = self.is_named(where)
-        if not named and _is_inside_name(where.host):
-            raise OutOfReach(_refusal(where, "names a host inside a network"))
-        found = await self._found(where)
-        for address in found:
-            kind = why_not_public(address)
-            if kind is not None and not (named and (kind in BY_NAME or address == where.host)):
-                leads = "is" if address == where.host else f"leads to {address},"
-                raise OutOfReach(_refusal(where, f"{leads} a {kind} address"))
-        return found
-
-    def is_named(self, where: WebAddress) -> bool:
-        """Whether the settings name this host as one that may be private."""
-        for entry in self._private:
-            for pattern in _patterns(entry, where.port):
-                if where.host == pattern or (pattern.startswith("*.") and where.host.endswith(pattern[1:])):
-                    return True
-        return False
-
-    async def _found(self, where: WebAddress) -> tuple[str, ...]:
-        if where.host.replace(".", "").isdigit() or ":" in where.host:
-            return (where.host,)
-        try:
-            found = tuple(await self._resolve(where.host, where.port))
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise OutOfReach(f"{where.host} cannot be found: {reason}. Check the spelling of the host.") from None
-        if not found:
-            raise OutOfReach(f"{where.host} has no address. Check the spelling of the host.")
-        return found
-
-
-def _patterns(entry: str, port: int) -> list[str]:
-    """The host patterns an entry of the settings has for this port; an IPv6 address may stand in brackets."""
-    bare = entry.removesuffix(f":{port}")
-    return [pattern.removeprefix("[").removesuffix("]").removesuffix(".") for pattern in {entry, bare}]
-
-
-def _is_inside_name(host: str) -> bool:
-    return host.rpartition(".")[2] in INSIDE_NAMES
-
-
-def _refusal(where: WebAddress, why: str) -> str:
+def _refusal(url: HttpUrl, why: str) -> str:
     return (
-        f"{where.host} {why}, and only the public internet is reached from here. If the user wants this, they can add "
-        f'"{where.host}" to `web.allowPrivateHosts` in their settings.'
+        f"{url.host} {why}, and only the public internet is reached from here. If the user wants this, they can add "
+        f'"{url.host}" to `web.allowPrivateHosts` in their settings.'
     )

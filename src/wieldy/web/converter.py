@@ -1,4 +1,4 @@
-"""The converter's own process: HTML on stdin, Markdown on stdout. Wraps html-to-markdown."""
+"""The child process that converts HTML on stdin to Markdown on stdout. Wraps html-to-markdown."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import contextlib
 import sys
 
 CPU_SECONDS = 20
-MEMORY = 2 << 30
-DEEPEST = 256
+MAX_MEMORY = 2 << 30
+MAX_DEPTH = 256
 
 
 def main(url: str) -> None:
-    """Convert what comes in. The limits hold even when nobody is left who waits for the result."""
-    _limit()
+    """Limit our own CPU time and memory, then convert."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     sys.stdout.buffer.write(convert(sys.stdin.buffer.read().decode("utf-8", "replace"), url).encode("utf-8", "replace"))
 
 
 def convert(page: str, url: str) -> str:
-    """HTML as Markdown: links absolute, no scripts, no navigation, no data: pictures."""
+    """HTML as Markdown: links absolute, no scripts, no navigation, no data: images."""
     import html_to_markdown
 
     options = html_to_markdown.ConversionOptions(
@@ -26,15 +30,7 @@ def convert(page: str, url: str) -> str:
         strip_tags=["svg"],
         base_url=url,
         compact_tables=True,
-        max_depth=DEEPEST,
+        max_depth=MAX_DEPTH,
         preprocessing=html_to_markdown.PreprocessingOptions(remove_forms=False),
     )
     return html_to_markdown.convert(page, options).content or ""
-
-
-def _limit() -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

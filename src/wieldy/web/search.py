@@ -1,4 +1,4 @@
-"""Searching the web: whichever service is set up finds, the wanted and unwanted domains are applied here."""
+"""Web search by the service that is set up: the provider's own, a SearXNG server, or ddgs."""
 
 from __future__ import annotations
 
@@ -13,62 +13,58 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.web.address import BadAddress, parse_address
-from wieldy.web.fetch import Fetcher, Moved
+from wieldy.web.fetch import Fetcher, Redirect
+from wieldy.web.url import InvalidUrl, parse_url
 
-MOST_HITS = 20
+MAX_HITS = 20
 NONE_SET_UP = (
     "no search service is set up: name a SearXNG server in the setting `web.searxng`, "
     "or pip install 'wieldy[web]' for ddgs"
 )
 
 
-class Hit(Struct, frozen=True):
-    """One thing found."""
-
+class SearchHit(Struct, frozen=True):
     title: str
     url: str
     excerpt: str = ""
 
 
-class Wanted(Struct, frozen=True):
-    """What to look for; where domains are named, only there, and never on blocked ones."""
+class SearchQuery(Struct, frozen=True):
+    """A query, limited to the `allowed` domains if there are any, and without the `blocked` ones."""
 
     query: str
     allowed: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
 
-    def in_words(self) -> str:
-        """The query with the wanted domains as search engines understand them."""
-        sites = [f"site:{domain}" for domain in map(bare, self.allowed)]
-        return (
-            f"{self.query} {sites[0] if len(sites) == 1 else '(' + ' OR '.join(sites) + ')'}" if sites else self.query
-        )
+    def engine_text(self) -> str:
+        """The query with the allowed domains in the syntax of search engines."""
+        sites = " OR ".join(f"site:{bare_domain(domain)}" for domain in self.allowed)
+        if not sites:
+            return self.query
+        return f"{self.query} ({sites})" if len(self.allowed) > 1 else f"{self.query} {sites}"
 
 
 class SearchService(Protocol):
-    """Finds pages."""
-
     name: str
 
-    async def search(self, wanted: Wanted) -> Sequence[Hit]:
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """The hits, best first. Raises `ToolFailure`."""
         ...
 
 
-class Searches:
-    """The search services of a workspace: `workspace.service(Searches)`.
+class SearchServices:
+    """Chooses the search service of a workspace: `workspace.service(SearchServices)`.
 
-    A session whose provider searches by itself puts that into `provider`; it comes before what the settings name.
+    A session sets `provider` if its model provider can search; that comes before the services of the settings.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.provider: SearchService | None = None
-        self.installed: Callable[[Mapping[str, str]], SearchService | None] = _installed
+        self.installed: Callable[[Mapping[str, str]], SearchService | None] = _installed_service
 
     def service(self) -> SearchService | None:
-        """The service to use, or None where none is set up."""
+        """The service to use, or None if none is set up."""
         if self.provider is not None:
             return self.provider
         if server := self._workspace.setting("web.searxng", ""):
@@ -76,37 +72,34 @@ class Searches:
         return self.installed(self._workspace.env)
 
 
-def _installed(env: Mapping[str, str]) -> SearchService | None:
+def _installed_service(env: Mapping[str, str]) -> SearchService | None:
+    return DuckDuckGo(env) if importlib.util.find_spec("ddgs") is not None else None
 
-    return DuckDuckGo(env) if is_installed() else None
+
+def filter_hits(hits: Sequence[SearchHit], query: SearchQuery) -> list[SearchHit]:
+    """Keep hits on allowed domains (with subdomains) and on no blocked one, each URL once."""
+    matches: dict[str, SearchHit] = {}
+    for hit in hits:
+        try:
+            host = parse_url(hit.url).host
+        except InvalidUrl:
+            continue
+        if (not query.allowed or _is_within(host, query.allowed)) and not _is_within(host, query.blocked):
+            matches.setdefault(hit.url, hit)
+    return list(matches.values())[:MAX_HITS]
 
 
-def bare(domain: str) -> str:
-    """A domain without what people write around it."""
+def bare_domain(domain: str) -> str:
+    """A domain without the wildcard and dots that people write around it."""
     return domain.strip().lower().removeprefix("*.").strip(".")
 
 
-def kept(hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
-    """The hits on wanted domains (sub-domains included) and on no blocked one, each address once."""
-    from wieldy.web.address import BadAddress, parse_address
-
-    found: dict[str, Hit] = {}
-    for hit in hits:
-        try:
-            host = parse_address(hit.url).host
-        except BadAddress:
-            continue
-        if (not wanted.allowed or _within(host, wanted.allowed)) and not _within(host, wanted.blocked):
-            found.setdefault(hit.url, hit)
-    return list(found.values())[:MOST_HITS]
-
-
-def _within(host: str, domains: Sequence[str]) -> bool:
-    return any(host == domain or host.endswith(f".{domain}") for domain in map(bare, domains) if domain)
+def _is_within(host: str, domains: Sequence[str]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in map(bare_domain, domains) if domain)
 
 
 class SearXNG:
-    """The server that the settings name. It may be private: whoever named it meant it."""
+    """The server named in `web.searxng`. It may be a private host, because the user named it."""
 
     name = "SearXNG"
 
@@ -114,82 +107,76 @@ class SearXNG:
         self._server = server
         self._fetcher = workspace.service(Fetcher)
 
-    async def search(self, wanted: Wanted) -> Sequence[Hit]:
-        """The hits of this server."""
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         try:
-            where = parse_address(f"{self._server.rstrip('/')}/search?q={quote_plus(wanted.in_words())}&format=json")
-        except BadAddress as problem:
-            raise ToolFailure(f"The setting `web.searxng` is of no use: {problem}") from None
-        answer = await self._fetcher.get(where, reach=self._fetcher.reach(where.host))
-        if isinstance(answer, Moved):
+            url = parse_url(f"{self._server.rstrip('/')}/search?q={quote_plus(query.engine_text())}&format=json")
+        except InvalidUrl as problem:
+            raise ToolFailure(f"The setting `web.searxng` cannot be used: {problem}") from None
+        response = await self._fetcher.fetch(url, policy=self._fetcher.address_policy(url.host))
+        if isinstance(response, Redirect):
             raise ToolFailure(
-                f"The search server redirects to {answer.to}; the setting `web.searxng` should name that."
+                f"The search server redirects to {response.location}; the setting `web.searxng` should name that."
             )
-        if answer.status == 403:
-            raise ToolFailure(f"{where.place} refuses JSON: its settings need `json` among `search.formats`.")
-        if answer.status != 200:
-            raise ToolFailure(f"{where.place} answered {answer.status} {answer.reason}.")
-        return _hits(answer.body, where.place)
+        if response.status == 403:
+            raise ToolFailure(f"{url.authority} refuses JSON: its settings need `json` among `search.formats`.")
+        if response.status != 200:
+            raise ToolFailure(f"{url.authority} answered {response.status} {response.reason}.")
+        return _parse_hits(response.body, url.authority)
 
 
-def _hits(body: bytes, place: str) -> list[Hit]:
+def _parse_hits(body: bytes, server: str) -> list[SearchHit]:
     try:
         results: Any = json.loads(body).get("results", [])
     except (ValueError, AttributeError):
-        raise ToolFailure(f"{place} did not answer in JSON; is it a SearXNG server?") from None
-    found = (item for item in results if isinstance(item, dict) and isinstance(item.get("url"), str))
-    return [Hit(_line(item.get("title")), item["url"], _line(item.get("content"))) for item in found]
+        raise ToolFailure(f"{server} did not answer in JSON; is it a SearXNG server?") from None
+    items = (item for item in results if isinstance(item, dict) and isinstance(item.get("url"), str))
+    return [SearchHit(_one_line(item.get("title")), item["url"], _one_line(item.get("content"))) for item in items]
 
 
-def _line(value: Any) -> str:
+def _one_line(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-SECONDS = 15
-# One after the other: what a person looks for is nobody else's business. (Left to itself ddgs asks every engine it knows.)
+DDGS_TIMEOUT = 15
+# One after the other: by default ddgs sends the query to every engine it knows.
 ENGINES = ("duckduckgo", "brave", "mojeek")
 PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
-def is_installed() -> bool:
-    """Whether ddgs is there."""
-    return importlib.util.find_spec("ddgs") is not None
-
-
 class DuckDuckGo:
-    """What ddgs finds; proxy and certificate authorities as the environment says."""
+    """Searches with ddgs; proxy and certificate authorities come from the environment."""
 
     name = "ddgs"
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._proxy = next((env[name] for name in PROXY_VARIABLES if env.get(name)), None)
-        self._authorities = env.get("WIELDY_CA_FILE") or env.get("SSL_CERT_FILE") or True
+        self._ca_file = env.get("WIELDY_CA_FILE") or env.get("SSL_CERT_FILE") or True
 
-    async def search(self, wanted: Wanted) -> Sequence[Hit]:
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """The hits of the first engine that has any."""
-        return await in_thread(self._search, wanted.in_words())
+        return await in_thread(self._search, query.engine_text())
 
-    def _search(self, query: str) -> list[Hit]:
+    def _search(self, query: str) -> list[SearchHit]:
         import ddgs
         from ddgs.exceptions import DDGSException
 
-        engines = ddgs.DDGS(proxy=self._proxy, timeout=SECONDS, verify=self._authorities)
-        failed: list[str] = []
+        engines = ddgs.DDGS(proxy=self._proxy, timeout=DDGS_TIMEOUT, verify=self._ca_file)
+        errors: list[str] = []
         for engine in ENGINES:
             try:
-                return hits(engines.text(query, max_results=MOST_HITS, backend=engine))
+                return ddgs_hits(engines.text(query, max_results=MAX_HITS, backend=engine))
             except DDGSException as error:
                 if "no results" not in str(error).lower():
-                    failed.append(f"{engine}: {' '.join(str(error).split())}")
-        if len(failed) == len(ENGINES):
-            raise ToolFailure(f"The search failed ({failed[0][:300]}). Try again later.")
+                    errors.append(f"{engine}: {' '.join(str(error).split())}")
+        if len(errors) == len(ENGINES):
+            raise ToolFailure(f"The search failed ({errors[0][:300]}). Try again later.")
         return []
 
 
-def hits(rows: Sequence[dict[str, Any]]) -> list[Hit]:
-    """The rows of ddgs as hits."""
+def ddgs_hits(rows: Sequence[dict[str, Any]]) -> list[SearchHit]:
+    """Convert the rows of ddgs."""
     return [
-        Hit(str(row.get("title", "")), str(row["href"]), " ".join(str(row.get("body", "")).split()))
+        SearchHit(str(row.get("title", "")), str(row["href"]), " ".join(str(row.get("body", "")).split()))
         for row in rows
         if row.get("href")
     ]

@@ -1,4 +1,4 @@
-"""The place where a session puts its small model, so that a question about a page is answered from the page."""
+"""Answers a question about a page with the small model of the session, if it has one."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from typing import Protocol
 from wieldy.core.errors import WieldyError
 from wieldy.core.workspace import Workspace
 
-MOST_CHARS = 100_000
+MAX_CHARS = 100_000
 
 
-class Unanswered(WieldyError):
-    """Somebody is there to say, but could not; the page itself has to do."""
+class SummaryFailed(WieldyError):
+    """The small model could not answer; the page itself is shown instead."""
 
 
-class Summariser(Protocol):
-    """Answers a question from the text of a page, and from nothing else."""
-
+class Summarizer(Protocol):
     async def __call__(self, question: str, page: str) -> str:
-        """The answer."""
+        """Answer a question from the text of a page alone."""
         ...
 
 
 class Summaries:
-    """`workspace.service(Summaries).ask` is the summariser of a session; None where it has no small model."""
+    """`workspace.service(Summaries).ask` is the summarizer of a session; None if it has no small model."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.ask: Summariser | None = None
+        self.ask: Summarizer | None = None
 
     async def answer(self, question: str, page: str) -> str | None:
-        """What the page says to a question; None where nobody is there to say. Raises `Unanswered`."""
+        """Answer a question from a page; None without a summarizer or a question. Raises `SummaryFailed`."""
         if self.ask is None or not question.strip() or not page.strip():
             return None
         try:
-            return await self.ask(question, page[:MOST_CHARS])
+            return await self.ask(question, page[:MAX_CHARS])
         except WieldyError as failure:
-            raise Unanswered(f"the question could not be put to the small model: {failure}") from None
+            raise SummaryFailed(f"the question could not be put to the small model: {failure}") from None

@@ -12,7 +12,7 @@ from tests.needs import skip_untested
 from tests.unit.web.loopback import Names
 
 from wieldy import Toolbox
-from wieldy.browser.launch import what_is_missing
+from wieldy.browser.chromium import missing_requirement
 from wieldy.core.outcome import ToolResult
 from wieldy.web.fetch import Fetcher, Streams, open_streams
 
@@ -23,10 +23,10 @@ class OnlyLoopback:
     """Connects to loopback, and notes and refuses every other connection."""
 
     def __init__(self) -> None:
-        self.wanted: list[tuple[str, str]] = []
+        self.attempts: list[tuple[str, str]] = []
 
     async def __call__(self, address: str, port: int, tls: ssl.SSLContext | None, name: str) -> Streams:
-        self.wanted.append((name, address))
+        self.attempts.append((name, address))
         if address != "127.0.0.1":
             raise ConnectionRefusedError(111, "noted, not connected")
         return await open_streams(address, port, tls, name)
@@ -34,12 +34,12 @@ class OnlyLoopback:
 
 def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Toolbox:
     """A toolbox that may open pages of this machine. Skips where there is no browser."""
-    if missing := what_is_missing(os.environ):
+    if missing := missing_requirement(os.environ):
         skip_untested(f"browser tools: {missing}")
     options.setdefault("mode", "bypassPermissions")
     box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
     fetcher = box.workspace.service(Fetcher)
-    fetcher.connect, fetcher.resolve = OnlyLoopback(), names or Names()
+    fetcher.connect, fetcher.resolver = OnlyLoopback(), names or Names()
     return box
 
 
@@ -47,7 +47,7 @@ def connections(box: Toolbox) -> list[tuple[str, str]]:
     """Name and address of every connection the browser was let make."""
     connect = box.workspace.service(Fetcher).connect
     assert isinstance(connect, OnlyLoopback)
-    return connect.wanted
+    return connect.attempts
 
 
 def ref(seen: ToolResult, what: str) -> str:

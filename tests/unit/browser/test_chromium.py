@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wieldy.browser.launch import arguments, find_browser, what_is_missing
+from wieldy.browser.chromium import PROXY_ONLY, find_browser, missing_requirement
 
 
 def program(folder: Path, name: str) -> str:
@@ -21,9 +21,9 @@ def test_the_browser_that_is_named_comes_before_what_is_found(tmp_path: Path) ->
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    assert what_is_missing({"PATH": str(tmp_path), "WIELDY_BROWSER": program(tmp_path, "b")}) is None
-    assert "cannot be run" in str(what_is_missing({"PATH": str(tmp_path), "WIELDY_BROWSER": "/no/such"}))
+    assert missing_requirement({"PATH": str(tmp_path), "WIELDY_BROWSER": program(tmp_path, "b")}) is None
+    assert "cannot be run" in str(missing_requirement({"PATH": str(tmp_path), "WIELDY_BROWSER": "/no/such"}))
 
 
 def test_no_name_is_resolved_by_the_browser_itself() -> None:
-    assert "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1" in arguments()
+    assert "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1" in PROXY_ONLY

@@ -95,5 +95,5 @@ def test_settings_of_agents_inside_the_project_are_protected(project):
 
 
 def test_bounds_survive_the_way_to_another_process():
-    bounds = Bounds(("/a", "/b c"), ("/a/x",), ("/é",), network=True, door=81)
+    bounds = Bounds(("/a", "/b c"), ("/a/x",), ("/é",), network=True, proxy_port=81)
     assert Bounds.from_json(bounds.as_json()) == bounds

@@ -1,4 +1,4 @@
-"""The door of a sandbox: it opens to the hosts that are named, and to no others."""
+"""The proxy of a sandbox reaches the hosts that the settings name, and no others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from tests.unit.web.loopback import Names, Recorder
 
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.shell import Ran, finished
 from wieldy.shell.running.shells import ShellSession
-from wieldy.shell.sandbox.proxy import Proxy, is_allowed
+from wieldy.shell.sandbox.proxy import SandboxProxy, is_allowed
 from wieldy.shell.sandbox.sandbox import Sandbox, choose
+from wieldy.web.fetch import Fetcher
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
@@ -40,8 +42,8 @@ def place(tmp_path, *allowed: str, **sandbox) -> Workspace:
 
 async def said(workspace: Workspace, request: bytes) -> bytes:
     try:
-        door = await workspace.service(Proxy).open()
-        reader, writer = await asyncio.open_unix_connection(door.socket)
+        endpoint = await workspace.service(SandboxProxy).open()
+        reader, writer = await asyncio.open_unix_connection(endpoint.socket)
         writer.write(request)
         if request.startswith(b"CONNECT"):
             established = await reader.readuntil(b"\r\n\r\n")
@@ -81,6 +83,18 @@ async def test_a_named_host_is_reached(tmp_path, origin, request_line):
 async def test_anything_else_is_refused_by_name(tmp_path, origin, request_line):
     answer = await said(place(tmp_path, f"localhost:{origin}"), f"{request_line.format(port=origin)}\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("address", ["127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "169.254.169.254"])
+async def test_a_named_host_that_resolves_to_an_internal_address_is_refused(tmp_path, address):
+    workspace = place(tmp_path, "intra.example")
+    connect = Recorder()
+    fetcher = workspace.service(Fetcher)
+    fetcher.connect, fetcher.resolver = connect, Names(intra_example=[[address]])
+    answer = await said(workspace, b"GET http://intra.example/ HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert connect.attempts == []
 
 
 @pytest.mark.parametrize(

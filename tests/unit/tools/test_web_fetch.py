@@ -85,10 +85,10 @@ async def test_inside_addresses_are_refused_even_when_everything_is_allowed(tmp_
     connect = Recorder()
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
         fetch = box.workspace.service(Fetcher)
-        fetch.connect, fetch.resolve = connect, Names(inside_example=[["192.168.0.9"]])
+        fetch.connect, fetch.resolver = connect, Names(inside_example=[["192.168.0.9"]])
         result = await box.call("WebFetch", {"url": url})
     assert result.is_error
-    assert connect.wanted == []
+    assert connect.attempts == []
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ from tests.unit.web.loopback import response, serving
 
 from wieldy import Toolbox
 from wieldy.tools.web_search import web_search
-from wieldy.web.search import Hit, Searches, Wanted
+from wieldy.web.search import SearchHit, SearchQuery, SearchServices
 
 RESULTS = [
     {"title": "Tea", "url": "https://tea.example/1", "content": "Hot."},
@@ -41,11 +41,11 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
     class OfProvider:
         name = "provider"
 
-        async def search(self, wanted: Wanted) -> Sequence[Hit]:
-            return [Hit(wanted.query.upper(), "https://p.example/")]
+        async def search(self, wanted: SearchQuery) -> Sequence[SearchHit]:
+            return [SearchHit(wanted.query.upper(), "https://p.example/")]
 
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": "http://127.0.0.1:9"}}) as box:
-        box.workspace.service(Searches).provider = OfProvider()
+        box.workspace.service(SearchServices).provider = OfProvider()
         result = await box.call("WebSearch", {"query": "tea"})
     assert result.text == "1. TEA\n   https://p.example/"
     assert result.data["service"] == "provider"
@@ -54,7 +54,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        box.workspace.service(Searches).installed = lambda env: None
+        box.workspace.service(SearchServices).installed = lambda env: None
         assert "web.searxng" in str(await web_search.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered

@@ -72,10 +72,10 @@ class Recorder:
     """A connector that notes where a connection would have gone, and refuses."""
 
     def __init__(self) -> None:
-        self.wanted: list[tuple[str, int, bool, str]] = []
+        self.attempts: list[tuple[str, int, bool, str]] = []
 
     async def __call__(self, address: str, port: int, tls: ssl.SSLContext | None, name: str) -> Streams:
-        self.wanted.append((address, port, tls is not None, name))
+        self.attempts.append((address, port, tls is not None, name))
         raise ConnectionRefusedError(111, "recorded, not connected")
 
 

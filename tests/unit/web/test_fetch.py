@@ -9,9 +9,9 @@ import pytest
 from tests.unit.web.loopback import Names, Recorder, response, serving, workspace
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.address import parse_address
-from wieldy.web.address_policy import OutOfReach
-from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
+from wieldy.web.address_policy import HostRefused
+from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, Redirect
+from wieldy.web.url import parse_url
 
 LOCAL = ["127.0.0.1"]
 
@@ -21,8 +21,8 @@ def fetcher(folder: Path, **options: object) -> Fetcher:
 
 
 async def body_of(fetch: Fetcher, url: str) -> bytes:
-    answer = await fetch.get(parse_address(url))
-    assert isinstance(answer, Fetched)
+    answer = await fetch.fetch(parse_url(url))
+    assert isinstance(answer, FetchedResponse)
     return answer.body
 
 
@@ -38,10 +38,10 @@ async def body_of(fetch: Fetcher, url: str) -> bytes:
 async def test_nothing_inside_is_ever_connected_to(tmp_path: Path, url: str) -> None:
     connect = Recorder()
     names = Names(inside_example=[["10.0.0.5"]], mixed_example=[["93.184.216.34", "127.0.0.1"]])
-    fetch = Fetcher(workspace(tmp_path), resolve=names, connect=connect)
-    with pytest.raises(OutOfReach):
-        await fetch.get(parse_address(url))
-    assert connect.wanted == []
+    fetch = Fetcher(workspace(tmp_path), resolver=names, connect=connect)
+    with pytest.raises(HostRefused):
+        await fetch.fetch(parse_url(url))
+    assert connect.attempts == []
 
 
 @pytest.mark.asyncio
@@ -50,29 +50,29 @@ async def test_the_judged_address_is_connected_to_and_the_name_is_what_the_certi
 ) -> None:
     connect = Recorder()
     names = Names(e_org=[["93.184.216.34"], ["127.0.0.1"]])
-    fetch = Fetcher(workspace(tmp_path), resolve=names, connect=connect)
+    fetch = Fetcher(workspace(tmp_path), resolver=names, connect=connect)
     with pytest.raises(FetchFailure, match=r"e\.org cannot be reached: recorded"):
-        await fetch.get(parse_address("https://e.org/"))
-    assert connect.wanted == [("93.184.216.34", 443, True, "e.org")]
+        await fetch.fetch(parse_url("https://e.org/"))
+    assert connect.attempts == [("93.184.216.34", 443, True, "e.org")]
     assert names.asked == ["e.org"]
 
 
 @pytest.mark.asyncio
 async def test_every_address_of_a_host_is_tried(tmp_path: Path) -> None:
     connect = Recorder()
-    fetch = Fetcher(workspace(tmp_path), resolve=Names(e_org=[["2606:4700::1", "93.184.216.34"]]), connect=connect)
+    fetch = Fetcher(workspace(tmp_path), resolver=Names(e_org=[["2606:4700::1", "93.184.216.34"]]), connect=connect)
     with pytest.raises(FetchFailure):
-        await fetch.get(parse_address("http://e.org/"))
-    assert [wanted[0] for wanted in connect.wanted] == ["2606:4700::1", "93.184.216.34"]
+        await fetch.fetch(parse_url("http://e.org/"))
+    assert [wanted[0] for wanted in connect.attempts] == ["2606:4700::1", "93.184.216.34"]
 
 
 @pytest.mark.asyncio
 async def test_a_name_that_leads_inside_the_second_time_is_refused_on_the_redirect(tmp_path: Path) -> None:
     async with serving({"/": response(status="302 Found", location="/secret"), "/secret": response(b"s")}) as site:
         names = Names(e_org=[["127.0.0.1"], ["169.254.169.254"]])
-        fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["e.org"]), resolve=names)
-        with pytest.raises(OutOfReach, match=r"169\.254\.169\.254"):
-            await fetch.get(parse_address(f"http://e.org:{site.port}/"))
+        fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["e.org"]), resolver=names)
+        with pytest.raises(HostRefused, match=r"169\.254\.169\.254"):
+            await fetch.fetch(parse_url(f"http://e.org:{site.port}/"))
         assert site.asked == ["/"]
 
 
@@ -84,9 +84,9 @@ async def test_a_name_that_leads_inside_the_second_time_is_refused_on_the_redire
 async def test_a_redirect_to_another_host_is_reported_and_not_followed(tmp_path: Path, location: str) -> None:
     async with serving() as site:
         site.says["/"] = response(status="301 Moved", location=location.format(port=site.port))
-        answer = await fetcher(tmp_path).get(parse_address(f"{site.origin}/"))
-        assert isinstance(answer, Moved)
-        assert answer.to.host != "127.0.0.1"
+        answer = await fetcher(tmp_path).fetch(parse_url(f"{site.origin}/"))
+        assert isinstance(answer, Redirect)
+        assert answer.location.host != "127.0.0.1"
         assert site.asked == ["/"]
 
 
@@ -98,14 +98,14 @@ async def test_redirects_within_a_host_are_followed_and_circles_end(tmp_path: Pa
         assert await body_of(fetcher(tmp_path), f"{site.origin}/a") == b"here"
         assert site.asked == ["/a", "/b?q=1", "/end"]
         with pytest.raises(FetchFailure, match="circles"):
-            await fetcher(tmp_path).get(parse_address(f"{site.origin}/loop"))
+            await fetcher(tmp_path).fetch(parse_url(f"{site.origin}/loop"))
 
 
 @pytest.mark.asyncio
 async def test_a_redirect_to_a_file_is_refused(tmp_path: Path) -> None:
     async with serving({"/": response(status="302 x", location="file:///etc/passwd")}) as site:
-        with pytest.raises(OutOfReach, match="not followed"):
-            await fetcher(tmp_path).get(parse_address(f"{site.origin}/"))
+        with pytest.raises(HostRefused, match="not followed"):
+            await fetcher(tmp_path).fetch(parse_url(f"{site.origin}/"))
 
 
 @pytest.mark.asyncio
@@ -143,9 +143,9 @@ async def test_a_bomb_is_unpacked_up_to_the_limit_only(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(50 << 20))
     assert len(bomb) < 1 << 20
     async with serving({"/": response(bomb, content_encoding="gzip")}) as site:
-        answer = await fetcher(tmp_path, most_bytes=100_000).get(parse_address(f"{site.origin}/"))
-        assert isinstance(answer, Fetched)
-        assert (len(answer.body), answer.cut) == (100_000, True)
+        answer = await fetcher(tmp_path, max_bytes=100_000).fetch(parse_url(f"{site.origin}/"))
+        assert isinstance(answer, FetchedResponse)
+        assert (len(answer.body), answer.truncated) == (100_000, True)
 
 
 @pytest.mark.asyncio
@@ -157,9 +157,9 @@ async def test_an_endless_body_is_cut(tmp_path: Path) -> None:
             await writer.drain()
 
     async with serving({"/": endless}) as site:
-        answer = await fetcher(tmp_path, most_bytes=50_000).get(parse_address(f"{site.origin}/"))
-        assert isinstance(answer, Fetched)
-        assert (len(answer.body), answer.cut) == (50_000, True)
+        answer = await fetcher(tmp_path, max_bytes=50_000).fetch(parse_url(f"{site.origin}/"))
+        assert isinstance(answer, FetchedResponse)
+        assert (len(answer.body), answer.truncated) == (50_000, True)
 
 
 @pytest.mark.asyncio
@@ -172,7 +172,7 @@ async def test_a_server_that_falls_silent_is_given_up(tmp_path: Path, first: byt
 
     async with serving({"/": silent}) as site:
         with pytest.raises(FetchFailure, match=r"within 0\.2 s"):
-            await fetcher(tmp_path, seconds=0.2).get(parse_address(f"{site.origin}/"))
+            await fetcher(tmp_path, timeout=0.2).fetch(parse_url(f"{site.origin}/"))
 
 
 @pytest.mark.asyncio
@@ -190,7 +190,7 @@ async def test_a_server_that_falls_silent_is_given_up(tmp_path: Path, first: byt
 async def test_a_broken_answer_is_said_to_be_one(tmp_path: Path, said: bytes, message: str) -> None:
     async with serving({"/": said}) as site:
         with pytest.raises(ToolFailure, match=message):
-            await fetcher(tmp_path).get(parse_address(f"{site.origin}/"))
+            await fetcher(tmp_path).fetch(parse_url(f"{site.origin}/"))
 
 
 @pytest.mark.asyncio
@@ -198,7 +198,7 @@ async def test_nothing_listens_there(tmp_path: Path) -> None:
     async with serving() as site:
         gone = site.origin
     with pytest.raises(FetchFailure, match="cannot be reached"):
-        await fetcher(tmp_path).get(parse_address(gone))
+        await fetcher(tmp_path).fetch(parse_url(gone))
 
 
 @pytest.mark.asyncio

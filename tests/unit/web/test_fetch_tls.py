@@ -11,8 +11,8 @@ import trustme
 from tests.unit.web.loopback import Names, response, serving, workspace
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.address import parse_address
-from wieldy.web.fetch import Fetched, Fetcher, FetchFailure, Moved
+from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, Redirect
+from wieldy.web.url import parse_url
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +40,21 @@ async def test_the_certificate_is_checked_against_the_name_though_the_address_is
     trusting = workspace(
         tmp_path, {"WIELDY_CA_FILE": str(certificate / "cert.pem")}, allowPrivateHosts=["site.test", "other.test"]
     )
-    fetch = Fetcher(trusting, resolve=names)
+    fetch = Fetcher(trusting, resolver=names)
     async with serving({"/": response(b"secret")}, server_side(certificate)) as site:
-        answer = await fetch.get(parse_address(f"https://site.test:{site.port}/"))
-        assert isinstance(answer, Fetched)
+        answer = await fetch.fetch(parse_url(f"https://site.test:{site.port}/"))
+        assert isinstance(answer, FetchedResponse)
         assert answer.body == b"secret"
         with pytest.raises(FetchFailure, match=r"certificate of other\.test was not accepted"):
-            await fetch.get(parse_address(f"https://other.test:{site.port}/"))
+            await fetch.fetch(parse_url(f"https://other.test:{site.port}/"))
 
 
 @pytest.mark.asyncio
 async def test_an_unknown_authority_is_not_accepted(tmp_path: Path, certificate: Path) -> None:
-    fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["site.test"]), resolve=Names(site_test=[["127.0.0.1"]]))
+    fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["site.test"]), resolver=Names(site_test=[["127.0.0.1"]]))
     async with serving({"/": response(b"secret")}, server_side(certificate)) as site:
         with pytest.raises(FetchFailure, match="certificate"):
-            await fetch.get(parse_address(f"https://site.test:{site.port}/"))
+            await fetch.fetch(parse_url(f"https://site.test:{site.port}/"))
         assert site.asked == []
 
 
@@ -63,10 +63,10 @@ async def test_a_redirect_out_of_encryption_is_reported(tmp_path: Path, certific
     trusting = workspace(tmp_path, {"SSL_CERT_FILE": str(certificate / "cert.pem")}, allowPrivateHosts=["site.test"])
     async with serving({}, server_side(certificate)) as site:
         site.says["/"] = response(status="302 x", location=f"http://site.test:{site.port}/plain")
-        fetch = Fetcher(trusting, resolve=Names(site_test=[["127.0.0.1"]]))
-        answer = await fetch.get(parse_address(f"https://site.test:{site.port}/"))
-        assert isinstance(answer, Moved)
-        assert answer.to.scheme == "http"
+        fetch = Fetcher(trusting, resolver=Names(site_test=[["127.0.0.1"]]))
+        answer = await fetch.fetch(parse_url(f"https://site.test:{site.port}/"))
+        assert isinstance(answer, Redirect)
+        assert answer.location.scheme == "http"
 
 
 @pytest.mark.asyncio
@@ -80,7 +80,7 @@ async def test_a_server_that_does_not_encrypt_is_not_blamed_for_its_certificate(
         port = server.sockets[0].getsockname()[1]
         fetch = Fetcher(workspace(tmp_path, allowPrivateHosts=["127.0.0.1"]))
         with pytest.raises(FetchFailure, match="makes no encrypted connection"):
-            await fetch.get(parse_address(f"https://127.0.0.1:{port}/"))
+            await fetch.fetch(parse_url(f"https://127.0.0.1:{port}/"))
 
 
 @pytest.mark.asyncio
@@ -89,4 +89,4 @@ async def test_a_missing_authority_file_is_named(tmp_path: Path) -> None:
         workspace(tmp_path, {"WIELDY_CA_FILE": str(tmp_path / "gone.pem")}, allowPrivateHosts=["127.0.0.1"])
     )
     with pytest.raises(ToolFailure, match=r"gone\.pem"):
-        await fetch.get(parse_address("https://127.0.0.1:9/"))
+        await fetch.fetch(parse_url("https://127.0.0.1:9/"))

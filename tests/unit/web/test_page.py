@@ -9,10 +9,10 @@ import pytest
 
 from wieldy.core.content import Image
 from wieldy.core.errors import ToolFailure
-from wieldy.web.address import parse_address
-from wieldy.web.fetch import Fetched
-from wieldy.web.markdown import to_markdown
-from wieldy.web.page import Page, read_page
+from wieldy.web.fetch import FetchedResponse
+from wieldy.web.markdown import html_to_markdown
+from wieldy.web.page import WebPage, read_page
+from wieldy.web.url import parse_url
 
 HTML = b"""<!doctype html><html><head><title>Tea &amp;
  cake</title><script>steal()</script><style>p{}</style></head><body><nav><a href=/menu>Menu</a></nav>
@@ -22,10 +22,10 @@ HTML = b"""<!doctype html><html><head><title>Tea &amp;
 </code></pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></body></html>"""
 
 
-async def page_of(folder: Path, body: bytes, media_type: str = "", *, status: int = 200, cut: bool = False) -> Page:
+async def page_of(folder: Path, body: bytes, media_type: str = "", *, status: int = 200, cut: bool = False) -> WebPage:
     headers = {"content-type": media_type} if media_type else {}
-    address = parse_address("https://e.org/shop/tea")
-    return await read_page(Fetched(address, status, "Reason", headers, body, cut), folder / "kept")
+    address = parse_url("https://e.org/shop/tea")
+    return await read_page(FetchedResponse(address, status, "Reason", headers, body, cut), folder / "kept")
 
 
 @pytest.mark.asyncio
@@ -112,8 +112,8 @@ async def test_deeply_nested_html_neither_breaks_nor_blocks(tmp_path: Path) -> N
 
 @pytest.mark.asyncio
 async def test_html_that_takes_too_long_is_given_up() -> None:
-    with pytest.raises(ToolFailure, match="takes over"):
-        await to_markdown("<blockquote>" * 300_000, "https://e.org/", seconds=0.3)
+    with pytest.raises(ToolFailure, match="took more than"):
+        await html_to_markdown("<blockquote>" * 300_000, "https://e.org/", timeout=0.3)
 
 
 @pytest.mark.asyncio

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from tests.unit.web.loopback import Names
 
-from wieldy.web.address import parse_address
-from wieldy.web.address_policy import OutOfReach, Reach, system_addresses
+from wieldy.web.address_policy import AddressPolicy, HostRefused, resolve_host
+from wieldy.web.url import parse_url
 
 
 async def reached(url: str, *private: str, names: Names | None = None) -> tuple[str, ...]:
-    return await Reach(private, names or Names()).addresses(parse_address(url))
+    return await AddressPolicy(private, names or Names()).resolve(parse_url(url))
 
 
 @pytest.mark.asyncio
@@ -28,7 +28,7 @@ async def reached(url: str, *private: str, names: Names | None = None) -> tuple[
 )
 async def test_inside_addresses_are_refused_without_asking_the_resolver(url: str) -> None:
     names = Names()
-    with pytest.raises(OutOfReach, match="allowPrivateHosts"):
+    with pytest.raises(HostRefused, match="allowPrivateHosts"):
         await reached(url, names=names)
     assert names.asked == []
 
@@ -43,7 +43,7 @@ async def test_a_public_name_is_resolved_once_and_all_its_addresses_are_given() 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"])
 async def test_one_inside_answer_spoils_all(inside: str) -> None:
-    with pytest.raises(OutOfReach, match="leads to"):
+    with pytest.raises(HostRefused, match="leads to"):
         await reached("https://e.org/", names=Names(e_org=[["93.184.216.34", inside]]))
 
 
@@ -61,26 +61,26 @@ async def test_the_settings_may_name_private_hosts() -> None:
         ("http://intra.corp/", "*.intra.corp"),
         ("http://b.intra.corp.evil.local/", "*.intra.corp"),
     ]:
-        with pytest.raises(OutOfReach):
+        with pytest.raises(HostRefused):
             await reached(url, named, names=names)
 
 
 @pytest.mark.asyncio
 async def test_a_named_host_still_does_not_lead_to_the_metadata_service() -> None:
     names = Names(intra_corp=[["169.254.169.254"]])
-    with pytest.raises(OutOfReach, match="link-local"):
+    with pytest.raises(HostRefused, match="link-local"):
         await reached("http://intra.corp/", "intra.corp", names=names)
     assert await reached("http://169.254.169.254/", "169.254.169.254") == ("169.254.169.254",)
 
 
 @pytest.mark.asyncio
 async def test_a_name_nobody_knows_is_said_to_be_unknown() -> None:
-    with pytest.raises(OutOfReach, match=r"nowhere\.example cannot be found"):
+    with pytest.raises(HostRefused, match=r"nowhere\.example cannot be found"):
         await reached("http://nowhere.example/")
-    with pytest.raises(OutOfReach, match="no address"):
+    with pytest.raises(HostRefused, match="no address"):
         await reached("http://e.org/", names=Names(e_org=[[]]))
 
 
 @pytest.mark.asyncio
 async def test_the_system_knows_this_machine() -> None:
-    assert set(await system_addresses("localhost", 80)) <= {"127.0.0.1", "::1"}
+    assert set(await resolve_host("localhost", 80)) <= {"127.0.0.1", "::1"}

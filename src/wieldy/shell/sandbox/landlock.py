@@ -48,8 +48,8 @@ def restrict(bounds: Bounds) -> None:
         _allow(ruleset, path, writes | reads)
     for path in readable_paths(bounds.unreadable) if reads else ():
         _allow(ruleset, path, reads)
-    if network and bounds.door is not None:
-        port = struct.pack("=QQ", CONNECT_TCP, bounds.door)
+    if network and bounds.proxy_port is not None:
+        port = struct.pack("=QQ", CONNECT_TCP, bounds.proxy_port)
         _check(_libc().syscall(_ADD, ruleset, ctypes.c_int(_PORT), port, ctypes.c_uint32(0)))
     libc = _libc()
     _check(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))

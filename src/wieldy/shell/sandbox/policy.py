@@ -39,14 +39,14 @@ WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "
 class Bounds(Struct, frozen=True):
     """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether.
 
-    Without `network`, `door` is the one loopback port that may still be connected to.
+    Without `network`, `proxy_port` is the one loopback port that may still be connected to.
     """
 
     writable: tuple[str, ...]
     protected: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     network: bool = False
-    door: int | None = None
+    proxy_port: int | None = None
 
     def as_json(self) -> str:
         """These bounds as an argument of another process."""
@@ -57,7 +57,7 @@ class Bounds(Struct, frozen=True):
         """The bounds another process was given."""
         told = json.loads(text)
         paths = {name: tuple(told[name]) for name in ("writable", "protected", "unreadable")}
-        return Bounds(**paths, network=told["network"], door=told["door"])
+        return Bounds(**paths, network=told["network"], proxy_port=told["proxy_port"])
 
 
 def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> Bounds:

@@ -21,7 +21,7 @@ from wieldy.shell.running.launch import Confine, find_bash, scrub_secrets
 from wieldy.shell.sandbox import bridge, landlock
 from wieldy.shell.sandbox.bubblewrap import bubblewrap_arguments, find_bubblewrap
 from wieldy.shell.sandbox.policy import Bounds, bounds_of
-from wieldy.shell.sandbox.proxy import Door, Proxy, proxy_environment
+from wieldy.shell.sandbox.proxy import ProxyEndpoint, SandboxProxy, proxy_environment
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
@@ -81,20 +81,20 @@ class Sandbox:
         wrapper = await self.wrapper()
         bounds = await in_thread(bounds_of, self._workspace, also_writable=also_writable)
         kept = self._workspace.setting("sandbox.keepEnv", list[str]())
-        door = await self._door(bounds)
-        further = proxy_environment(door.port) if door else {}
-        prefix = wrapper.prefix(bounds, door)
+        endpoint = await self._proxy_endpoint(bounds)
+        further = proxy_environment(endpoint.port) if endpoint else {}
+        prefix = wrapper.prefix(bounds, endpoint)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
             return [*prefix, *argv], scrub_secrets(env, kept)[0] | further
 
         return confine
 
-    async def _door(self, bounds: Bounds) -> Door | None:
+    async def _proxy_endpoint(self, bounds: Bounds) -> ProxyEndpoint | None:
         """The way out to the hosts that are allowed, where there are any."""
         if bounds.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
             return None
-        return await self._workspace.service(Proxy).open()
+        return await self._workspace.service(SandboxProxy).open()
 
 
 class Wrapper(Struct, frozen=True):
@@ -104,14 +104,14 @@ class Wrapper(Struct, frozen=True):
     program: str = ""
     own_processes: bool = True
 
-    def prefix(self, bounds: Bounds, door: Door | None = None) -> list[str]:
+    def prefix(self, bounds: Bounds, endpoint: ProxyEndpoint | None = None) -> list[str]:
         """What is put before a command."""
         if self.mechanism == "bubblewrap":
             inside = bubblewrap_arguments(self.program, bounds, own_processes=self.own_processes)
-            bridged = interpreter_command(bridge.START, door.socket, str(door.port)) if door else None
+            bridged = interpreter_command(bridge.START, endpoint.socket, str(endpoint.port)) if endpoint else None
             return [*inside, *(bridged or ())]
         if self.mechanism == "landlock":
-            reachable = replace(bounds, door=door.port if door else None)
+            reachable = replace(bounds, proxy_port=endpoint.port if endpoint else None)
             return interpreter_command(landlock.START, reachable.as_json()) or []
         return []
 

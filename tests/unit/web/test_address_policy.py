@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.web.address_policy import why_not_public
+from wieldy.web.address_policy import non_public_kind
 
 
 @pytest.mark.parametrize(
     "address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
 )
 def test_public_addresses(address: str) -> None:
-    assert why_not_public(address) is None
+    assert non_public_kind(address) is None
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_public_addresses(address: str) -> None:
     ],
 )
 def test_inside_addresses_have_a_kind(address: str, kind: str) -> None:
-    assert why_not_public(address) == kind
+    assert non_public_kind(address) == kind
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_wrapping_an_address_in_another_makes_it_no_more_public(number: int) -> None:
-    plain = why_not_public(str(ipaddress.IPv4Address(number)))
-    mapped = why_not_public(str(ipaddress.IPv6Address((0xFFFF << 32) | number)))
-    translated = why_not_public(str(ipaddress.IPv6Address((0x64FF9B << 96) | number)))
+    plain = non_public_kind(str(ipaddress.IPv4Address(number)))
+    mapped = non_public_kind(str(ipaddress.IPv6Address((0xFFFF << 32) | number)))
+    translated = non_public_kind(str(ipaddress.IPv6Address((0x64FF9B << 96) | number)))
     assert mapped == plain == translated

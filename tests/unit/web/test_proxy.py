@@ -2,26 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from urllib.parse import urlsplit
 
 import pytest
 from tests.unit.web.loopback import response, serving
 
-from wieldy.browser.network import WayOut
 from wieldy.core.errors import ToolFailure
-from wieldy.web.address import WebAddress
 from wieldy.web.fetch import Streams, open_streams
+from wieldy.web.proxy import ForwardProxy
+from wieldy.web.url import HttpUrl
 
 
-async def only_shop(where: WebAddress) -> Streams:
-    if where.host != "shop.test":
-        raise ToolFailure(f"{where.host} is closed")
-    return await open_streams("127.0.0.1", where.port, None, where.host)
+async def only_shop(url: HttpUrl) -> Streams:
+    if url.host != "shop.test":
+        raise ToolFailure(f"{url.host} is closed")
+    return await open_streams("127.0.0.1", url.port, None, url.host)
 
 
-async def asked(proxy: str, request: str) -> bytes:
-    parts = urlsplit(proxy)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+async def ask(port: int, request: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request.encode())
     async with asyncio.timeout(5):
         answer = await reader.read()
@@ -31,22 +29,22 @@ async def asked(proxy: str, request: str) -> bytes:
 
 @pytest.mark.asyncio
 async def test_a_request_goes_to_the_judged_address_without_what_is_the_proxys() -> None:
-    way_out = WayOut(only_shop)
+    proxy = ForwardProxy(only_shop)
     async with serving({"/tea": response(b"hot" * 100_000)}) as site:
         request = f"GET http://shop.test:{site.port}/tea?a HTTP/1.1\r\nHost: shop.test\r\nProxy-Connection: keep-alive\r\n\r\n"
-        answer = await asked(await way_out.open(), request)
-        await way_out.aclose()
+        answer = await ask(await proxy.listen(), request)
+        await proxy.aclose()
         assert answer.endswith(b"\r\n\r\n" + b"hot" * 100_000)
         assert site.heads == [b"GET /tea?a HTTP/1.1\r\nConnection: close\r\nHost: shop.test\r\n\r\n"]
 
 
 @pytest.mark.asyncio
 async def test_a_tunnel_passes_bytes_both_ways() -> None:
-    way_out = WayOut(only_shop)
+    proxy = ForwardProxy(only_shop)
     async with serving({"/": response(b"inside")}) as site:
         tunnel = f"CONNECT shop.test:{site.port} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-        answer = await asked(await way_out.open(), tunnel)
-        await way_out.aclose()
+        answer = await ask(await proxy.listen(), tunnel)
+        await proxy.aclose()
         assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
         assert answer.endswith(b"inside")
 
@@ -65,9 +63,9 @@ async def test_a_tunnel_passes_bytes_both_ways() -> None:
     ],
 )
 async def test_what_is_not_let_through_is_answered_with_the_reason(request_line: str, why: bytes) -> None:
-    way_out = WayOut(only_shop)
-    answer = await asked(await way_out.open(), f"{request_line}\r\n\r\n")
-    await way_out.aclose()
+    proxy = ForwardProxy(only_shop)
+    answer = await ask(await proxy.listen(), f"{request_line}\r\n\r\n")
+    await proxy.aclose()
     assert answer.startswith(b"HTTP/1.1 403 ")
     assert why in answer
 
@@ -77,15 +75,14 @@ async def test_closing_ends_what_is_under_way() -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(30)
 
-    way_out = WayOut(only_shop)
+    proxy = ForwardProxy(only_shop)
     async with serving({"/": silent}) as site:
-        proxy = urlsplit(await way_out.open())
-        reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await proxy.listen())
         writer.write(f"GET http://shop.test:{site.port}/ HTTP/1.1\r\n\r\n".encode())
         await writer.drain()
         while not site.asked:
             await asyncio.sleep(0.01)
-        await way_out.aclose()
+        await proxy.aclose()
         async with asyncio.timeout(5):
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.fetch import unpacker
+from wieldy.web.fetch import content_decoder
 
 ENCODINGS = ("gzip", "deflate", "raw", "")
 
@@ -33,7 +33,7 @@ def test_however_a_body_is_cut_into_pieces_it_unpacks_to_the_same_within_the_lim
     data: bytes, encoding: str, sizes: list[int], most: int
 ) -> None:
     body = packed(data, encoding)
-    unpack, got = unpacker("deflate" if encoding == "raw" else encoding), b""
+    unpack, got = content_decoder("deflate" if encoding == "raw" else encoding), b""
     for size in [*sizes, len(body)]:
         piece, body = body[:size], body[size:]
         got += unpack.feed(piece, most - len(got))
@@ -44,4 +44,4 @@ def test_however_a_body_is_cut_into_pieces_it_unpacks_to_the_same_within_the_lim
 
 def test_an_encoding_that_was_not_asked_for_is_named() -> None:
     with pytest.raises(ToolFailure, match="`zstd`"):
-        unpacker("zstd")
+        content_decoder("zstd")
