@@ -103,7 +103,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey(
         "web.allowPrivateHosts",
         "strings",
-        "Private hosts that WebFetch, the browser and sandboxed commands may connect to.",
+        "Private hosts that WebFetch, the browser and the sandbox may connect to.",
     ),
     SettingKey("web.searxng", "string", "The address of a SearXNG server that WebSearch asks."),
     SettingKey(
