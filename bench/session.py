@@ -154,7 +154,7 @@ def streaming() -> Iterator[Claim]:
 
 
 async def _parse(parser: Any, data: list[bytes]) -> None:
-    from wieldy.agent.answer import Answer
+    from wieldy.agent.streamed_message import StreamedMessage
     from wieldy.providers.endpoint import parse_events
     from wieldy.providers.sse import SseDecoder
 
@@ -163,7 +163,7 @@ async def _parse(parser: Any, data: list[bytes]) -> None:
         for piece in data:
             yield decoder.feed(piece)
 
-    answer = Answer()
+    answer = StreamedMessage()
     async for delta in parse_events(events(), parser):
         answer.take(delta)
 

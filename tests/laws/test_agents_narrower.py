@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.laws.test_permission_rules import ROOT, WORLD, made_calls, made_rules, modes, opinions
 
-from wieldy.agent.subagent_toolbox import NEVER, SENDERS, WIDTH, Narrowed, Selected, has
+from wieldy.agent.subagent_toolbox import NEVER, SENDERS, WIDTH, FilteredCatalog, StrictestPolicy, has
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Decision, Opinion
@@ -16,8 +16,8 @@ from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet
-from wieldy.subagents.definitions import Definition
-from wieldy.subagents.tasks import Errand
+from wieldy.subagents.definitions import AgentDefinition
+from wieldy.subagents.tasks import SubagentTask
 
 QUICK = settings(max_examples=150, deadline=None)
 
@@ -25,7 +25,7 @@ TOOLS = ["Read", "Grep", "Bash", "Write", "Edit", "Agent", "Architect", "AskUser
 PATTERNS = st.lists(st.sampled_from([*TOOLS, "*", "mcp__*", "mcp__db__*", "Nowhere", "W*"]), max_size=4).map(tuple)
 lists = st.one_of(st.none(), PATTERNS)
 kinds = st.builds(
-    Definition,
+    AgentDefinition,
     name=st.just("kind"),
     description=st.just("d"),
     prompt=st.just("p"),
@@ -34,7 +34,7 @@ kinds = st.builds(
     without=PATTERNS,
     mode=st.one_of(st.none(), modes),
 )
-errands = st.builds(Errand, definition=kinds, prompt=st.just("p"), tools=lists)
+tasks = st.builds(SubagentTask, definition=kinds, prompt=st.just("p"), tools=lists)
 
 
 def where() -> str:
@@ -54,10 +54,10 @@ def strictness(decision: Decision) -> int:
     said=opinions,
 )
 def test_every_decision_is_at_least_as_strict_as_the_parents(
-    rules: list[Rule], mode: str, line: list[Definition], call: PlannedCall, said: Sequence[Opinion]
+    rules: list[Rule], mode: str, line: list[AgentDefinition], call: PlannedCall, said: Sequence[Opinion]
 ) -> None:
     policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, cwd=where)
-    judge = Narrowed(policy, where)
+    judge = StrictestPolicy(policy, where)
     above = policy.decide(call, said)
     assert strictness(judge.decide(call, said)) == strictness(above)
     for kind in line:
@@ -80,10 +80,10 @@ def test_every_decision_is_at_least_as_strict_as_the_parents(
     call=made_calls(),
 )
 def test_rules_and_modes_that_come_later_hold_at_once(
-    rules: list[Rule], more: list[Rule], mode: str, later: str, kind: Definition, call: PlannedCall
+    rules: list[Rule], more: list[Rule], mode: str, later: str, kind: AgentDefinition, call: PlannedCall
 ) -> None:
     policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, cwd=where)
-    judge = Narrowed(policy, where).derive(where, kind.mode)
+    judge = StrictestPolicy(policy, where).derive(where, kind.mode)
     judge.decide(call, ())
     policy.mode = later
     policy.grant(*more)
@@ -93,14 +93,14 @@ def test_rules_and_modes_that_come_later_hold_at_once(
 @QUICK
 @given(mode=modes, kind=kinds, call=made_calls())
 def test_a_judge_that_stands_in_for_the_policy_is_never_passed_over(
-    mode: str, kind: Definition, call: PlannedCall
+    mode: str, kind: AgentDefinition, call: PlannedCall
 ) -> None:
     class Never:
         def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
             return Decision("deny", ())
 
     policy = Policy(RuleSet(()), paths=WORLD, mode=mode, cwd=where)
-    judge = Narrowed(policy, where, given=Never()).derive(where, kind.mode)
+    judge = StrictestPolicy(policy, where, given=Never()).derive(where, kind.mode)
     assert judge.decide(call, ()).behavior == "deny"
 
 
@@ -116,17 +116,17 @@ ALL = catalog()
 
 
 @QUICK
-@given(line=st.lists(st.tuples(errands, st.booleans()), min_size=1, max_size=3))
-def test_an_agent_has_only_tools_that_its_parent_has_and_its_kind_names(line: list[tuple[Errand, bool]]) -> None:
+@given(line=st.lists(st.tuples(tasks, st.booleans()), min_size=1, max_size=3))
+def test_an_agent_has_only_tools_that_its_parent_has_and_its_kind_names(line: list[tuple[SubagentTask, bool]]) -> None:
     above: Catalog = ALL
-    for errand, may_send in line:
-        here = Selected(above, lambda name, errand=errand, may=may_send: has(name, errand, may_send=may))  # type: ignore[misc]
+    for task, may_start in line:
+        here = FilteredCatalog(above, lambda name, task=task, may=may_start: has(name, task, may_start=may))  # type: ignore[misc]
         names = set(here)
         assert names <= set(above)
         assert not names & NEVER
-        assert may_send or not names & SENDERS
+        assert may_start or not names & SENDERS
         assert names == {name for name in TOOLS if here.find(name) is not None} == {n for n in TOOLS if n in here}
-        for wanted in (errand.definition.tools, errand.tools):
+        for wanted in (task.definition.tools, task.tools):
             if wanted is not None and "*" not in "".join(wanted):
                 assert names <= set(wanted)
         above = here

@@ -18,7 +18,7 @@ from wieldy import Script, Session
 from wieldy.agent.transcript import records
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import BlockStarted, Delta, Request
-from wieldy.subagents.tasks import Roster
+from wieldy.subagents.tasks import SubagentRegistry
 
 STEPS = st.sampled_from(
     [
@@ -124,8 +124,8 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
             await asyncio.wait((run,), timeout=0.3)
         await run
         assert isinstance(events[-1], RunEnded)
-        roster = session.box.workspace.service(Roster)
-    assert not [one for one in roster.all() if one.running]
+        registry = session.box.workspace.service(SubagentRegistry)
+    assert not [one for one in registry.all() if one.running]
     return session
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream
 
-from wieldy.agent.answer import Answer
+from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.anthropic import MessageParser
 from wieldy.providers.endpoint import StreamParser, parse_events
@@ -44,8 +44,8 @@ async def _given(pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
 
 
 def said(make_parser: Callable[[], StreamParser], pieces: list[bytes]) -> tuple[dict[str, Any], ...]:
-    async def listen() -> Answer:
-        answer = Answer()
+    async def listen() -> StreamedMessage:
+        answer = StreamedMessage()
         async for delta in parse_events(_given(pieces), make_parser()):
             answer.take(delta)
         answer.cut_off()

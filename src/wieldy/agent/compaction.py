@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from wieldy.agent.conversation import Conversation
 from wieldy.agent.model_turn import Record
-from wieldy.agent.session_hooks import Moments
+from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import answer_of, words_of
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
@@ -132,7 +132,7 @@ SUMMARISER = (
 BEGINS = "The conversation so far was long and has been summed up:\n\n"
 
 
-class Summary(Struct, frozen=True):
+class ConversationSummary(Struct, frozen=True):
     """What the model made of a conversation, and what that took."""
 
     text: str
@@ -154,7 +154,7 @@ def put_aside(history: History, folder: Path) -> dict[str, str]:
     return stand_ins
 
 
-async def summarise(history: History, provider: Provider, wish: str = "") -> Summary:
+async def summarise(history: History, provider: Provider, wish: str = "") -> ConversationSummary:
     """Have the model sum a conversation up. Raises `ProviderFailure`, or `SessionError` when it says nothing."""
     told = as_text(history, int(provider.context_window * TOLD_SHARE * CHARS_PER_TOKEN))
     asked = f"{told}\n\nSum up the conversation above." + (f" Pay attention to this: {wish}" if wish else "")
@@ -162,7 +162,7 @@ async def summarise(history: History, provider: Provider, wish: str = "") -> Sum
     text = words_of(answer)
     if not text:
         raise SessionError("the conversation could not be summed up: the model said nothing")
-    return Summary(text, answer.usage)
+    return ConversationSummary(text, answer.usage)
 
 
 def with_summary(history: Sequence[Message], summary: str, context_window: int) -> list[Message]:
@@ -227,11 +227,16 @@ _THOUGHTS = re.compile(r"\bthinking\b|signature", re.IGNORECASE)
 _MEDIA = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 
-class Relief:
+class Compactor:
     """Makes room in one session's conversation. Everything it does is a record, so that a resumed session has it too."""
 
     def __init__(
-        self, box: Equipment, provider: Provider, conversation: Conversation, record: Record, moments: Moments
+        self,
+        box: ToolboxProtocol,
+        provider: Provider,
+        conversation: Conversation,
+        record: Record,
+        moments: SessionHooks,
     ) -> None:
         self.box = box
         self.provider = provider

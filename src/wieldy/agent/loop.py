@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.conversation import Conversation
-from wieldy.agent.model_turn import Durable, Exchange, Exchanger, Record
-from wieldy.agent.request_prefix import Outset
-from wieldy.agent.session_hooks import Moments
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.model_turn import Flush, ModelTurn, Record, TurnResult
+from wieldy.agent.request_prefix import RequestPrefix
+from wieldy.agent.session_hooks import SessionHooks
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
 
 if TYPE_CHECKING:
-    from wieldy.agent.compaction import Relief
+    from wieldy.agent.compaction import Compactor
 
 
 FULL = 0.85  # of the context window: compact before the next request
 
 
-class Bounds(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """What a run may not exceed: turns each, dollars from the beginning of the session object on."""
 
     turns: int | None = None
@@ -40,7 +40,7 @@ class Bounds(Struct, frozen=True):
         return None
 
 
-class News(Protocol):
+class PendingReports(Protocol):
     """What comes in while a model works that it did not ask for in this turn: ends of agents that it sent off."""
 
     def ready(self) -> list[str]:
@@ -52,17 +52,17 @@ class News(Protocol):
         ...
 
 
-class Wishes(Struct, frozen=True):
+class RequestOptions(Struct, frozen=True):
     """What every request asks of the model beside an answer: tokens for thinking, tools that its own server runs."""
 
     thinking_budget: int | None = None
     server_tools: tuple[Mapping[str, Any], ...] = ()
 
 
-NO_WISHES = Wishes()
+NO_WISHES = RequestOptions()
 
 
-class End(Struct, frozen=True):
+class RunEnd(Struct, frozen=True):
     """How a run ended, in a word and in a line, and the model's last words."""
 
     why: str
@@ -70,21 +70,21 @@ class End(Struct, frozen=True):
     text: str = ""
 
 
-class Loop:
+class AgentLoop:
     """Runs the turns of one session. Everything that happens is a record; the conversation is what the records tell."""
 
     def __init__(  # noqa: PLR0913 - what a turn needs is what a loop is given
         self,
-        box: Equipment,
+        box: ToolboxProtocol,
         provider: Provider,
         conversation: Conversation,
         record: Record,
-        outset: Outset,
-        moments: Moments,
-        bounds: Bounds,
-        wishes: Wishes = NO_WISHES,
+        outset: RequestPrefix,
+        moments: SessionHooks,
+        bounds: RunLimits,
+        wishes: RequestOptions = NO_WISHES,
         *,
-        durable: Durable | None = None,
+        durable: Flush | None = None,
     ) -> None:
         self.box = box
         self.provider = provider
@@ -95,11 +95,11 @@ class Loop:
         self.bounds = bounds
         self.wishes = wishes
         self._spent_before = conversation.cost
-        self._exchanger = Exchanger(box, provider, LoopBreaker(), record, durable)
-        self._relief: Relief | None = None
-        self.news: News | None = None
+        self._exchanger = ModelTurn(box, provider, LoopBreaker(), record, durable)
+        self._relief: Compactor | None = None
+        self.news: PendingReports | None = None
 
-    async def follow(self, content: Sequence[dict[str, Any]], added: Sequence[str], abort: Abort) -> End:
+    async def follow(self, content: Sequence[dict[str, Any]], added: Sequence[str], abort: Abort) -> RunEnd:
         """Say something, with what hooks add to it, and go on until there is nothing more to do.
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
@@ -112,7 +112,7 @@ class Loop:
             if abort.aborted:
                 raise Aborted(abort.reason)
             if (reached := self.passed(turns)) is not None:
-                return End(*reached, text)
+                return RunEnd(*reached, text)
             for words in self.news.ready() if self.news is not None else ():
                 self.record({"type": "user", "content": [_text(words)]})
             turns += 1
@@ -124,15 +124,15 @@ class Loop:
                     return end
                 self.record({"type": "user", "content": [_text(why)]})
 
-    def room(self) -> Relief:
+    def room(self) -> Compactor:
         """What makes room in the conversation, loaded when it is first needed."""
         if self._relief is None:
-            from wieldy.agent.compaction import Relief
+            from wieldy.agent.compaction import Compactor
 
-            self._relief = Relief(self.box, self.provider, self.conversation, self.record, self.moments)
+            self._relief = Compactor(self.box, self.provider, self.conversation, self.record, self.moments)
         return self._relief
 
-    async def _answer(self, number: int, abort: Abort) -> Exchange:
+    async def _answer(self, number: int, abort: Abort) -> TurnResult:
         """One exchange; a conversation that is too much for the provider is made to fit."""
         if not self.outset.fresh:
             await self.outset.refresh()
@@ -174,23 +174,23 @@ def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def _words(exchange: Exchange) -> str:
+def _words(exchange: TurnResult) -> str:
     return "\n".join([block["text"] for block in exchange.content if block["type"] == "text"])
 
 
-def _ended(exchange: Exchange, abort: Abort, text: str) -> End | None:
+def _ended(exchange: TurnResult, abort: Abort, text: str) -> RunEnd | None:
     """How the run has ended, or None when the model is to be asked again."""
     if exchange.interrupted:
-        return End("interrupted", abort.reason, text)
+        return RunEnd("interrupted", abort.reason, text)
     if exchange.looping:
-        return End("looping", "the model kept making the same failing call", text)
+        return RunEnd("looping", "the model kept making the same failing call", text)
     if exchange.results or exchange.broken is not None:
         return None
     if exchange.answer.stop_reason == "pause_turn" and exchange.content:
         return None
     match exchange.answer.stop_reason:
         case "max_tokens":
-            return End("max_tokens", "the answer was cut off at the length limit", text)
+            return RunEnd("max_tokens", "the answer was cut off at the length limit", text)
         case "refusal":
-            return End("refusal", "the model refused", text)
-    return End("done", "", text)
+            return RunEnd("refusal", "the model refused", text)
+    return RunEnd("done", "", text)

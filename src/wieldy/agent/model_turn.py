@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from wieldy.agent.answer import Answer
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.streamed_message import StreamedMessage
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.events import ModelAnswered, ModelBlock, ModelCalls, ModelRequested, ModelSaid, Retried
@@ -32,11 +32,11 @@ Record = Callable[[dict[str, Any]], None]
 GREW = {"signature": "signature_delta", "citation": "citations_delta"}
 
 
-class Attempt:
+class TurnAttempt:
     """Joins an answer, the turn its calls run in, and the transcript. Every block and every result is recorded once."""
 
     def __init__(self, turn: Turn, record: Record, events: Events, taken: Set[str]) -> None:
-        self.answer = Answer(taken)
+        self.answer = StreamedMessage(taken)
         self.turn = turn
         self._record = record
         self._events = events
@@ -157,7 +157,7 @@ def pause(
     return min(2.0 ** (attempt - 1), LONGEST_BACKOFF) * (0.5 + jitter() / 2)
 
 
-class Durable(Protocol):
+class Flush(Protocol):
     """Waits until what was recorded is on disk, or the results at least."""
 
     def __call__(self, *, results: bool = False) -> Awaitable[None]:
@@ -168,10 +168,10 @@ class Durable(Protocol):
 SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
 
 
-class Exchange(Struct, frozen=True):
+class TurnResult(Struct, frozen=True):
     """What came of one request."""
 
-    answer: Answer
+    answer: StreamedMessage
     content: tuple[dict[str, Any], ...]
     results: list[ToolResult]
     interrupted: bool = False
@@ -179,17 +179,17 @@ class Exchange(Struct, frozen=True):
     looping: bool = False
 
 
-class Exchanger:
+class ModelTurn:
     """Runs the exchanges of one session. `record` appends to the transcript, `durable` waits until that is on disk; `sleep` is
     the clock retries wait by."""
 
     def __init__(
         self,
-        box: Equipment,
+        box: ToolboxProtocol,
         provider: Provider,
         loop_breaker: LoopBreaker,
         record: Record,
-        durable: Durable | None = None,
+        durable: Flush | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.box = box
@@ -201,7 +201,7 @@ class Exchanger:
         self.most_attempts = MOST_ATTEMPTS
         self.broken_in_a_row = 0
 
-    async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> Exchange:
+    async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> TurnResult:
         """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""
         for attempt in range(1, self.most_attempts + 1):
             _unless(abort)
@@ -221,13 +221,13 @@ class Exchanger:
             return exchange
         raise AssertionError("unreachable")
 
-    async def _once(self, request: Request, taken: Set[str], abort: Abort) -> Exchange:
+    async def _once(self, request: Request, taken: Set[str], abort: Abort) -> TurnResult:
         started = time.monotonic()
         broken: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn() as turn:
             turn.flush, turn.loop_breaker = self.durable, self.loop_breaker
-            attempt = Attempt(turn, self.record, self.box.events, taken)
+            attempt = TurnAttempt(turn, self.record, self.box.events, taken)
             try:
                 await _until(abort, attempt.listen(self.provider, request))
                 attempt.finish()
@@ -249,9 +249,9 @@ class Exchanger:
         stops = [
             self.loop_breaker.record(call, failed=result.is_error) for call, result in zip(calls, results, strict=True)
         ]
-        return Exchange(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
+        return TurnResult(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
 
-    def _answered(self, answer: Answer, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
+    def _answered(self, answer: StreamedMessage, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
         """Record that the answer is over; returns what it came to."""
         content = answer.content()
         if SPOKEN.isdisjoint([block["type"] for block in content]):

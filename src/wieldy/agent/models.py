@@ -5,11 +5,11 @@ from __future__ import annotations
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.provider import Provider
-from wieldy.subagents.definitions import Definition
+from wieldy.subagents.definitions import AgentDefinition
 from wieldy.toolbox import Toolbox
 
 
-class Partners:
+class SessionModels:
     """Picked by name when they are first needed, and closed with the session where they were picked here."""
 
     def __init__(
@@ -87,14 +87,14 @@ class Partners:
 FAMILY = {"haiku": "claude-haiku-5-5", "opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5"}
 
 
-class Models:
+class SubagentModels:
     """Picks models for a session whose own was asked for by the name `wanted`, at the address `base_url`."""
 
     def __init__(self, wanted: tuple[str | None, str | None], box: Toolbox) -> None:
         self._wanted, self._base_url = wanted
         self._box = box
 
-    def of(self, definition: Definition) -> Provider | None:
+    def of(self, definition: AgentDefinition) -> Provider | None:
         """The model that a kind of agent names; None for the session's own.
 
         A project's file may choose among the models of the session's provider; only the user's own may go to another.
@@ -112,7 +112,7 @@ class Models:
             self._box.events.emit(Notice(text=text))
             return None
 
-    def _name(self, definition: Definition) -> str | None:
+    def _name(self, definition: AgentDefinition) -> str | None:
         asked, own = definition.model, self._wanted
         if asked is None or own is None or "/" not in own:
             return None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from wieldy.agent.system_prompt import ROLE, instructions, surroundings, system_prompt
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.provider import Provider, ToolOffer
 from wieldy.skills.discovery import Skills
 from wieldy.toolset.toolset import Activations
 
 
-class Outset:
+class RequestPrefix:
     """Made once, and again when the mode changes or tools come and go. Tools that are activated later come after those that
     were there, so that a cached prefix still holds."""
 
-    def __init__(self, box: Equipment, extra: str = "", role: str = ROLE) -> None:
+    def __init__(self, box: ToolboxProtocol, extra: str = "", role: str = ROLE) -> None:
         self._box = box
         self._extra = extra
         self._role = role

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.agent.conversation import Conversation, fold
-from wieldy.agent.loop import Bounds, End, Loop, Wishes
-from wieldy.agent.models import Partners
-from wieldy.agent.request_prefix import Outset
-from wieldy.agent.session_hooks import Moments
-from wieldy.agent.side_requests import Asides
+from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
+from wieldy.agent.models import SessionModels
+from wieldy.agent.request_prefix import RequestPrefix
+from wieldy.agent.session_hooks import SessionHooks
+from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import NAME, VERSION, Transcript, cleaned, records
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
@@ -28,9 +28,9 @@ from wieldy.engine.supervise import Aborted
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.agent.subagents import Delegates
+    from wieldy.agent.subagents import SubagentStarter
     from wieldy.hooks.config import Hook
-    from wieldy.subagents.tasks import Errand, Sent
+    from wieldy.subagents.tasks import SubagentHandle, SubagentTask
 
 
 Prompt = str | Sequence[Mapping[str, Any]]
@@ -82,16 +82,16 @@ class Session:
             session_id=None if fork else resume,
         )
         self.box.witness(self._asked)
-        self._bounds = Bounds(max_turns, max_cost)
-        self._wishes = Wishes(thinking_budget, tuple(server_tools))
-        self._partners = Partners(self.box, model, small_model, base_url)
-        self._asides = Asides(self._partners, self._record)
+        self._bounds = RunLimits(max_turns, max_cost)
+        self._wishes = RequestOptions(thinking_budget, tuple(server_tools))
+        self._partners = SessionModels(self.box, model, small_model, base_url)
+        self._asides = SideRequests(self._partners, self._record)
         self.box.workspace.service(SideModel).complete = self._asides.complete
-        self._outset = Outset(self.box, system)
+        self._outset = RequestPrefix(self.box, system)
         self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
         self._copied_from = resume if fork else None
-        self._loop: Loop | None = None
-        self._delegates: Delegates | None = None
+        self._loop: AgentLoop | None = None
+        self._delegates: SubagentStarter | None = None
         self._running = False
 
     @property
@@ -199,7 +199,7 @@ class Session:
     async def _run(self, prompt: Prompt, abort: Abort) -> RunEnded:
         started = time.monotonic()
         before = self.conversation.turns
-        end = End("error")
+        end = RunEnd("error")
         try:
             content = _content(prompt)
             await self._load()
@@ -207,17 +207,17 @@ class Session:
             loop, added = await self._begun()
             end = await loop.follow(content, added, abort)
         except Aborted as aborted:
-            end = End("interrupted", aborted.reason)
+            end = RunEnd("interrupted", aborted.reason)
         except (ProviderFailure, SessionError) as failure:
-            end = End("error", str(failure))
+            end = RunEnd("error", str(failure))
         except Exception as bug:
-            end = End("error", f"{type(bug).__name__}: {bug}")
+            end = RunEnd("error", f"{type(bug).__name__}: {bug}")
             raise
         finally:
             try:
                 await self._flushed()
             except SessionError as failure:
-                end = End("error", str(failure), end.text)
+                end = RunEnd("error", str(failure), end.text)
             ended = RunEnded(
                 why=end.why,
                 text=end.text,
@@ -238,7 +238,7 @@ class Session:
             self.conversation = await in_thread(_told_in, self._resumed_from)
             self._resumed_from = None
 
-    async def _begun(self) -> tuple[Loop, tuple[str, ...]]:
+    async def _begun(self) -> tuple[AgentLoop, tuple[str, ...]]:
         """The loop; the first time with the header, the tools offered, the prompt, and what start hooks add to it."""
         if self._loop is not None:
             return self._loop, ()
@@ -252,27 +252,27 @@ class Session:
             self._record({"type": "model", "model": provider.model})
         if not told.header or self._copied_from is not None:
             self._record(self._header())
-        moments = Moments(self.box.hooks)
+        moments = SessionHooks(self.box.hooks)
         durable = self._flushed if self._transcript is not None else None
         given = (self._outset, moments, self._bounds, self._wishes)
-        self._loop = Loop(self.box, provider, told, self._record, *given, durable=durable)
+        self._loop = AgentLoop(self.box, provider, told, self._record, *given, durable=durable)
         return self._loop, await moments.started("resume" if told.turns else "startup", provider.model)
 
     def _may_send(self) -> None:
-        from wieldy.subagents.tasks import Delegation
+        from wieldy.subagents.tasks import SubagentAccess
 
-        self.box.workspace.service(Delegation).send = self._send
+        self.box.workspace.service(SubagentAccess).send = self._send
 
-    async def _send(self, errand: Errand, ctx: ToolContext) -> Sent:
+    async def _send(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         """Set a sub-agent to work; what that takes is loaded with the first of them."""
         if self._delegates is None:
-            from wieldy.agent.subagents import Delegates, home_of
+            from wieldy.agent.subagents import SubagentStarter, home_of
 
             assert self._loop is not None
-            self._delegates = Delegates(
+            self._delegates = SubagentStarter(
                 home_of(self.box, self._loop, self._partners.named(), persist=bool(self._transcript))
             )
-        return await self._delegates.send(errand, ctx)
+        return await self._delegates.send(task, ctx)
 
     def _activated(self, names: list[str]) -> None:
         self._record({"type": "activated", "tools": names})

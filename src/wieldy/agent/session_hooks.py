@@ -14,7 +14,7 @@ class PromptBlocked(SessionError):
     """A hook did not let the prompt pass."""
 
 
-class Moments:
+class SessionHooks:
     """The hooks of one session. Where none are wanted, nothing is loaded and nothing is waited for."""
 
     def __init__(self, hooks: Hooks) -> None:

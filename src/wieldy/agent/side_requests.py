@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from wieldy.agent.answer import Answer
 from wieldy.agent.model_turn import Record
-from wieldy.agent.models import Partners
+from wieldy.agent.models import SessionModels
+from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
@@ -21,9 +21,9 @@ READER = (
 )
 
 
-async def answer_of(provider: Provider, request: Request) -> Answer:
+async def answer_of(provider: Provider, request: Request) -> StreamedMessage:
     """All that a model says to one request. Raises `ProviderFailure`."""
-    answer = Answer()
+    answer = StreamedMessage()
     async with (
         provider.stream(request) as deltas,
         aclosing(deltas) as stream,  # type: ignore[type-var]
@@ -34,15 +34,15 @@ async def answer_of(provider: Provider, request: Request) -> Answer:
     return answer
 
 
-def words_of(answer: Answer) -> str:
+def words_of(answer: StreamedMessage) -> str:
     """What an answer says in words."""
     return "\n".join(block["text"] for block in answer.content() if block["type"] == "text").strip()
 
 
-class Asides:
+class SideRequests:
     """Serves those of one session who need a model, tools and servers alike."""
 
-    def __init__(self, partners: Partners, record: Record) -> None:
+    def __init__(self, partners: SessionModels, record: Record) -> None:
         self._partners = partners
         self._record = record
 
@@ -80,7 +80,7 @@ class Asides:
     async def _searched(self, request: Request) -> tuple[ContentBlock, ...]:
         return (await self._asked(self._partners.large, request)).content()
 
-    async def _asked(self, provider: Provider, request: Request) -> Answer:
+    async def _asked(self, provider: Provider, request: Request) -> StreamedMessage:
         answer = await answer_of(provider, request)
         self._record({"type": "aside", "model": provider.model, "cost": cost(provider.model, answer.usage)})
         return answer

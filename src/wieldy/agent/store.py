@@ -19,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LOOKED_AT = 50  # records read for a listing
 
 
-class Kept(Struct, frozen=True):
+class StoredSession(Struct, frozen=True):
     """A session as a list shows it."""
 
     id: str
@@ -43,7 +43,7 @@ def session_folder(session_id: str) -> Path:
     return sessions_folder() / session_id
 
 
-def kept_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[Kept]:
+def stored_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[StoredSession]:
     """The sessions that have a transcript, last changed first; with `root`, those of that folder."""
     wanted = None if root is None else os.path.realpath(root)
     try:
@@ -52,18 +52,18 @@ def kept_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[Kept]:
         return
     found = [(_changed(Path(entry.path)), Path(entry.path)) for entry in folders]
     for changed, folder in sorted(found, key=lambda pair: (-pair[0], pair[1])):
-        if changed and (kept := look(folder, changed)) and wanted in (None, kept.root):
-            yield kept
+        if changed and (session := read_session(folder, changed)) and wanted in (None, session.root):
+            yield session
 
 
 def last_session(root: str | os.PathLike[str]) -> str:
     """The id of the session that was last at work in a folder. Raises `SessionError` when there is none."""
-    for kept in kept_sessions(root):
-        return kept.id
+    for session in stored_sessions(root):
+        return session.id
     raise SessionError("there is no session of this folder; `wieldy sessions list --all` has them all")
 
 
-def look(folder: Path, changed: float) -> Kept | None:
+def read_session(folder: Path, changed: float) -> StoredSession | None:
     """A session by the beginning of its transcript."""
     header: Mapping[str, Any] = {}
     prompt = ""
@@ -76,7 +76,7 @@ def look(folder: Path, changed: float) -> Kept | None:
             break
     if not header and not prompt:
         return None
-    return Kept(
+    return StoredSession(
         folder.name,
         folder,
         str(header.get("root", "")),
@@ -100,10 +100,10 @@ def _changed(folder: Path) -> float:
         return 0.0
 
 
-Past = tuple[str, Mapping[str, Any], Behavior]
+PastCall = tuple[str, Mapping[str, Any], Behavior]
 
 
-def past_calls(folder: Path) -> Iterator[Past]:
+def past_calls(folder: Path) -> Iterator[PastCall]:
     """Every call of a session that came as far as a decision, in order: tool name, input, and allow, ask or deny.
 
     "ask" means that a person was asked, or would have been had there been one; a call that was refused before it was judged

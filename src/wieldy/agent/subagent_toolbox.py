@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from wieldy.agent.session_hooks import MOST_STOPS, Moments
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.session_hooks import MOST_STOPS, SessionHooks
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.approval import Witnessed
 from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
@@ -34,7 +34,7 @@ from wieldy.permissions.advisers import CleanTreeAdviser
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.grants import RuleMatcher
 from wieldy.permissions.modes import find_mode
-from wieldy.subagents.tasks import Delegation, Errand
+from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.toolbox import offered
 from wieldy.tools.todo_write import TodoList
 from wieldy.toolset.toolset import Activations, Called, Offering, Pool
@@ -43,7 +43,7 @@ from wieldy.toolset.toolset import Activations, Called, Offering, Pool
 WIDTH = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
 
 
-class Narrowed:
+class StrictestPolicy:
     """The strictest of what the parent's judge decides and what each of `modes` makes of the same rules.
 
     `policy` is the one of the session, whose mode and rules may change at any time; `given` is a judge that stands in for it.
@@ -59,9 +59,9 @@ class Narrowed:
         self._seen: tuple[object, object] = (None, None)
         self._made: dict[str, Policy] = {}
 
-    def derive(self, cwd: Callable[[], str], mode: str | None) -> Narrowed:
+    def derive(self, cwd: Callable[[], str], mode: str | None) -> StrictestPolicy:
         """The judge of somebody further down: nothing that holds here is lost on the way."""
-        return Narrowed(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._given)
+        return StrictestPolicy(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._given)
 
     @property
     def mode(self) -> str:
@@ -103,14 +103,14 @@ class Narrowed:
         return made
 
 
-class AgentHooks(Hooks):
+class SubagentHookDispatch(Hooks):
     """The hooks of the session, which hold inside a sub-agent as outside. They are told which one it is."""
 
     def __init__(
         self,
         above: Hooks,
         workspace: Workspace,
-        judge: Narrowed,
+        judge: StrictestPolicy,
         halt: Callable[[str], None],
         *,
         agent_id: str,
@@ -132,7 +132,7 @@ class AgentHooks(Hooks):
         return {**self._above.common_fields(), **here, **self._agent}
 
 
-class AgentMoments(Moments):
+class SubagentHooks(SessionHooks):
     """A sub-agent's moments. Its task is no prompt of the person's, so that no hook is told of one."""
 
     def __init__(self, hooks: Hooks, transcript: str) -> None:
@@ -177,7 +177,7 @@ MOST_DENIED = 20
 LONGEST_LINE = 200
 
 
-class Identity(Struct, frozen=True):
+class SubagentIdentity(Struct, frozen=True):
     """Which sub-agent it is: its id, its kind, and the call of its parent that it works for."""
 
     id: str
@@ -185,10 +185,10 @@ class Identity(Struct, frozen=True):
     call_id: str
 
 
-class Watch(Events):
+class SubagentEvents(Events):
     """The events of a sub-agent. Each goes on to the parent's with the agent's name on it; the rest is a tally."""
 
-    def __init__(self, above: Events, agent: Identity, find: Callable[[str], Tool | None]) -> None:
+    def __init__(self, above: Events, agent: SubagentIdentity, find: Callable[[str], Tool | None]) -> None:
         super().__init__()
         self.has_subscribers = True
         self.stream_deltas = above.stream_deltas
@@ -248,13 +248,13 @@ def _one_line(text: str) -> str:
 
 
 # What one model has seen, loaded, planned and sent: no other one has.
-ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Pool, TodoList, Delegation)
+ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Pool, TodoList, SubagentAccess)
 # The person speaks with the session's own model; a sub-agent reports to its parent.
 NEVER = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SENDERS = frozenset({"Agent", "Architect"})
 
 
-class Selected(Catalog):
+class FilteredCatalog(Catalog):
     """Those tools of another catalog that a sub-agent has. The others do not exist for it."""
 
     def __init__(self, catalog: Catalog, has: Callable[[str], bool]) -> None:
@@ -284,7 +284,7 @@ class Selected(Catalog):
         return self._has(name) and name in self._catalog
 
 
-class Named:
+class SubagentApprover:
     """The person, told which agent asks; the innermost is the one that wants it."""
 
     def __init__(self, person: Approver, name: str) -> None:
@@ -296,33 +296,33 @@ class Named:
         return await self._person.ask(question if question.agent else replace(question, agent=self._name))
 
 
-class NarrowBox:
+class SubagentToolbox:
     """The equipment of one sub-agent. `turn_id` is its parent's turn: undoing that takes back what the agent did."""
 
     def __init__(  # noqa: PLR0913 - everything that a sub-agent shares or has of its own
         self,
-        above: Equipment,
-        errand: Errand,
-        agent: Identity,
+        above: ToolboxProtocol,
+        task: SubagentTask,
+        agent: SubagentIdentity,
         *,
-        judge: Narrowed,
+        judge: StrictestPolicy,
         person: Approver,
         abort: Abort,
         folder: Path,
         turn_id: str | None,
-        may_send: bool,
+        may_start: bool,
         halt: Callable[[str], None],
         asked: Callable[[str], None],
     ) -> None:
         self.settings = above.settings
-        self.catalog = Selected(above.catalog, lambda name: has(name, errand, may_send=may_send))
-        self.events = Watch(above.events, agent, above.catalog.find)
+        self.catalog = FilteredCatalog(above.catalog, lambda name: has(name, task, may_start=may_start))
+        self.events = SubagentEvents(above.events, agent, above.catalog.find)
         self.workspace = ChildWorkspace(above.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
-        self.policy = judge.derive(lambda: self.workspace.cwd, errand.definition.mode)
-        self.hooks: Hooks = AgentHooks(
+        self.policy = judge.derive(lambda: self.workspace.cwd, task.definition.mode)
+        self.hooks: Hooks = SubagentHookDispatch(
             above.hooks, self.workspace, self.policy, halt, agent_id=agent.id, agent_type=agent.type
         )
-        self.person = Named(person, f"{agent.type} agent {agent.id}")
+        self.person = SubagentApprover(person, f"{agent.type} agent {agent.id}")
         self._turn_id = turn_id
         self.services = self._services(above.services, abort, asked)
 
@@ -370,12 +370,12 @@ class NarrowBox:
         await self.workspace.aclose()
 
 
-def has(name: str, errand: Errand, *, may_send: bool) -> bool:
+def has(name: str, task: SubagentTask, *, may_start: bool) -> bool:
     """Whether a sub-agent has a tool: its kind names it, the errand does not leave it out, and it is one for sub-agents."""
-    if name in NEVER or (name in SENDERS and not may_send):
+    if name in NEVER or (name in SENDERS and not may_start):
         return False
-    definition = errand.definition
-    lists = [wanted for wanted in (definition.tools, errand.tools) if wanted is not None]
+    definition = task.definition
+    lists = [wanted for wanted in (definition.tools, task.tools) if wanted is not None]
     return all(_named(name, wanted) for wanted in lists) and not _named(name, definition.without)
 
 

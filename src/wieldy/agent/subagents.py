@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.agent.conversation import Conversation, fold
-from wieldy.agent.loop import Bounds, End, Loop, Wishes
+from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.model_turn import Record
-from wieldy.agent.request_prefix import Outset
-from wieldy.agent.subagent_toolbox import AgentMoments, Identity, NarrowBox, Narrowed
-from wieldy.agent.toolbox_protocol import Equipment
+from wieldy.agent.request_prefix import RequestPrefix
+from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentHooks, SubagentIdentity, SubagentToolbox
+from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import NAME, VERSION, Transcript, cleaned, records
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Approver
@@ -28,10 +28,10 @@ from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import ToolContext
 from wieldy.engine.supervise import Aborted
-from wieldy.subagents.tasks import Delegation, Errand, Report, Roster, Sent
+from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
 
 if TYPE_CHECKING:
-    from wieldy.subagents.definitions import Definition
+    from wieldy.subagents.definitions import AgentDefinition
     from wieldy.toolbox import Toolbox
 
 
@@ -40,24 +40,24 @@ FOLDER = "agents"
 _ID = re.compile(r"agent_[0-9a-f]{8}")
 
 
-class Home(Struct, frozen=True):
+class ParentContext(Struct, frozen=True):
     """What a sender stands on, and what those it sends share with it."""
 
     id: str
-    box: Equipment
-    judge: Narrowed
+    box: ToolboxProtocol
+    judge: StrictestPolicy
     person: Approver
     provider: Provider
     conversation: Conversation
     keep: Record
-    loop: Callable[[], Loop | None]
-    model_of: Callable[[Definition], Provider | None]
+    loop: Callable[[], AgentLoop | None]
+    model_of: Callable[[AgentDefinition], Provider | None]
     halt: Callable[[str], None]
     persist: bool = True
     depth: int = 0
 
 
-class Allowance(Bounds, frozen=True):
+class SubagentLimits(RunLimits, frozen=True):
     """The bounds of a sub-agent: its own turns, and what its sender may still spend."""
 
     above: Callable[[], tuple[str, str] | None] = lambda: None
@@ -67,45 +67,45 @@ class Allowance(Bounds, frozen=True):
         return super().passed(turns, spent) or self.above()
 
 
-class Delegates:
+class SubagentStarter:
     """Those that one agent, or the session itself, has sent."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: ParentContext) -> None:
         self.home = home
-        self._roster = home.box.workspace.service(Roster)
+        self._roster = home.box.workspace.service(SubagentRegistry)
         self._unwritten: dict[str, Conversation] = {}
         if home.depth == 0 and (loop := home.loop()) is not None:
-            loop.news = Ends(self._roster)
+            loop.news = BackgroundReports(self._roster)
 
-    async def send(self, errand: Errand, ctx: ToolContext) -> Sent:
+    async def send(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         """Set a sub-agent to work for a call. Raises `ToolFailure` where it cannot be sent."""
 
-        id = errand.resumes or f"agent_{os.urandom(4).hex()}"
-        told = await self._conversation(errand, id) if errand.resumes else Conversation()
+        id = task.resumes or f"agent_{os.urandom(4).hex()}"
+        told = await self._conversation(task, id) if task.resumes else Conversation()
         self._roster.make_room()
         # From here on nothing is waited for: whoever is sent at the same time finds this one at work.
-        agent = Identity(id, errand.definition.name, ctx.call_id)
+        agent = SubagentIdentity(id, task.definition.name, ctx.call_id)
         if not self.home.persist:
             self._unwritten[agent.id] = told
         folder, depth = self._folder(agent.id), self.home.depth + 1
-        may_send = depth < self.home.box.workspace.service(Delegation).most_depth
-        deputy = Deputy(self.home, errand, agent, folder, told, ctx.message_id, self._bounds(errand), may_send=may_send)
-        delegation = deputy.box.workspace.service(Delegation)
-        delegation.depth, delegation.send = depth, Delegates(deputy.home()).send if may_send else None
-        sent = Sent(agent.id, errand, deputy.abort, deputy.so_far)
-        self._roster.start(sent, deputy.run(), ctx.abort)
+        may_start = depth < self.home.box.workspace.service(SubagentAccess).max_depth
+        run = SubagentRun(self.home, task, agent, folder, told, ctx.message_id, self._bounds(task), may_start=may_start)
+        access = run.box.workspace.service(SubagentAccess)
+        access.depth, access.send = depth, SubagentStarter(run.home()).send if may_start else None
+        sent = SubagentHandle(agent.id, task, run.abort, run.so_far)
+        self._roster.start(sent, run.run(), ctx.abort)
         return sent
 
-    def _bounds(self, errand: Errand) -> Bounds:
+    def _bounds(self, task: SubagentTask) -> RunLimits:
         most = self.home.box.workspace.setting("agents.maxTurns", MOST_TURNS)
         loop = self.home.loop()
         above = loop.passed if loop is not None else lambda: None
-        return Allowance(turns=errand.definition.turns or most, above=above)
+        return SubagentLimits(turns=task.definition.turns or most, above=above)
 
     def _folder(self, agent_id: str) -> Path:
         return self.home.box.workspace.session_dir / FOLDER / agent_id
 
-    async def _conversation(self, errand: Errand, id: str) -> Conversation:
+    async def _conversation(self, task: SubagentTask, id: str) -> Conversation:
         """What an earlier sub-agent had come to."""
         told = self._unwritten.get(id)
         if told is None:
@@ -114,7 +114,7 @@ class Delegates:
                 raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
             told = await in_thread(_told_in, folder)
         kind = told.header.get("agent")
-        if kind != errand.definition.name:
+        if kind != task.definition.name:
             raise ToolFailure(f"{id} is a `{kind}` agent: send `agent_type` as that, or a new agent.")
         sent = self._roster.find(id)
         if sent is not None and sent.running:
@@ -122,11 +122,11 @@ class Delegates:
         return told
 
 
-class Ends:
+class BackgroundReports:
     """The news of a session: the ends of agents that were sent into the background."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, registry: SubagentRegistry) -> None:
+        self._roster = registry
 
     def ready(self) -> list[str]:
         """The reports that have come in and were not read."""
@@ -137,14 +137,14 @@ class Ends:
         return "\n\n".join(map(_news, await self._roster.next_untold())) or None
 
 
-def home_of(box: Toolbox, loop: Loop, models: tuple[str | None, str | None], *, persist: bool) -> Home:
+def home_of(box: Toolbox, loop: AgentLoop, models: tuple[str | None, str | None], *, persist: bool) -> ParentContext:
     """What a session gives to those it sends. `models` is the name of its model, and the address it is asked for at."""
-    from wieldy.agent.models import Models
+    from wieldy.agent.models import SubagentModels
 
-    return Home(
+    return ParentContext(
         box.id,
         box,
-        Narrowed(
+        StrictestPolicy(
             box.policy,
             lambda: box.workspace.cwd,
             given=None if box.services.judge is box.policy else box.services.judge,
@@ -154,7 +154,7 @@ def home_of(box: Toolbox, loop: Loop, models: tuple[str | None, str | None], *, 
         loop.conversation,
         loop.record,
         lambda: loop,
-        Models(models, box).of,
+        SubagentModels(models, box).of,
         box.abort,
         persist=persist,
     )
@@ -164,58 +164,58 @@ def _told_in(folder: Path) -> Conversation:
     return fold(records(folder))
 
 
-def _news(sent: Sent) -> str:
+def _news(sent: SubagentHandle) -> str:
     sent.told = True
     return (
         f"The agent {sent.id}, which you had sent into the background, is over. It reports:\n\n{sent.so_far().told()}"
     )
 
 
-class Deputy:
+class SubagentRun:
     """Works on one errand. Whatever it records that costs money is told to its sender at once."""
 
     def __init__(
         self,
-        home: Home,
-        errand: Errand,
-        agent: Identity,
+        home: ParentContext,
+        task: SubagentTask,
+        agent: SubagentIdentity,
         folder: Path,
         told: Conversation,
         turn_id: str | None,
-        bounds: Bounds,
+        bounds: RunLimits,
         *,
-        may_send: bool,
+        may_start: bool,
     ) -> None:
         self.abort = Abort()
         self.conversation = told
         self._sender = home
-        self._errand = errand
+        self._task = task
         self._agent = agent
         self._bounds = bounds
         self._provider, self._borrowed = self._model()
         self._transcript = Transcript(folder) if home.persist else None
-        self._loop: Loop | None = None
+        self._loop: AgentLoop | None = None
         self._started = time.monotonic()
         self._spent_before = told.cost
-        self._end: End | None = None
+        self._end: RunEnd | None = None
         # One set for all of them: a call's id is good for one call of the whole session.
         home.conversation.ids.update(told.ids, (agent.call_id,))
         told.ids = home.conversation.ids
-        self.box = NarrowBox(
+        self.box = SubagentToolbox(
             home.box,
-            errand,
+            task,
             agent,
             judge=home.judge,
             person=home.person,
             abort=self.abort,
             folder=folder,
             turn_id=turn_id,
-            may_send=may_send,
+            may_start=may_start,
             halt=home.halt,
             asked=lambda call_id: self._record({"type": "asked", "id": call_id}),
         )
 
-    def home(self) -> Home:
+    def home(self) -> ParentContext:
         """What this agent gives to those it sends."""
         return replace(
             self._sender,
@@ -230,29 +230,29 @@ class Deputy:
             depth=self._sender.depth + 1,
         )
 
-    async def run(self) -> Report:
+    async def run(self) -> SubagentReport:
         """Work until there is nothing more to do, and report. Raises nothing but cancellation."""
         try:
             self._announce()
             self._end = await self._followed()
         except Aborted as aborted:
-            self._end = End("interrupted", aborted.reason)
+            self._end = RunEnd("interrupted", aborted.reason)
         except (ProviderFailure, SessionError) as failure:
-            self._end = End("error", str(failure))
+            self._end = RunEnd("error", str(failure))
         except Exception as bug:
             log.error("sub-agent %s failed", self._agent.id, exc_info=bug)
-            self._end = End("error", f"it crashed: {type(bug).__name__}: {bug}")
+            self._end = RunEnd("error", f"it crashed: {type(bug).__name__}: {bug}")
         finally:
             await self._closed()
         return self._reported()
 
-    def so_far(self) -> Report:
+    def so_far(self) -> SubagentReport:
         """The report as it stands: final once the agent is over."""
         end = self._end
         if end is None:
-            end = End("interrupted", self.abort.reason) if self.abort.aborted else End("running", "it is at work")
+            end = RunEnd("interrupted", self.abort.reason) if self.abort.aborted else RunEnd("running", "it is at work")
         watch = self.box.events
-        return Report(
+        return SubagentReport(
             self._agent.id,
             self._agent.type,
             end.why,
@@ -267,27 +267,27 @@ class Deputy:
             str(self._transcript.path) if self._transcript is not None else None,
         )
 
-    async def _followed(self) -> End:
-        box, told, errand = self.box, self.conversation, self._errand
-        outset = Outset(box, role=errand.definition.prompt)
+    async def _followed(self) -> RunEnd:
+        box, told, task = self.box, self.conversation, self._task
+        outset = RequestPrefix(box, role=task.definition.prompt)
         await outset.prepare(self._provider, told.activated, self._activated)
         self._tell_missing()
         if not told.header:
             self._record(self._header())
         elif told.header.get("model") != self._provider.model:
             self._record({"type": "model", "model": self._provider.model})
-        moments = AgentMoments(box.hooks, str(self._transcript.path) if self._transcript else "")
+        moments = SubagentHooks(box.hooks, str(self._transcript.path) if self._transcript else "")
         durable = self._transcript.flushed if self._transcript is not None else None
         given = (outset, moments, self._bounds, self._wishes())
-        self._loop = Loop(box, self._provider, told, self._record, *given, durable=durable)
-        added = await moments.started("resume" if errand.resumes else "startup", self._provider.model)
-        task: list[dict[str, Any]] = [{"type": "text", "text": cleaned(errand.prompt)}]
-        return await self._loop.follow(task, added, self.abort)
+        self._loop = AgentLoop(box, self._provider, told, self._record, *given, durable=durable)
+        added = await moments.started("resume" if task.resumes else "startup", self._provider.model)
+        content: list[dict[str, Any]] = [{"type": "text", "text": cleaned(task.prompt)}]
+        return await self._loop.follow(content, added, self.abort)
 
-    def _wishes(self) -> Wishes:
+    def _wishes(self) -> RequestOptions:
         """It may think as long as its sender; tools that a provider's server runs are the session's alone."""
         theirs = self._sender.loop()
-        return Wishes(theirs.wishes.thinking_budget) if theirs is not None else Wishes()
+        return RequestOptions(theirs.wishes.thinking_budget) if theirs is not None else RequestOptions()
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -310,7 +310,7 @@ class Deputy:
             {"type": "agent", "id": agent.id, "agent": agent.type, "call": agent.call_id, "transcript": where}
         )
 
-    def _reported(self) -> Report:
+    def _reported(self) -> SubagentReport:
         report = self.so_far()
         told = {"turns": report.turns, "usage": dict(report.usage), "cost_of_agent": report.cost}
         try:
@@ -334,17 +334,17 @@ class Deputy:
     def _tell_missing(self) -> None:
         """Tell the person of tools that the agent's file names and nobody has."""
         known = self.box.catalog
-        wanted = self._errand.definition.tools or ()
+        wanted = self._task.definition.tools or ()
         missing = [name for name in wanted if "*" not in name and name not in known]
-        if missing and self._errand.definition.origin != "built-in":
+        if missing and self._task.definition.origin != "built-in":
             text = f"The agent {self._agent.type} asks for tools that it cannot have: {', '.join(missing)}"
             self.box.events.emit(Notice(text=text))
 
     def _model(self) -> tuple[Provider, bool]:
         """The model that the agent talks to, and whether it is its sender's."""
-        definition, theirs = self._errand.definition, self._sender.provider
+        definition, theirs = self._task.definition, self._sender.provider
         if (part := getattr(theirs, "delegated", None)) is not None:
-            return part(definition.name, self._errand.prompt), False
+            return part(definition.name, self._task.prompt), False
         own = self._sender.model_of(definition)
         return (theirs, True) if own is None else (own, False)
 
@@ -356,4 +356,4 @@ class Deputy:
             if not self._borrowed:
                 await self._provider.aclose()
         except SessionError as failure:
-            self._end = End("error", str(failure), self._end.text if self._end is not None else "")
+            self._end = RunEnd("error", str(failure), self._end.text if self._end is not None else "")

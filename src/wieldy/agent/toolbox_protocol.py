@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wieldy.toolset.toolset import Offering
 
 
-class Moded(Protocol):
+class HasMode(Protocol):
     """A judge with a mode."""
 
     @property
@@ -25,7 +25,7 @@ class Moded(Protocol):
         ...
 
 
-class Equipment(Protocol):
+class ToolboxProtocol(Protocol):
     """Tools, where they work, and who is told of it."""
 
     @property
@@ -49,7 +49,7 @@ class Equipment(Protocol):
         ...
 
     @property
-    def policy(self) -> Moded:
+    def policy(self) -> HasMode:
         """Who decides."""
         ...
 

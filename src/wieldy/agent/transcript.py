@@ -26,7 +26,7 @@ PAUSE = (
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class Syncer:
+class FsyncThread:
     """Waits for the disk where others may not. `first` is done before every wait: what the log speaks of must be there."""
 
     def __init__(self, file: int, folder: Path, first: Callable[[], None]) -> None:
@@ -127,7 +127,7 @@ def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
 NAME_CLAIM = "owner"
 
 
-class Taken(SessionError):
+class TranscriptLocked(SessionError):
     """Another process has the session open."""
 
 
@@ -143,7 +143,7 @@ def claim(file: int, folder: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Taken(
+        raise TranscriptLocked(
             f"the session {folder.name} is open in {_owner(folder)}; wait until that ends, "
             "or go on with a copy: --fork-session"
         ) from None
@@ -167,7 +167,7 @@ LONG = 65_536  # characters
 LOST = "(this part of the transcript is lost)"
 
 
-class Payloads:
+class PayloadStore:
     """The long strings of one session's records."""
 
     def __init__(self, folder: Path) -> None:
@@ -250,9 +250,9 @@ class Transcript:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / NAME
-        self._payloads = Payloads(folder)
+        self._payloads = PayloadStore(folder)
         self._file = -1
-        self._syncer: Syncer | None = None
+        self._syncer: FsyncThread | None = None
         self._last_result = 0
 
     def append(self, record: dict[str, Any]) -> None:
@@ -309,7 +309,7 @@ class Transcript:
         except BaseException:
             os.close(file)
             raise
-        self._file, self._syncer = file, Syncer(file, self.folder, self._payloads.sync)
+        self._file, self._syncer = file, FsyncThread(file, self.folder, self._payloads.sync)
 
     def _unwritable(self, error: OSError) -> SessionError:
         return SessionError(
@@ -323,7 +323,7 @@ def records(folder: Path) -> Iterator[dict[str, Any]]:
     import msgspec
 
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    payloads = Payloads(folder)
+    payloads = PayloadStore(folder)
     try:
         with (folder / NAME).open("rb") as file:
             for line in file:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.agent.store import Kept, kept_sessions, look, past_calls, session_folder
+from wieldy.agent.store import StoredSession, past_calls, read_session, session_folder, stored_sessions
 from wieldy.cli.arguments import command_parser, folder, mode
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
@@ -223,8 +223,8 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.session) == options.all:
         print("wieldy: name a session, or say --all", file=sys.stderr)
         return 2
-    sessions = list(kept_sessions(options.root)) if options.all else [_named(options.session)]
-    replayed = [_replayed(kept, options) for kept in sessions]
+    sessions = list(stored_sessions(options.root)) if options.all else [_named(options.session)]
+    replayed = [_replayed(session, options) for session in sessions]
     if options.json:
         print(json.dumps([_row(done, one) for done in replayed for one in done.changes], ensure_ascii=False, indent=2))
     else:
@@ -232,26 +232,26 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(change.widened for done in replayed for change in done.changes) else 0
 
 
-def _named(session: str) -> Kept:
+def _named(session: str) -> StoredSession:
     folder = session_folder(session)
-    kept = look(folder, 0.0) if folder.is_dir() else None
-    if kept is None:
+    stored = read_session(folder, 0.0) if folder.is_dir() else None
+    if stored is None:
         raise SessionError(f"there is no session {session}; `wieldy sessions` lists them")
-    return kept
+    return stored
 
 
-def _replayed(kept: Kept, options: argparse.Namespace) -> Replayed:
+def _replayed(session: StoredSession, options: argparse.Namespace) -> Replayed:
     """One session, judged by the rules of the folder it worked in, wherever we are."""
-    root = kept.root if os.path.isdir(kept.root) else options.root
+    root = session.root if os.path.isdir(session.root) else options.root
     box = Toolbox(root, mode=options.mode, load_settings=True)
-    planned = list(_planned(kept, box))
+    planned = list(_planned(session, box))
     past = [one for one in planned if one is not None]
-    return Replayed(kept.id, len(past), len(planned) - len(past), tuple(replay(box.policy, past)))
+    return Replayed(session.id, len(past), len(planned) - len(past), tuple(replay(box.policy, past)))
 
 
-def _planned(kept: Kept, box: Toolbox) -> Iterator[tuple[PlannedCall, Behavior] | None]:
+def _planned(session: StoredSession, box: Toolbox) -> Iterator[tuple[PlannedCall, Behavior] | None]:
     """The calls of a session as they would be planned today; None for one whose tool or input exists no more."""
-    for number, (name, input, behavior) in enumerate(past_calls(kept.folder)):
+    for number, (name, input, behavior) in enumerate(past_calls(session.folder)):
         call = ToolCall(f"past-{number}", name, dict(input))
         try:
             yield normalize(bind(call, lookup(call, box.catalog)), box.workspace), behavior

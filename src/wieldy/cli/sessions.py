@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.agent.conversation import fold
-from wieldy.agent.store import Kept, kept_sessions, last_session, session_folder
+from wieldy.agent.store import StoredSession, last_session, session_folder, stored_sessions
 from wieldy.agent.transcript import NAME, records
 from wieldy.cli.arguments import command_parser, folder
 from wieldy.core.messages import ContentBlock
@@ -56,22 +56,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    kept = list(kept_sessions(None if options.all else options.root))
+    sessions = list(stored_sessions(None if options.all else options.root))
     if options.json:
-        print(json.dumps([_as_json(session) for session in kept], ensure_ascii=False, indent=2))
+        print(json.dumps([_as_json(session) for session in sessions], ensure_ascii=False, indent=2))
         return 0
-    for session in kept:
+    for session in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed))
         where = f"  {session.root}" if options.all else ""
         print(f"{session.id}  {when}  {session.model}{where}  {session.prompt[:80]}")
-    if not kept:
+    if not sessions:
         print("no sessions here" + ("" if options.all else "; --all lists those of every folder"), file=sys.stderr)
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    kept = _folder(options.id or last_session("."))
-    told = fold(records(kept))
+    folder = _folder(options.id or last_session("."))
+    told = fold(records(folder))
     if options.json:
         print(json.dumps([message.as_dict() for message in told.messages], ensure_ascii=False, indent=2))
         return 0
@@ -84,30 +84,30 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    kept = _folder(options.id)
+    folder = _folder(options.id)
     if options.script:
         from wieldy.agent.recording import recorded
 
         Path(options.script).write_text(
-            json.dumps(recorded(kept), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(recorded(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         print(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`", file=sys.stderr)
         return 0
-    for told in records(kept):
+    for told in records(folder):
         print(json.dumps(told, ensure_ascii=False))
     return 0
 
 
 def _folder(session_id: str) -> Path:
-    kept = session_folder(session_id)
-    if not (kept / NAME).exists():
+    folder = session_folder(session_id)
+    if not (folder / NAME).exists():
         from wieldy.core.errors import SessionError
 
         raise SessionError(f"there is no session {session_id}; `wieldy sessions list --all` has them all")
-    return kept
+    return folder
 
 
-def _as_json(session: Kept) -> dict[str, Any]:
+def _as_json(session: StoredSession) -> dict[str, Any]:
     return {
         "id": session.id,
         "root": session.root,

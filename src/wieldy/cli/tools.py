@@ -15,7 +15,7 @@ from wieldy.toolset.order import FOREIGN
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
-    from wieldy.subagents.tasks import Errand, Sent
+    from wieldy.subagents.tasks import SubagentHandle, SubagentTask
 
 EXAMPLES = """examples:
   wieldy tools                what a model is offered here
@@ -76,12 +76,12 @@ async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
 def _as_in_a_session(box: Toolbox) -> None:
     """Where a model is set up, what needs one is offered as it would be to that model."""
     if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
-        from wieldy.subagents.tasks import Delegation
+        from wieldy.subagents.tasks import SubagentAccess
 
-        box.workspace.service(Delegation).send = _nobody
+        box.workspace.service(SubagentAccess).send = _nobody
 
 
-async def _nobody(errand: Errand, ctx: ToolContext) -> Sent:
+async def _nobody(task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
     raise ToolFailure("Agents are sent in a session only.")
 
 

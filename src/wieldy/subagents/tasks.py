@@ -12,7 +12,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.workspace import Workspace
-from wieldy.subagents.definitions import Definition
+from wieldy.subagents.definitions import AgentDefinition
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 LAST_STEPS = 20
 
 
-class Errand(Struct, frozen=True):
+class SubagentTask(Struct, frozen=True):
     """A task for one sub-agent. `tools` narrows what its kind may use; `resumes` names an earlier one to go on with."""
 
-    definition: Definition
+    definition: AgentDefinition
     prompt: str
     description: str = ""
     tools: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class Errand(Struct, frozen=True):
         return self.description or " ".join(self.prompt.split())[:60]
 
 
-class Report(Struct, frozen=True):
+class SubagentReport(Struct, frozen=True):
     """How an errand ended, or how far it is: `why` is a word, `text` the agent's last words."""
 
     agent_id: str
@@ -120,16 +120,16 @@ NO_MODEL = "it needs a model, and there is none here: sub-agents work inside a s
 GRACE = 0.6  # seconds a stopped agent has to wind up before what is known of it counts
 
 
-class Sent:
+class SubagentHandle:
     """One sub-agent, under way or over. `so_far` is its report as it stands now."""
 
-    def __init__(self, id: str, errand: Errand, abort: Abort, so_far: Callable[[], Report]) -> None:
+    def __init__(self, id: str, task: SubagentTask, abort: Abort, so_far: Callable[[], SubagentReport]) -> None:
         self.id = id
-        self.errand = errand
+        self.task = task
         self.abort = abort
         self.so_far = so_far
         self.background = False
-        self.over: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[SubagentReport] = asyncio.get_running_loop().create_future()
         self.told = False
 
     @property
@@ -137,13 +137,13 @@ class Sent:
         """Whether it has still to report."""
         return not self.over.done()
 
-    async def report(self) -> Report:
+    async def report(self) -> SubagentReport:
         """Wait for the end. Whoever stops waiting does not stop the agent."""
         await asyncio.wait((self.over,))
         self.told = True
         return self.over.result()
 
-    async def stop(self, reason: str) -> Report:
+    async def stop(self, reason: str) -> SubagentReport:
         """Stop it, and say how far it had come."""
         self.abort.set(reason)
         await asyncio.wait((self.over,), timeout=GRACE)
@@ -151,37 +151,37 @@ class Sent:
         return self.over.result() if self.over.done() else self.so_far()
 
 
-Send: TypeAlias = "Callable[[Errand, ToolContext], Awaitable[Sent]]"
+StartSubagent: TypeAlias = "Callable[[SubagentTask, ToolContext], Awaitable[SubagentHandle]]"
 
 
-class Delegation:
+class SubagentAccess:
     """How one agent sends others: `workspace.service(Delegation)`. Where there is no model `send` is None."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.send: Send | None = None
+        self.send: StartSubagent | None = None
         self.depth = 0
-        self.most_depth = workspace.setting("agents.maxDepth", MOST_DEPTH)
+        self.max_depth = workspace.setting("agents.maxDepth", MOST_DEPTH)
 
     def refusal(self) -> str | None:
         """Why nobody can be sent from here, or None."""
-        if self.most_depth < 1:
+        if self.max_depth < 1:
             return "the setting `agents.maxDepth` is 0"
         return NO_MODEL if self.send is None else None
 
 
-class Roster:
+class SubagentRegistry:
     """The sub-agents of a session, those of its agents included: `workspace.service(Roster)`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SubagentHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def all(self) -> tuple[Sent, ...]:
+    def all(self) -> tuple[SubagentHandle, ...]:
         """Every agent that is remembered, oldest first."""
         return tuple(self._sent.values())
 
-    def find(self, id: str) -> Sent | None:
+    def find(self, id: str) -> SubagentHandle | None:
         """An agent by its id."""
         return self._sent.get(id)
 
@@ -195,7 +195,7 @@ class Roster:
                 f"`stop`: {', '.join(running)}."
             )
 
-    def start(self, sent: Sent, work: Coroutine[Any, Any, Report], until: Abort) -> None:
+    def start(self, sent: SubagentHandle, work: Coroutine[Any, Any, SubagentReport], until: Abort) -> None:
         """Set an agent to work. It stops when `until` is raised, and ends in a report whatever happens."""
         self._sent[sent.id] = sent
         task = asyncio.get_running_loop().create_task(self._attend(sent, work, until))
@@ -203,11 +203,11 @@ class Roster:
         task.add_done_callback(self._tasks.discard)
         self._forget_the_oldest()
 
-    def untold(self) -> list[Sent]:
+    def untold(self) -> list[SubagentHandle]:
         """Agents in the background that have ended, and whose reports nobody has read."""
         return [sent for sent in self._sent.values() if sent.background and not sent.running and not sent.told]
 
-    async def next_untold(self) -> list[Sent]:
+    async def next_untold(self) -> list[SubagentHandle]:
         """The same, but where there are none waits for the first of those at work in the background, if there is any."""
         while not (ready := self.untold()):
             working = [sent.over for sent in self._sent.values() if sent.background and sent.running]
@@ -227,7 +227,7 @@ class Roster:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attend(self, sent: Sent, work: Coroutine[Any, Any, Report], until: Abort) -> None:
+    async def _attend(self, sent: SubagentHandle, work: Coroutine[Any, Any, SubagentReport], until: Abort) -> None:
         key = until.listen(lambda: sent.abort.set(until.reason))
         try:
             report = await work
@@ -239,7 +239,7 @@ class Roster:
         sent.over.set_result(report)
         if sent.background:
             how = "has ended" if report.done else f"did not finish ({report.detail or report.why})"
-            text = f"The {report.agent_type} agent {sent.id} {how}: {sent.errand.title}"
+            text = f"The {report.agent_type} agent {sent.id} {how}: {sent.task.title}"
             self._workspace.emit(Notice(text=text, data=report.data()))
 
     def _forget_the_oldest(self) -> None:

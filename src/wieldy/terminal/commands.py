@@ -79,18 +79,18 @@ async def _mcp(chat: Chat, rest: str) -> None:
 
 async def _agents(chat: Chat, rest: str) -> None:
     from wieldy.subagents.definitions import AgentTypes
-    from wieldy.subagents.tasks import Roster
+    from wieldy.subagents.tasks import SubagentRegistry
 
     workspace = chat.session.box.workspace
     types = workspace.service(AgentTypes)
     for kind in (await in_thread(types.refresh)).values():
         where = "" if kind.origin == "built-in" else f" ({kind.origin})"
         chat.say(f"  {kind.name:<18} {first_sentence(kind.description)}{where}")
-    sent = workspace.service(Roster).all()
+    sent = workspace.service(SubagentRegistry).all()
     chat.say("  sent in this session:" if sent else "  none was sent in this session")
     for one in sent:
         report = one.over.result() if not one.running else one.so_far()
-        chat.say(f"  {report.why:<18} {one.errand.title} [{report.account()}]")
+        chat.say(f"  {report.why:<18} {one.task.title} [{report.account()}]")
     for problem in types.problems:
         chat.say(f"  left out: {problem}", "yellow")
 
@@ -142,15 +142,15 @@ async def _cost(chat: Chat, rest: str) -> None:
 
 
 async def _resume(chat: Chat, rest: str) -> None:
-    from wieldy.agent.store import kept_sessions
+    from wieldy.agent.store import stored_sessions
 
     if rest:
         await chat.resume(rest)
         return
-    kept = await asyncio.to_thread(lambda: list(kept_sessions(chat.session.box.workspace.root))[:15])
-    for session in kept:
+    sessions = await asyncio.to_thread(lambda: list(stored_sessions(chat.session.box.workspace.root))[:15])
+    for session in sessions:
         chat.say(f"  {session.id}  {session.prompt[:80]}")
-    chat.say("  /resume ID goes on with one of them" if kept else "  there is no earlier session in this folder")
+    chat.say("  /resume ID goes on with one of them" if sessions else "  there is no earlier session in this folder")
 
 
 async def _exit(chat: Chat, rest: str) -> None:

@@ -14,11 +14,11 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import AgentTypes
-from wieldy.subagents.tasks import Delegation, Roster, Sent
+from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry
 
 if TYPE_CHECKING:
-    from wieldy.subagents.definitions import Definition
-    from wieldy.subagents.tasks import Report
+    from wieldy.subagents.definitions import AgentDefinition
+    from wieldy.subagents.tasks import SubagentReport
 
 DESCRIPTION, PROMPT = words(__file__)
 LONGEST = 6 * 3600.0
@@ -47,8 +47,8 @@ def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Name the kind, so that rules and hooks see which it is."""
     if input.get("agent_type"):
         return input
-    sent = workspace.service(Roster).find(str(input.get("agent_id", "")))
-    kind = sent.errand.definition.name if sent is not None else "general"
+    sent = workspace.service(SubagentRegistry).find(str(input.get("agent_id", "")))
+    kind = sent.task.definition.name if sent is not None else "general"
     return {**input, "agent_type": kind}
 
 
@@ -62,7 +62,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
-    if (refusal := workspace.service(Delegation).refusal()) is not None:
+    if (refusal := workspace.service(SubagentAccess).refusal()) is not None:
         return refusal
     types = workspace.service(AgentTypes)
     await types.refreshed()
@@ -71,7 +71,7 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.service(Delegation).refusal()) is not None:
+    if (refusal := ctx.workspace.service(SubagentAccess).refusal()) is not None:
         raise Refusal("check", f"Agent cannot be used: {refusal}. Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
@@ -96,27 +96,27 @@ async def _run(
     stop: bool = False,
 ) -> Output:
     """Send an agent, or see to one that was sent before."""
-    from wieldy.subagents.tasks import Errand
+    from wieldy.subagents.tasks import SubagentTask
 
     if agent_id and not prompt.strip():
         return await _seen_to(_known(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
-    errand = Errand(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
-    delegation = ctx.workspace.service(Delegation)
-    assert delegation.send is not None
-    sent = await delegation.send(errand, ctx)
-    if (run_in_background or definition.background) and delegation.depth == 0:
+    task = SubagentTask(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
+    access = ctx.workspace.service(SubagentAccess)
+    assert access.send is not None
+    sent = await access.send(task, ctx)
+    if (run_in_background or definition.background) and access.depth == 0:
         sent.background = True
         told = f"The {agent_type} agent {sent.id} is at work. You will be told when it ends; go on meanwhile."
         return Output(told, {"agentId": sent.id, "agentType": agent_type, "status": "running"})
     return await attended(sent, ctx)
 
 
-async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Definition:
+async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> AgentDefinition:
     """The kind that is named; one that was sent before is what it was, whatever files say by now."""
-    sent = ctx.workspace.service(Roster).find(agent_id)
-    if sent is not None and sent.errand.definition.name == agent_type:
-        return sent.errand.definition
+    sent = ctx.workspace.service(SubagentRegistry).find(agent_id)
+    if sent is not None and sent.task.definition.name == agent_type:
+        return sent.task.definition
     types = ctx.workspace.service(AgentTypes)
     found = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
     if found is None:
@@ -124,7 +124,7 @@ async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Defin
     return found
 
 
-async def attended(sent: Sent, ctx: ToolContext) -> Output:
+async def attended(sent: SubagentHandle, ctx: ToolContext) -> Output:
     """The report of an agent as a result. Whoever is stopped while waiting stops the agent, and tells how far it came."""
     try:
         return _output(await sent.report())
@@ -132,22 +132,22 @@ async def attended(sent: Sent, ctx: ToolContext) -> Output:
         return _output(await sent.stop(ctx.abort.reason or "it was stopped"))
 
 
-async def _seen_to(sent: Sent, *, stop: bool) -> Output:
+async def _seen_to(sent: SubagentHandle, *, stop: bool) -> Output:
     if stop and sent.running:
         report = await sent.stop("stopped by the agent that sent it")
         return Output(f"The agent {sent.id} was stopped.\n\n{report.told()}", report.data())
     return _output(await sent.report())
 
 
-def _known(ctx: ToolContext, agent_id: str) -> Sent:
-    roster = ctx.workspace.service(Roster)
-    if (sent := roster.find(agent_id)) is not None:
+def _known(ctx: ToolContext, agent_id: str) -> SubagentHandle:
+    registry = ctx.workspace.service(SubagentRegistry)
+    if (sent := registry.find(agent_id)) is not None:
         return sent
-    known = ", ".join(f"{one.id} ({'at work' if one.running else 'over'})" for one in roster.all()) or "none"
+    known = ", ".join(f"{one.id} ({'at work' if one.running else 'over'})" for one in registry.all()) or "none"
     raise ToolFailure(f"There is no agent `{agent_id}` to wait for. Known agents: {known}.")
 
 
-def _output(report: Report) -> Output:
+def _output(report: SubagentReport) -> Output:
     return Output(report.told(), report.data(), is_error=not report.done)
 
 

@@ -12,7 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, words
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import ARCHITECT
-from wieldy.subagents.tasks import Delegation, Errand
+from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.tools.agent import LONGEST, attended
 
 DESCRIPTION, PROMPT = words(__file__)
@@ -31,11 +31,11 @@ class Architect(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.service(Delegation).refusal() or True
+    return workspace.service(SubagentAccess).refusal() or True
 
 
 def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.service(Delegation).refusal()) is not None:
+    if (refusal := ctx.workspace.service(SubagentAccess).refusal()) is not None:
         raise Refusal("check", f"Architect cannot be used: {refusal}. Work the plan out yourself.")
     if not str(input["prompt"]).strip():
         raise Refusal("check", "Say in `prompt` what is to be planned.")
@@ -47,10 +47,10 @@ async def _plan(
     context: Annotated[str, "What is known already"] = "",
 ) -> Output:
     """Have the plan made."""
-    delegation = ctx.workspace.service(Delegation)
-    assert delegation.send is not None
+    access = ctx.workspace.service(SubagentAccess)
+    assert access.send is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
-    return await attended(await delegation.send(Errand(ARCHITECT, task, "a plan"), ctx), ctx)
+    return await attended(await access.send(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
 
 
 architect = Architect(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.agent.answer import Answer
+from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped, Usage
 
 
@@ -12,14 +12,14 @@ def call(index: int, name: str = "note", id: str = "a") -> BlockStarted:
     return BlockStarted(index, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
 
-def heard(*deltas: Delta, taken: frozenset[str] = frozenset()) -> tuple[Answer, list[tuple[str, object]]]:
-    answer = Answer(taken)
+def heard(*deltas: Delta, taken: frozenset[str] = frozenset()) -> tuple[StreamedMessage, list[tuple[str, object]]]:
+    answer = StreamedMessage(taken)
     made = [call for delta in deltas if (call := answer.take(delta)) is not None]
     return answer, [(call.id, call.input if call.complete else None) for call in made]
 
 
 def test_a_call_is_handed_over_when_its_block_closes_and_not_before():
-    answer = Answer()
+    answer = StreamedMessage()
     assert answer.take(call(0)) is None
     assert answer.take(BlockGrew(0, "input", '{"word":')) is None
     assert answer.take(BlockGrew(0, "input", '"x"}')) is None

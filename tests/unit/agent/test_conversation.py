@@ -146,8 +146,8 @@ def test_looking_at_a_copy_changes_nothing():
 
 
 def test_a_compacted_conversation_goes_on_from_what_it_was_compacted_to():
-    kept = [{"role": "user", "content": "in short"}, {"role": "assistant", "content": [CALL]}]
-    messages = said(user("hi"), {"type": "compacted", "messages": [*kept, {"role": "robot"}, 3]}, user("on"))
+    session = [{"role": "user", "content": "in short"}, {"role": "assistant", "content": [CALL]}]
+    messages = said(user("hi"), {"type": "compacted", "messages": [*session, {"role": "robot"}, 3]}, user("on"))
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[2]["content"][1]["text"] == "on"
 

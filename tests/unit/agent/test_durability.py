@@ -8,7 +8,7 @@ import pytest
 from tests.unit.agent.conftest import ended, events_of
 
 from wieldy import Script, Session, tool
-from wieldy.agent.transcript import Syncer, Transcript
+from wieldy.agent.transcript import FsyncThread, Transcript
 from wieldy.core.provider import Request
 
 pytestmark = pytest.mark.asyncio
@@ -24,7 +24,7 @@ class Disk:
     def look(self, what: str) -> None:
         assert self.session is not None and isinstance(self.session._transcript, Transcript)
         syncer = self.session._transcript._syncer
-        assert isinstance(syncer, Syncer)
+        assert isinstance(syncer, FsyncThread)
         lines = self.session._transcript.path.read_text().splitlines()
         wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'
         needed = max((n for n, line in enumerate(lines, 1) if wanted in line), default=0)

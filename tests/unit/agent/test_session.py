@@ -11,7 +11,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session
-from wieldy.agent.store import kept_sessions, last_session
+from wieldy.agent.store import last_session, stored_sessions
 from wieldy.agent.transcript import records
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ToolFailed, ToolRequested, ToolStarted
@@ -267,8 +267,11 @@ async def test_sessions_are_listed_last_changed_first(make_session, tmp_path):
             await session.ask(f"the {word} prompt")
             ids.append(session.id)
         await asyncio.sleep(0.02)
-    listed = list(kept_sessions(tmp_path / "project"))
-    assert [(kept.id, kept.prompt) for kept in listed] == [(ids[1], "the two prompt"), (ids[0], "the one prompt")]
+    listed = list(stored_sessions(tmp_path / "project"))
+    assert [(session.id, session.prompt) for session in listed] == [
+        (ids[1], "the two prompt"),
+        (ids[0], "the one prompt"),
+    ]
     assert last_session(tmp_path / "project") == ids[1]
     with pytest.raises(SessionError, match="there is no session of this folder"):
         last_session(tmp_path)

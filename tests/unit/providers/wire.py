@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from wieldy.agent.answer import Answer
+from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
 from wieldy.providers.anthropic import Anthropic
@@ -194,9 +194,9 @@ def request(*messages: Message, **more: Any) -> Request:
     return Request(("Be brief.",), messages or (Message.user("hi"),), **more)
 
 
-async def heard(model: Provider, asked: Request | None = None, *, keep: bool = False) -> Answer:
+async def heard(model: Provider, asked: Request | None = None, *, keep: bool = False) -> StreamedMessage:
     """What a model answers; its connections are closed unless they are to be kept."""
-    answer = Answer()
+    answer = StreamedMessage()
     try:
         async with model.stream(asked or request()) as deltas:
             async for delta in deltas:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.agent.request_prefix import Outset
+from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.providers.script import Script
 
 pytestmark = pytest.mark.asyncio
@@ -22,7 +22,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_a_model_is_told_of_the_skills_before_it_begins(root: Path) -> None:
     async with Toolbox(root, settings={}) as box:
-        outset = Outset(box)
+        outset = RequestPrefix(box)
         await outset.prepare(Script())
     (skills,) = [part for part in outset.prompt if part.startswith("# Skills")]
     assert skills.endswith("\n- deploy: how we deploy")
@@ -31,6 +31,6 @@ async def test_a_model_is_told_of_the_skills_before_it_begins(root: Path) -> Non
 
 async def test_where_the_tool_is_denied_nothing_is_said(root: Path) -> None:
     async with Toolbox(root, settings={"permissions": {"deny": ["Skill"]}}) as box:
-        outset = Outset(box)
+        outset = RequestPrefix(box)
         await outset.prepare(Script())
     assert not [part for part in outset.prompt if "# Skills" in part]

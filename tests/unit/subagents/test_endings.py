@@ -12,7 +12,7 @@ from tests.unit.subagents.conftest import agent_file, events_of, told
 from wieldy import Script, Tool, tool
 from wieldy.agent.transcript import records
 from wieldy.core.events import Notice, RunEnded, ToolStarted
-from wieldy.subagents.tasks import Roster
+from wieldy.subagents.tasks import SubagentRegistry
 
 
 class Gate:
@@ -112,7 +112,7 @@ async def test_an_interrupt_stops_it_within_a_second_and_says_how_far_it_came(op
         assert time.monotonic() - began < 5.0  # a hang would be 30
         assert isinstance(last, RunEnded)
         assert last.why == "interrupted"
-        assert not [sent for sent in session.box.workspace.service(Roster).all() if sent.running]
+        assert not [sent for sent in session.box.workspace.service(SubagentRegistry).all() if sent.running]
     (result,) = session.messages[-1]["content"]
     text = result["content"][0]["text"]
     assert "interrupted by the user" in text
@@ -126,7 +126,7 @@ async def test_a_time_limit_stops_it_too(opened):
     model = sending(agent)
     async with opened(model, settings={"tools": {"Agent": {"timeout": 0.5}}}) as session:
         assert await session.ask("go") == "done"
-        assert not [sent for sent in session.box.workspace.service(Roster).all() if sent.running]
+        assert not [sent for sent in session.box.workspace.service(SubagentRegistry).all() if sent.running]
     text = told(model)[0]
     assert "did not finish within 0.5 s" in text
     assert "Read(file_path=" in text
@@ -167,10 +167,10 @@ async def test_one_in_the_background_can_be_waited_for_by_id(opened):
     model = Script().calls("Agent", prompt="p", run_in_background=True).then().calls("hold")
     async with opened(model.sends("general", agent), tools=[gate.tool()]) as session:
         task = asyncio.ensure_future(events_of(session))
-        roster = session.box.workspace.service(Roster)
-        while not roster.all():
+        registry = session.box.workspace.service(SubagentRegistry)
+        while not registry.all():
             await asyncio.sleep(0.005)
-        (sent,) = roster.all()
+        (sent,) = registry.all()
         model.then().calls("Agent", agent_id=sent.id).says("done")
         gate.open.set()
         await task
@@ -188,10 +188,10 @@ async def test_one_can_be_stopped_by_id_and_gone_on_with(opened):
     model.sends("general", agent, prompt="first").sends("general", again, prompt="go on")
     async with opened(model, tools=[gate.tool()]) as session:
         task = asyncio.ensure_future(events_of(session))
-        roster = session.box.workspace.service(Roster)
-        while not (roster.all() and len(agent.requests) == 2):
+        registry = session.box.workspace.service(SubagentRegistry)
+        while not (registry.all() and len(agent.requests) == 2):
             await asyncio.sleep(0.005)
-        (sent,) = roster.all()
+        (sent,) = registry.all()
         model.then().calls("Agent", agent_id=sent.id, stop=True).then()
         model.calls("Agent", agent_id=sent.id, prompt="go on").says("done")
         gate.open.set()
@@ -252,8 +252,8 @@ async def test_closing_the_session_ends_those_in_the_background(opened, project)
             if isinstance(getattr(event, "event", None), ToolStarted):
                 break
         await run.aclose()
-        roster = session.box.workspace.service(Roster)
-    assert not [sent for sent in roster.all() if sent.running]
+        registry = session.box.workspace.service(SubagentRegistry)
+    assert not [sent for sent in registry.all() if sent.running]
 
 
 @pytest.mark.asyncio
@@ -290,7 +290,7 @@ async def test_only_one_goes_on_with_an_agent_at_a_time(opened):
     model.sends("explore", part, prompt="more").sends("explore", Script().says("x"))
     async with opened(model) as session:
         await session.ask("go")
-        (sent,) = session.box.workspace.service(Roster).all()
+        (sent,) = session.box.workspace.service(SubagentRegistry).all()
         more = {"agent_id": sent.id, "agent_type": "explore", "prompt": "more"}
         model.calls("Agent", **more).calls("Agent", **more).says("done")
         await session.ask("go on")

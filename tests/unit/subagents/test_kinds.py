@@ -11,10 +11,17 @@ from tests.unit.subagents.conftest import agent_file
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.skills.frontmatter import FrontMatterError
-from wieldy.subagents.definitions import ARCHITECT, BUILT_IN, LISTING_CHARS, AgentTypes, Definition, read_definition
+from wieldy.subagents.definitions import (
+    ARCHITECT,
+    BUILT_IN,
+    LISTING_CHARS,
+    AgentDefinition,
+    AgentTypes,
+    read_definition,
+)
 
 
-def read(head: str, body: str = "You work.") -> Definition:
+def read(head: str, body: str = "You work.") -> AgentDefinition:
     return read_definition(f"---\nname: worker\ndescription: works\n{head}\n---\n{body}", "/x/worker.md", "project")
 
 

@@ -59,15 +59,15 @@ async def test_the_innermost_agent_is_named(opened):
 
     async with opened(model, ask=ask) as session:
         await session.ask("go")
-        roster = [sent.id for sent in _roster(session)]
-    assert asked == [f"general agent {roster[1]}"]
+        registry = [sent.id for sent in _roster(session)]
+    assert asked == [f"general agent {registry[1]}"]
     assert "It was not permitted" in told(model)[0], "a denial further down is told all the way up"
 
 
 def _roster(session: Any) -> Any:
-    from wieldy.subagents.tasks import Roster
+    from wieldy.subagents.tasks import SubagentRegistry
 
-    return session.box.workspace.service(Roster).all()
+    return session.box.workspace.service(SubagentRegistry).all()
 
 
 @pytest.mark.asyncio

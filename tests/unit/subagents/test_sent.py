@@ -12,7 +12,7 @@ from wieldy import Script
 from wieldy.agent.transcript import records
 from wieldy.core.events import AgentEvent, Notice, ToolStarted
 from wieldy.files.editing.read_state import ReadState
-from wieldy.subagents.tasks import Roster
+from wieldy.subagents.tasks import SubagentRegistry
 
 
 def sending(agent: Script, kind: str = "general", **input: object) -> Script:
@@ -194,7 +194,7 @@ async def test_an_agent_may_send_agents_but_not_for_ever(opened):
         model.sends("general", part, prompt=name)
     async with opened(model) as session:
         await session.ask("go")
-        assert [sent.running for sent in session.box.workspace.service(Roster).all()] == [False] * 3
+        assert [sent.running for sent in session.box.workspace.service(SubagentRegistry).all()] == [False] * 3
     assert "Agent" not in [tool.name for tool in innermost.requests[0].tools]
     assert "No such tool: `Agent`" in told(innermost)[0]
     assert told(middle)[0].startswith("bottom")

@@ -43,7 +43,7 @@ class OpenBlock:
         return text if text.isascii() or not _HALF.search(text) else _whole(text)
 
 
-class Answer:
+class StreamedMessage:
     """One message of the model's, as far as it has come. Blocks keep the order in which the model began them.
 
     `taken` are the ids of earlier calls: a model that repeats one gets it made unique.
