@@ -14,7 +14,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.writing.commit import write_atomically
-from wieldy.files.writing.disk import LOCAL, Disk
+from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.testing.chaos import WatchedDisk
 
 ROUNDS = 40
@@ -32,7 +32,7 @@ def claims() -> Iterator[Claim]:
         yield grown(root)
 
 
-def journal_of(root: Path, disk: Disk = LOCAL) -> Journal:
+def journal_of(root: Path, disk: Disk = LOCAL_DISK) -> Journal:
     return Journal(Workspace(root, session_dir=root, env={"WIELDY_HOME": str(root.parent / "home")}), disk=disk)
 
 

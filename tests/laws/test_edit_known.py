@@ -10,7 +10,7 @@ from wieldy.files.editing.document import Document, Mark
 from wieldy.files.editing.revision import Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, known_after
 from wieldy.files.encodings import UTF8, detect_encoding
-from wieldy.files.writing.target import Landing
+from wieldy.files.writing.target import Target
 
 PIECES = st.sampled_from(
     ["a", "line\n", "\r\n", "\r", "\0", "é", "ß\n", "😀", "\ufeff", "日本\n"],
@@ -45,7 +45,7 @@ def test_a_document_known_from_the_one_before_is_the_one_its_bytes_tell(case: tu
 def test_all_splices_as_one_lead_to_the_same_content(case: tuple[bytes, list[Splice]]) -> None:
     data, splices = case
     after = apply_splices(data, splices)
-    change = Revision(Landing("/f", "/f", None, content=data), after, tuple(splices)).change
+    change = Revision(Target("/f", "/f", None, content=data), after, tuple(splices)).change
     assert (change is None) == (not splices)
     assert change is None or apply_splices(data, (change,)) == after
 

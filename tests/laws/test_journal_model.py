@@ -16,7 +16,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.undo import Call, CannotUndo, history, redo, undo
-from wieldy.files.writing.errors import Moved
+from wieldy.files.writing.errors import StaleFileError
 from wieldy.testing.chaos import HastyDisk
 
 names = st.sampled_from(["a", "b", "in/c", "in/side/d"])
@@ -71,7 +71,7 @@ class JournalMachine(RuleBasedStateMachine):
     def change_what_is_no_longer_there(self, name: str, stale: bytes, after: bytes) -> None:
         if self.files.get(name) == stale:
             return
-        with pytest.raises(Moved):
+        with pytest.raises(StaleFileError):
             self.journal.writer.apply([Change(str(self.root / name), stale, after)], Origin("s", "x", "Edit"))
 
     @rule(name=names, content=contents)

@@ -20,7 +20,7 @@ PATHS = st.builds(
     after=MAYBE,
     mode=st.none() | st.integers(0, 0o7777),
     temp=NAMES,
-    aside=NAMES,
+    backup=NAMES,
     folders=st.lists(NAMES, max_size=3).map(tuple),
 )
 ENTRIES = st.builds(

@@ -16,7 +16,7 @@ from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.undo import All, history, redo, undo
 from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.errors import CannotWrite
+from wieldy.files.writing.errors import WriteError
 from wieldy.testing.chaos import Fault, HastyDisk
 
 NAMES = ["a", "b", "linked", "twin", "in/side", "in/deep/er", "new/one", "link"]
@@ -119,7 +119,7 @@ def test_a_change_that_fails_at_any_call_was_never_made(
         journal = journal_of(root, HastyDisk(fault, most=4096))
         try:
             apply(journal, root, "call", wish)
-        except CannotWrite:
+        except WriteError:
             assert fault.struck and picture(root) == before
             assert history(journal_of(root)) == ()
             journal_of(root).start_now()

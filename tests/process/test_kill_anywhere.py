@@ -24,7 +24,7 @@ from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.undo import redo, undo
 from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.target import look
+from wieldy.files.writing.target import read_target
 from wieldy.testing.chaos import Death, HastyDisk
 
 Act: TypeAlias = Callable[[Journal, Path], None]
@@ -71,8 +71,8 @@ def edit_preparer(name: str, after: bytes) -> Act:
 
     def act(journal: Journal, root: Path) -> None:
         def prepare() -> Revision:
-            landing = look(path, path)
-            return Revision(landing, after, (diff_bytes(landing.content or b"", after),))
+            target = read_target(path, path)
+            return Revision(target, after, (diff_bytes(target.content or b"", after),))
 
         path = str(root / name)
         journal.writer.revise(path, prepare, Origin("s", "call", "Edit"))

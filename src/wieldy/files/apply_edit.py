@@ -21,15 +21,15 @@ from wieldy.files.editing.report import Draft, is_quick
 from wieldy.files.editing.revision import SMALL_FILE, NeedsThread, PrepareEdit, Revision, edit_preparer
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal
-from wieldy.files.writing.commit import Written
-from wieldy.files.writing.errors import CannotWrite, Moved
+from wieldy.files.writing.commit import WrittenFile
+from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import READ_FLAGS
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-Write: TypeAlias = Callable[[Revision], Awaitable[Written]]
+Write: TypeAlias = Callable[[Revision], Awaitable[WrittenFile]]
 
 ATTEMPTS = 3
 VERIFIED_AT_ONCE = 1 << 20
@@ -45,16 +45,16 @@ async def change_file(
         revision, rehearsed = rehearsed or await prepared(prepare), None
         try:
             written = await write(revision)
-        except Moved as moved:
+        except StaleFileError as moved:
             why = moved
             continue
-        except CannotWrite as failure:
+        except WriteError as failure:
             raise ToolFailure(failure.message) from failure
         return await concluded(revision, written, state, draft)
     raise ToolFailure(str(why))
 
 
-async def concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+async def concluded(revision: Revision, written: WrittenFile, state: ReadState, draft: Draft) -> Output:
     """What is said of a revision that is written."""
     if is_quick(revision):
         return _concluded(revision, written, state, draft)
@@ -69,13 +69,13 @@ async def prepared(prepare: PrepareEdit) -> Revision:
                 return prepare(True)
             except NeedsThread:
                 return await in_thread(prepare, False)
-        except Moved as moved:
+        except StaleFileError as moved:
             why = moved
     raise ToolFailure(str(why))
 
 
 def settle(
-    path: str, content: bytes, written: Written, state: ReadState, whole: bool, document: Document | None = None
+    path: str, content: bytes, written: WrittenFile, state: ReadState, whole: bool, document: Document | None = None
 ) -> tuple[str, ...]:
     """Look at what was written and remember it; `whole` says that all of it is known, `document` what else is known of
     the content. Notes for the result."""
@@ -86,7 +86,7 @@ def settle(
     return written.notes
 
 
-def _concluded(revision: Revision, written: Written, state: ReadState, draft: Draft) -> Output:
+def _concluded(revision: Revision, written: WrittenFile, state: ReadState, draft: Draft) -> Output:
     report = draft.finished(revision)
     notes = settle(revision.path, revision.after, written, state, revision.known_whole, report.after)
     return report.with_notes(notes)
@@ -184,7 +184,7 @@ async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
         if revised is not None:
             return await concluded(*revised, state, draft)
 
-    async def write(revision: Revision) -> Written:
+    async def write(revision: Revision) -> WrittenFile:
         draft.about(revision)
         change = Change(wish.path, revision.before, revision.after, ctx.resolved(wish.path), splice=revision.change)
         receipt = await ctx.workspace.service(Journal).apply(
@@ -197,7 +197,7 @@ async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
 
 async def _revised(
     ctx: ToolContext, path: str, prepare: PrepareEdit, draft: Draft, tool: str
-) -> tuple[Revision, Written] | None:
+) -> tuple[Revision, WrittenFile] | None:
     """Look at the file and change it in one go; None where it takes more than a moment, or another try."""
 
     def prepared() -> Revision:
@@ -209,9 +209,9 @@ async def _revised(
         return await ctx.workspace.service(Journal).revise(
             path, prepared, call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
         )
-    except (NeedsThread, Moved):
+    except (NeedsThread, StaleFileError):
         return None
-    except CannotWrite as failure:
+    except WriteError as failure:
         raise ToolFailure(failure.message) from failure
 
 

@@ -163,7 +163,7 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     from wieldy.files.apply_edit import settle
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.journal.journal import Journal
-    from wieldy.files.writing.errors import CannotWrite, Moved
+    from wieldy.files.writing.errors import StaleFileError, WriteError
 
     _require_permission(ctx, sweep.root, files)
     state = ctx.workspace.service(ReadState)
@@ -173,9 +173,9 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
         receipt = await ctx.workspace.service(Journal).apply(
             [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
         )
-    except Moved as moved:
+    except StaleFileError as moved:
         raise ToolFailure(f"{moved} No file was changed; send the same again.") from moved
-    except CannotWrite as failure:
+    except WriteError as failure:
         raise ToolFailure(f"{failure.message} No file was changed.") from failure
     for (change, _), written, was_known in zip(changes, receipt.written, known, strict=True):
         reading = state.reading(change.path)
@@ -192,25 +192,25 @@ def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]]
     from wieldy.files.editing.read_state import digest_of
     from wieldy.files.editing.splicing import apply_splices
     from wieldy.files.journal.entries import Change
-    from wieldy.files.writing.errors import Moved
-    from wieldy.files.writing.target import look
+    from wieldy.files.writing.errors import StaleFileError
+    from wieldy.files.writing.target import read_target
 
     changes: list[tuple[Change, Any]] = []
     names: dict[tuple[int, int], str] = {}
     notes: list[str] = []
     for file in files:
-        landing = look(file.path)
-        if landing.real_path != root and not landing.real_path.startswith(root.rstrip(os.sep) + os.sep):
-            raise Moved(file.path, f"leads out of {root} now")
-        if landing.content is None or digest_of(landing.content) != file.digest:
-            raise Moved(file.path, "was changed by someone else meanwhile")
-        stat = landing.stat
+        target = read_target(file.path)
+        if target.real_path != root and not target.real_path.startswith(root.rstrip(os.sep) + os.sep):
+            raise StaleFileError(file.path, f"leads out of {root} now")
+        if target.content is None or digest_of(target.content) != file.digest:
+            raise StaleFileError(file.path, "was changed by someone else meanwhile")
+        stat = target.stat
         first = names.setdefault((stat.st_dev, stat.st_ino), file.path) if stat is not None else file.path
         if first != file.path:
             notes.append(f"{file.path} is another name of {first} (hard link) and changed with it")
             continue
-        after = apply_splices(landing.content, file.splices)
-        changes.append((Change(file.path, landing.content, after, landing.real_path), stat))
+        after = apply_splices(target.content, file.splices)
+        changes.append((Change(file.path, target.content, after, target.real_path), stat))
     return changes, notes
 
 

@@ -15,7 +15,7 @@ from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import PrepareEdit, Revision
-    from wieldy.files.writing.commit import Written
+    from wieldy.files.writing.commit import WrittenFile
 
 DESCRIPTION, PROMPT = words(__file__)
 LARGEST = 100_000
@@ -60,7 +60,7 @@ async def memory_write(
     if not content:
         return await _removed(ctx, absolute, path)
 
-    async def write(revision: Revision) -> Written:
+    async def write(revision: Revision) -> WrittenFile:
         return await _applied(ctx, absolute, revision.before, revision.after)
 
     return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.service(ReadState))
@@ -79,23 +79,23 @@ async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
     from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.revision import load_target
-    from wieldy.files.writing.errors import CannotWrite, Moved
+    from wieldy.files.writing.errors import StaleFileError, WriteError
 
     state = ctx.workspace.service(ReadState)
-    landing = load_target(absolute, EditSettings.of(ctx.workspace), resolved=ctx.resolved(absolute))
-    if landing.stat is None:
+    target = load_target(absolute, EditSettings.of(ctx.workspace), resolved=ctx.resolved(absolute))
+    if target.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
-    if not state.is_current(absolute, landing.content or b"", landing.stat):
+    if not state.is_current(absolute, target.content or b"", target.stat):
         raise ToolFailure(f"`{path}` must be read first: read it with MemoryRead, then remove it.")
     try:
-        await _applied(ctx, absolute, landing.content, None)
-    except (CannotWrite, Moved) as failure:
+        await _applied(ctx, absolute, target.content, None)
+    except (WriteError, StaleFileError) as failure:
         raise ToolFailure(str(failure)) from failure
     state.forget(absolute)
     return Output(f"Removed `{path}`.", {"path": path, "removed": True})
 
 
-async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after: bytes | None) -> Written:
+async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after: bytes | None) -> WrittenFile:
     from wieldy.files.journal.entries import Change
     from wieldy.files.journal.journal import Journal
 

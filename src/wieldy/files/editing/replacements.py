@@ -26,7 +26,7 @@ from wieldy.files.editing.revision import (
 from wieldy.files.editing.splicing import Splice, apply_splices, whole
 from wieldy.files.encodings import UTF8
 from wieldy.files.kinds import binary_kind
-from wieldy.files.writing.target import Landing
+from wieldy.files.writing.target import Target
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -289,25 +289,25 @@ def prepare_rewrite(
     `TakesLonger` where that is not a matter of a moment."""
     if at_once and len(content) > SMALL_FILE:
         raise NeedsThread
-    landing = load_target(path, policy, at_once=at_once, resolved=resolved)
-    if landing.stat is None:
-        return _new(landing, content)
-    data = landing.content or b""
+    target = load_target(path, policy, at_once=at_once, resolved=resolved)
+    if target.stat is None:
+        return _new(target, content)
+    data = target.content or b""
     if not data:
-        return _new(landing, content)
+        return _new(target, content)
     kind = binary_kind(data)
     if kind is not None:
         raise ToolFailure(
             f"{path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
         )
     document = document_of(data, at_once=at_once)
-    _require_known(landing, document, state)
+    _require_known(target, document, state)
     if document.encoding.bom:
         content = content.removeprefix("\ufeff")  # the file has one, and keeps it
     refuse_placeholders(content, document.text, "content")
     document.codec.require(content, "content")
     change = whole(document, content)
-    return Revision(landing, apply_splices(data, (change,)), (change,), text=document.afresh())
+    return Revision(target, apply_splices(data, (change,)), (change,), text=document.afresh())
 
 
 def rewrite_preparer(path: str, content: str, workspace: Workspace, resolved: str) -> PrepareEdit:
@@ -316,22 +316,22 @@ def rewrite_preparer(path: str, content: str, workspace: Workspace, resolved: st
     return lambda at_once: prepare_rewrite(path, content, state, policy, at_once=at_once, resolved=resolved)
 
 
-def _new(landing: Landing, content: str) -> Revision:
+def _new(target: Target, content: str) -> Revision:
     refuse_placeholders(content, "", "content")
     Document(b"", UTF8).codec.require(content, "content")
     data = content.encode()
-    return Revision(landing, data, (Splice(0, 0, data),))
+    return Revision(target, data, (Splice(0, 0, data),))
 
 
-def _require_known(landing: Landing, document: Document, state: ReadState) -> None:
-    path = landing.path
-    reading = state.reading(landing.real_path)
-    if reading is None or landing.stat is None:
+def _require_known(target: Target, document: Document, state: ReadState) -> None:
+    path = target.path
+    reading = state.reading(target.real_path)
+    if reading is None or target.stat is None:
         raise ToolFailure(
             f"{path} exists and must be read first: it has not been read in this session. Read it, then send this "
             "again, or choose another name."
         )
-    if not state.is_current(landing.real_path, landing.content or b"", landing.stat):
+    if not state.is_current(target.real_path, target.content or b"", target.stat):
         since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
         raise ToolFailure(f"{path} was changed on disk {since}. Nothing was written. Read it again first.")
     unseen = reading.unseen(document.lines())

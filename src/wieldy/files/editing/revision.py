@@ -19,8 +19,8 @@ from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
 from wieldy.files.encodings import detect_certain, detect_encoding
 from wieldy.files.kinds import binary_kind
-from wieldy.files.writing.errors import CannotWrite
-from wieldy.files.writing.target import Landing, locate, looked_into
+from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.target import Target, resolve_target, with_content
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -46,7 +46,7 @@ class Revision(Struct, frozen=True):
     """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, `text` what
     that is as a document, where it was looked at as one, and `known_whole` false where parts of it were never seen."""
 
-    landing: Landing
+    target: Target
     after: bytes
     splices: tuple[Splice, ...]
     count: int = 0
@@ -58,12 +58,12 @@ class Revision(Struct, frozen=True):
     @property
     def path(self) -> str:
         """The path as it was given."""
-        return self.landing.path
+        return self.target.path
 
     @property
     def before(self) -> bytes | None:
         """What is on disk."""
-        return self.landing.content
+        return self.target.content
 
     @property
     def change(self) -> Splice | None:
@@ -95,8 +95,8 @@ def revise(
 ) -> Revision:
     """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
     `at_once` `TakesLonger` where that is not a matter of a moment."""
-    landing = existing(path, policy, at_once=at_once, resolved=resolved)
-    data, stat, known_as = landing.content or b"", landing.stat, resolved or path
+    target = existing(path, policy, at_once=at_once, resolved=resolved)
+    data, stat, known_as = target.content or b"", target.stat, resolved or path
     reading = state.reading(known_as)
     if reading is None or stat is None:
         raise ToolFailure(
@@ -106,7 +106,7 @@ def revise(
     if document is not None:
         # The same bytes as were kept; that they are the same object saves comparing them once more.
         data = document.data
-        landing = Landing(landing.path, landing.real_path, stat, content=data)
+        target = Target(target.path, target.real_path, stat, content=data)
     elif state.is_current(known_as, data, stat):
         document = document_of(data, at_once=at_once)
     if document is not None:
@@ -118,7 +118,7 @@ def revise(
             raise
         after = apply_splices(data, planned.splices)
         known = reading.knows_all(document.lines)
-        return Revision(landing, after, planned.splices, planned.count, planned.notes, False, known, document.afresh())
+        return Revision(target, after, planned.splices, planned.count, planned.notes, False, known, document.afresh())
     if at_once:
         raise NeedsThread
     since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
@@ -127,7 +127,7 @@ def revise(
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return replace(_merged(landing, base, plan, policy, since), known_whole=reading.whole)
+    return replace(_merged(target, base, plan, policy, since), known_whole=reading.whole)
 
 
 def edit_preparer(path: str, plan: Plan, workspace: Workspace, resolved: str) -> PrepareEdit:
@@ -136,19 +136,19 @@ def edit_preparer(path: str, plan: Plan, workspace: Workspace, resolved: str) ->
     return lambda at_once: revise(path, plan, state, policy, at_once=at_once, resolved=resolved)
 
 
-def existing(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Landing:
+def existing(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    landing = load_target(path, policy, at_once=at_once, resolved=resolved)
-    if landing.stat is None:
+    target = load_target(path, policy, at_once=at_once, resolved=resolved)
+    if target.stat is None:
         if at_once:
             raise NeedsThread
-        _refuse_missing(landing)
-    kind = binary_kind(landing.content or b"")
+        _refuse_missing(target)
+    kind = binary_kind(target.content or b"")
     if kind is not None:
         raise ToolFailure(
             f"{path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
         )
-    return landing
+    return target
 
 
 def document_of(data: bytes, *, at_once: bool = False) -> Document:
@@ -159,11 +159,11 @@ def document_of(data: bytes, *, at_once: bool = False) -> Document:
     return Document(data, encoding)
 
 
-def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Landing:
+def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
-        landing = locate(path, resolved)
-        size = 0 if landing.stat is None else landing.stat.st_size
+        target = resolve_target(path, resolved)
+        size = 0 if target.stat is None else target.stat.st_size
         if at_once and size > SMALL_FILE:
             raise NeedsThread
         if size > policy.max_bytes:
@@ -171,34 +171,34 @@ def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resol
                 f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
                 "setting edit.max_bytes."
             )
-        return landing if landing.stat is None else looked_into(landing)
-    except CannotWrite as failure:
+        return target if target.stat is None else with_content(target)
+    except WriteError as failure:
         hint = " Use LS or Glob to find the file." if os.path.isdir(path) else ""
         raise ToolFailure(failure.message + hint) from failure
     except OSError as error:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
 
-def _merged(landing: Landing, base: bytes, plan: Plan, policy: EditSettings, since: str) -> Revision:
-    theirs = landing.content or b""
+def _merged(target: Target, base: bytes, plan: Plan, policy: EditSettings, since: str) -> Revision:
+    theirs = target.content or b""
     try:
         planned = plan(Document.of(base), policy.tiers)
     except NotFound as failure:
         raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
     merged = merge(base, apply_splices(base, planned.splices), theirs)
     if merged is None:
-        raise ToolFailure(f"{landing.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
+        raise ToolFailure(f"{target.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
     if not merged.clean and policy.on_change != "markers":
         raise ToolFailure(
-            f"{landing.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{WAYS_ON}",
+            f"{target.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{WAYS_ON}",
             data={"conflicts": merged.conflicts},
         )
-    foreign = patch(Document.of(base), _difference(base, theirs)).unified(landing.path)
+    foreign = patch(Document.of(base), _difference(base, theirs)).unified(target.path)
     note = f"The file was changed on disk {since}; this edit was merged with that change:\n{foreign}"
     if not merged.clean:
         note = _conflict_note(merged, since)
     return Revision(
-        landing, merged.data, _difference(theirs, merged.data), planned.count, (*planned.notes, note), merged=True
+        target, merged.data, _difference(theirs, merged.data), planned.count, (*planned.notes, note), merged=True
     )
 
 
@@ -211,9 +211,9 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
     return (diff_bytes(old, new),) if old != new else ()
 
 
-def _refuse_missing(landing: Landing) -> NoReturn:
+def _refuse_missing(target: Target) -> NoReturn:
     from wieldy.search.similar_paths import similar_names
 
-    names = similar_names(landing.path)
+    names = similar_names(target.path)
     meant = f"Did you mean {' or '.join(names)}? " if names else ""
-    raise ToolFailure(f"{landing.path} does not exist. {meant}To create a file use Write.")
+    raise ToolFailure(f"{target.path} does not exist. {meant}To create a file use Write.")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from wieldy.core.errors import WieldyError
-from wieldy.files.writing.target import Manner
+from wieldy.files.writing.target import WriteMethod
 from wieldy.schema.strict_json import dense_text
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class PathRecord(Struct, frozen=True):
     before: str | None
     after: str | None
     mode: int | None = None
-    manner: Manner = "replace"
+    method: WriteMethod = "replace"
     temp: str = ""
-    aside: str = ""
+    backup: str = ""
     folders: tuple[str, ...] = ()
 
 

@@ -27,11 +27,19 @@ from wieldy.files.journal.locks import Held, Locks
 from wieldy.files.journal.recovery import Recovered, Recovery
 from wieldy.files.journal.retention import Retention
 from wieldy.files.journal.store import Account, Added, Names, Store, Unsettled, happened, journal_folder, planned
-from wieldy.files.writing.commit import Written, commit
-from wieldy.files.writing.disk import LOCAL, Disk
-from wieldy.files.writing.errors import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.files.writing.recovery import drop_folders
-from wieldy.files.writing.target import Landing, Step, in_place, locate, locks_at, look, plan
+from wieldy.files.writing.commit import WrittenFile, commit_writes
+from wieldy.files.writing.disk import LOCAL_DISK, Disk
+from wieldy.files.writing.errors import RollbackError, StaleFileError, WriteError, explain_os_error
+from wieldy.files.writing.recovery import remove_empty_folders
+from wieldy.files.writing.target import (
+    FileWrite,
+    Target,
+    in_place,
+    lock_names_at,
+    plan_write,
+    read_target,
+    resolve_target,
+)
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import Revision
@@ -61,7 +69,7 @@ class Receipt(Struct, frozen=True):
     """What was written. `entry` is None when nothing had to be, or when no journal is kept."""
 
     entry: str | None
-    written: tuple[Written, ...]
+    written: tuple[WrittenFile, ...]
 
 
 class Writer:
@@ -75,7 +83,7 @@ class Writer:
         store: Store | None,
         locks: Locks,
         *,
-        disk: Disk = LOCAL,
+        disk: Disk = LOCAL_DISK,
         roots: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -100,9 +108,9 @@ class Writer:
         while True:
             wanted = {name for change in changes for name in self._locks_of(change)}
             with self._hold(wanted, changes[0].path if changes else ""):
-                landings = [self._landing(change) for change in changes]
-                if wanted.issuperset(name for landing in landings for name in landing.locks):
-                    return self._write(changes, landings, origin, emptied)
+                targets = [self._landing(change) for change in changes]
+                if wanted.issuperset(name for target in targets for name in target.lock_names):
+                    return self._write(changes, targets, origin, emptied)
 
     def revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Receipt]:
         """Write one file, whose path no link leads away, as it is prepared under its locks: nobody else writes between
@@ -118,11 +126,11 @@ class Writer:
                     revision = prepare()
                     change = Change(path, revision.before, revision.after, path, splice=revision.change)
                     # Where there was no file to open, a link may have come to lie on the way to it.
-                    landing = self._landing(change) if revision.before is None else revision.landing
-                    if landing.locks == wanted:
+                    target = self._landing(change) if revision.before is None else revision.target
+                    if target.lock_names == wanted:
                         recording = True
-                        return revision, self._write((change,), (landing,), origin, beside=self._own | alive)
-                    wanted = landing.locks
+                        return revision, self._write((change,), (target,), origin, beside=self._own | alive)
+                    wanted = target.lock_names
             except Unsettled:
                 alive = self.recover().alive
             except Exception:
@@ -137,10 +145,10 @@ class Writer:
                 raise self._unkept(path, error) from error
             return Held()
 
-    def _unkept(self, path: str, error: OSError, needed: int = 0) -> CannotWrite:
+    def _unkept(self, path: str, error: OSError, needed: int = 0) -> WriteError:
         folder = "" if self._store is None else str(self._store.folder)
-        why = explain(error, folder, needed=needed, roots=self._roots)
-        return CannotWrite(
+        why = explain_os_error(error, folder, needed=needed, roots=self._roots)
+        return WriteError(
             path,
             f"{path} was not written, because its undo copy could not be kept: {why} "
             "WIELDY_HOME moves the folder; the setting journal.enabled=false does without.",
@@ -160,13 +168,13 @@ class Writer:
         """Finish or take back what dead writers left."""
         return Recovered() if self._recovery is None else self._recovery.run(self._own)
 
-    def _steps(self, changes: Sequence[Change], landings: Sequence[Landing], emptied: Emptied) -> list[Step]:
-        moving: list[tuple[Change, Landing]] = []
-        for change, landing in zip(changes, landings, strict=True):
-            _verify(change, landing)
+    def _steps(self, changes: Sequence[Change], targets: Sequence[Target], emptied: Emptied) -> list[FileWrite]:
+        moving: list[tuple[Change, Target]] = []
+        for change, target in zip(changes, targets, strict=True):
+            _verify(change, target)
             if change.before != change.after:
-                moving.append((change, landing))
-        steps = [self._plan(change, landing, emptied, alone=len(moving) == 1) for change, landing in moving]
+                moving.append((change, target))
+        steps = [self._plan(change, target, emptied, alone=len(moving) == 1) for change, target in moving]
         if len(steps) > 1 and len({step.real_path for step in steps}) < len(steps):
             raise WieldyError("the same file is named twice in one change")
         return steps
@@ -174,42 +182,42 @@ class Writer:
     def _write(
         self,
         changes: Sequence[Change],
-        landings: Sequence[Landing],
+        targets: Sequence[Target],
         origin: Origin,
         emptied: Emptied = MappingProxyType({}),
         beside: Container[str] | None = None,
     ) -> Receipt:
-        steps = self._steps(changes, landings, emptied)
+        steps = self._steps(changes, targets, emptied)
         if not steps and not origin.reverses:
-            return Receipt(None, tuple(map(_untouched, landings)))
+            return Receipt(None, tuple(map(_untouched, targets)))
         entry, written = self._carried_out(steps, origin, beside)
         if emptied:
             # Of files that came and went nothing is left but the folders made for them, which may lie in those of others.
-            made = {folder for landing in landings for folder in emptied.get(landing.real_path, ())}
+            made = {folder for target in targets for folder in emptied.get(target.real_path, ())}
             with suppress(OSError):
-                drop_folders(made, self._disk)
+                remove_empty_folders(made, self._disk)
         by_path = {one.path: one for one in written}
-        all_of_them = [by_path.get(landing.path) or _untouched(landing) for landing in landings]
+        all_of_them = [by_path.get(target.path) or _untouched(target) for target in targets]
         return Receipt(None if entry is None else entry.id, tuple(all_of_them))
 
     def _carried_out(
-        self, steps: Sequence[Step], origin: Origin, beside: Container[str] | None
-    ) -> tuple[Entry | None, tuple[Written, ...]]:
+        self, steps: Sequence[FileWrite], origin: Origin, beside: Container[str] | None
+    ) -> tuple[Entry | None, tuple[WrittenFile, ...]]:
         """Carry out the steps; a file that turns out to be a mount point cannot be replaced, so it is written in place."""
         while True:
             try:
                 return self._carry_out(steps, origin, beside)
-            except CannotWrite as error:
-                busy = [step for step in steps if step.path == error.path and step.manner == "replace"]
+            except WriteError as error:
+                busy = [step for step in steps if step.path == error.path and step.method == "replace"]
                 if error.number != errno.EBUSY or not busy:
                     raise
                 steps = [in_place(step, "it is a mount point") if step in busy else step for step in steps]
 
     def _carry_out(
-        self, steps: Sequence[Step], origin: Origin, beside: Container[str] | None
-    ) -> tuple[Entry | None, tuple[Written, ...]]:
+        self, steps: Sequence[FileWrite], origin: Origin, beside: Container[str] | None
+    ) -> tuple[Entry | None, tuple[WrittenFile, ...]]:
         if self._store is None:
-            return None, commit(steps, disk=self._disk, roots=self._roots)
+            return None, commit_writes(steps, disk=self._disk, roots=self._roots)
         account = planned(steps, self._names)
         entry = self._entry(origin, account)
         self._own.add(entry.id)
@@ -223,13 +231,15 @@ class Writer:
         finally:
             self._own.discard(entry.id)
 
-    def _recorded(self, account: Account, added: Added, steps: Sequence[Step], origin: Origin) -> tuple[Written, ...]:
+    def _recorded(
+        self, account: Account, added: Added, steps: Sequence[FileWrite], origin: Origin
+    ) -> tuple[WrittenFile, ...]:
         """Carry out steps that are recorded, and record how that ended. Nothing is lost where the latter fails: the next
         start finds out by looking at the files."""
         try:
             self._kept(account, added.sync)
-            written = commit(steps, disk=self._disk, roots=self._roots, meanwhile=origin.meanwhile)
-        except NotRolledBack:
+            written = commit_writes(steps, disk=self._disk, roots=self._roots)
+        except RollbackError:
             raise
         except BaseException:
             with suppress(OSError):
@@ -246,31 +256,31 @@ class Writer:
             path = account.paths[0].path if account.paths else "the file"
             raise self._unkept(path, error, account.size) from error
 
-    def _plan(self, change: Change, landing: Landing, emptied: Emptied, *, alone: bool) -> Step:
+    def _plan(self, change: Change, target: Target, emptied: Emptied, *, alone: bool) -> FileWrite:
         try:
-            step = plan(landing, change.after, mode=change.mode, splice=change.splice, alone=alone)
+            step = plan_write(target, change.after, mode=change.mode, splice=change.splice, alone=alone)
         except OSError as error:
-            raise explain(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
-        if step.manner != "delete":
+            raise explain_os_error(error, change.path, needed=len(change.after or b""), roots=self._roots) from error
+        if step.method != "delete":
             return step
-        return replace(step, folders=emptied.get(landing.real_path, ()))
+        return replace(step, folders=emptied.get(target.real_path, ()))
 
     def _locks_of(self, change: Change) -> tuple[str, ...]:
-        return _seen(locate, change).locks if change.real_path is None else locks_at(change.real_path)
+        return _seen(resolve_target, change).lock_names if change.real_path is None else lock_names_at(change.real_path)
 
-    def _landing(self, change: Change) -> Landing:
+    def _landing(self, change: Change) -> Target:
         """Where a change lands now, and what is there."""
         if change.real_path == change.path:
             # It was judged to be free of links. If it can be opened without following any, it still is.
             try:
-                landing = look(change.path, change.path)
-                if landing.stat is not None:
-                    return landing
+                target = read_target(change.path, change.path)
+                if target.stat is not None:
+                    return target
             except (OSError, WieldyError):
                 pass  # it will be told why
-        landing = _seen(look, change)
-        _require_same_place(change, landing)
-        return landing
+        target = _seen(read_target, change)
+        _require_same_place(change, target)
+        return target
 
     def _entry(self, origin: Origin, account: Account) -> Entry:
         now = self._clock()
@@ -288,30 +298,30 @@ class Writer:
         )
 
 
-def _seen(see: Callable[[str], Landing], change: Change) -> Landing:
+def _seen(see: Callable[[str], Target], change: Change) -> Target:
     try:
         return see(change.path)
     except OSError as error:
-        raise explain(error, change.path, needed=len(change.after or b"")) from error
+        raise explain_os_error(error, change.path, needed=len(change.after or b"")) from error
 
 
-def _require_same_place(change: Change, landing: Landing) -> None:
-    if change.real_path is not None and change.real_path != landing.real_path:
-        raise Moved(change.path, f"leads to {landing.real_path} now, not to {change.real_path}")
+def _require_same_place(change: Change, target: Target) -> None:
+    if change.real_path is not None and change.real_path != target.real_path:
+        raise StaleFileError(change.path, f"leads to {target.real_path} now, not to {change.real_path}")
 
 
-def _verify(change: Change, landing: Landing) -> None:
-    if landing.content == change.before:
+def _verify(change: Change, target: Target) -> None:
+    if target.content == change.before:
         return
-    if landing.content is None:
-        raise Moved(change.path, "is gone since it was read")
+    if target.content is None:
+        raise StaleFileError(change.path, "is gone since it was read")
     if change.before is None:
-        raise Moved(change.path, "exists already")
-    raise Moved(change.path, "has changed on disk since it was read")
+        raise StaleFileError(change.path, "exists already")
+    raise StaleFileError(change.path, "has changed on disk since it was read")
 
 
-def _untouched(landing: Landing) -> Written:
-    return Written(landing.path, landing.real_path, landing.stat, ("it already had this content",))
+def _untouched(target: Target) -> WrittenFile:
+    return WrittenFile(target.path, target.real_path, target.stat, ("it already had this content",))
 
 
 class Journal:
@@ -321,7 +331,7 @@ class Journal:
     Settings: `journal.enabled`, `journal.max_age_days`, `journal.max_bytes`.
     """
 
-    def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL) -> None:
+    def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL_DISK) -> None:
         home = state_home(workspace.env)
         self.workspace = workspace
         self.session = workspace.session_dir.name
@@ -376,13 +386,13 @@ class Journal:
         tool: str,
         turn: str | None = None,
         meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[Revision, Written]:
+    ) -> tuple[Revision, WrittenFile]:
         """Look at a file, whose path no link leads away, and change it in one go: `prepare` is called in a thread when
         nobody else may write the file. Raises what that raises, and what `apply` does."""
         origin = Origin(self.session, call_id, tool, turn, meanwhile=_on_loop(meanwhile))
         return await self._settled(self._revise, path, prepare, origin)
 
-    def _revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, Written]:
+    def _revise(self, path: str, prepare: Callable[[], Revision], origin: Origin) -> tuple[Revision, WrittenFile]:
         run_in_background(self.retention.daily)
         revision, receipt = self.writer.revise(path, prepare, origin)
         return revision, receipt.written[0]

@@ -12,9 +12,9 @@ from wieldy.files.journal.entries import Entry, Settlement
 from wieldy.files.journal.locks import Locks
 from wieldy.files.journal.store import Store, Unreadable, step_of
 from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.errors import CannotWrite
-from wieldy.files.writing.recovery import recover
-from wieldy.files.writing.target import locate
+from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.recovery import recover_writes
+from wieldy.files.writing.target import resolve_target
 
 
 class Recovered(Struct, frozen=True):
@@ -51,14 +51,14 @@ class Recovery:
 
     def _put_right(self, entry: Entry) -> str | None:
         try:
-            names = [name for path in entry.paths for name in locate(path.real_path).locks]
-        except (CannotWrite, OSError):
+            names = [name for path in entry.paths for name in resolve_target(path.real_path).lock_names]
+        except (WriteError, OSError):
             names = [path.real_path for path in entry.paths]
         with self._locks.hold(names, wait=False) as held:
             if not held.all or entry.id not in self._store.refresh():
                 return None  # its writer lives, or has just finished
             try:
-                finished = recover([step_of(path, self._store) for path in entry.paths], disk=self._disk)
+                finished = recover_writes([step_of(path, self._store) for path in entry.paths], disk=self._disk)
             except Unreadable:
                 self._settle(entry, "given_up")
                 return f"an interrupted change could not be taken back, its copy is damaged: {_listed(entry)}"

@@ -30,8 +30,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.editing.splicing import Splice, diff_bytes
 from wieldy.files.journal.entries import BadRecord, Change, Entry, PathRecord, Settlement, decode, encode
 from wieldy.files.journal.locks import Held
-from wieldy.files.writing.disk import LOCAL, Disk, pwrite_all, sync_folder
-from wieldy.files.writing.target import Step, parted
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, pwrite_all, sync_folder
+from wieldy.files.writing.target import FileWrite, split_path
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -428,7 +428,7 @@ class Store:
         self,
         folder: Path,
         *,
-        disk: Disk = LOCAL,
+        disk: Disk = LOCAL_DISK,
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -760,7 +760,7 @@ class Account(Struct, frozen=True):
         return sum(map(len, self.contents.values()))
 
 
-def planned(steps: Iterable[Step], names: Names) -> Account:
+def planned(steps: Iterable[FileWrite], names: Names) -> Account:
     """The account of what is about to be written."""
     ledger = _Ledger(names)
     paths: list[PathRecord] = []
@@ -773,9 +773,9 @@ def planned(steps: Iterable[Step], names: Names) -> Account:
                 before=before,
                 after=after,
                 mode=step.mode,
-                manner=step.manner,
+                method=step.method,
                 temp=step.temp,
-                aside=step.aside,
+                backup=step.backup,
                 folders=step.folders,
             )
         )
@@ -838,19 +838,19 @@ def _leads(change: Splice, before: bytes, after: bytes) -> bool:
     )
 
 
-def step_of(record: PathRecord, store: Store) -> Step:
+def step_of(record: PathRecord, store: Store) -> FileWrite:
     """The step that a record tells of."""
-    folder, name = parted(record.real_path)
-    return Step(
+    folder, name = split_path(record.real_path)
+    return FileWrite(
         path=record.path,
         real_path=record.real_path,
         folder=folder,
         name=name,
-        manner=record.manner,
+        method=record.method,
         before=None if record.before is None else store.content(record.before),
         after=None if record.after is None else store.content(record.after),
         temp=record.temp,
-        aside=record.aside,
+        backup=record.backup,
         folders=record.folders,
         mode=record.mode,
     )

@@ -20,8 +20,8 @@ from wieldy.files.journal.entries import Change, Entry, PathRecord
 from wieldy.files.journal.history import Chronicle, Event
 from wieldy.files.journal.journal import Origin
 from wieldy.files.journal.store import Unreadable, digest_of
-from wieldy.files.writing.errors import size_words
-from wieldy.files.writing.target import look
+from wieldy.files.writing.errors import format_size
+from wieldy.files.writing.target import read_target
 from wieldy.search.format import escape_controls, readable
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _restored(
     first, last = steps[0][1], steps[-1][1]
     name, real = last.path, last.real_path
     try:
-        now = look(real).content
+        now = read_target(real).content
     except (WieldyError, OSError) as error:
         return Restored(name, real, None, None, problem=f"{name} cannot be read: {error}")
     then, merged = now, False
@@ -203,7 +203,7 @@ def _restored(
             then, merged = _merged(base, before, then), True
     except (Unreadable, _NoMerge) as error:
         return Restored(name, real, now, None, problem=f"{name}: {error}")
-    folders = tuple(dict.fromkeys(f for _, path in steps if path.manner == "create" for f in path.folders))
+    folders = tuple(dict.fromkeys(f for _, path in steps if path.method == "create" for f in path.folders))
     return Restored(name, real, now, then, mode=first.mode, folders=folders, merged=merged)
 
 
@@ -266,9 +266,9 @@ def _file_line(file: Restored) -> str:
     if file.now == file.then:
         return f"= {path} (already so{merged})"
     if file.now is None:
-        return f"+ {path} (comes back, {size_words(len(file.then or b''))})"
+        return f"+ {path} (comes back, {format_size(len(file.then or b''))})"
     if file.then is None:
-        return f"- {path} (goes, {size_words(len(file.now))})"
+        return f"- {path} (goes, {format_size(len(file.now))})"
     return f"~ {path} ({_difference(file.now, file.then)}{merged})"
 
 
@@ -279,7 +279,7 @@ def _named(path: str) -> str:
 
 def _difference(now: bytes, then: bytes) -> str:
     if b"\0" in now or b"\0" in then:
-        return f"{size_words(len(now))} → {size_words(len(then))}"
+        return f"{format_size(len(now))} → {format_size(len(then))}"
     old, new = Counter(now.splitlines()), Counter(then.splitlines())
     return f"+{(new - old).total()} −{(old - new).total()} lines"
 

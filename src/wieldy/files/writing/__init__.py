@@ -1,1 +1,1 @@
-"""Write files atomically: where a write lands, how it is committed, and how a crash is repaired."""
+"""Write files atomically: resolve the target, commit the write, and roll back after a failure or a crash."""

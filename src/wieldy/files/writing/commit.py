@@ -1,41 +1,37 @@
-"""Put new bytes in the place of old ones, in one file or several: whoever looks sees a file whole, old or new, and a
-failure at any point leaves every byte as it was.
+"""Write one file or several, all or none. A reader sees each file whole, old or new.
 
-How a file is written depends on what it is. Usually a temporary file beside it takes its name. A file of several names
-(hard links), of another owner, or in a folder that takes no new files is written in place, because a replacement would
-split or give it away; the journal's copy covers the crash that such a write may suffer.
+Usually a temporary file beside the target takes its name. A file with several names (hard links), of another owner, or in a
+folder that takes no new files is written in place, because a replacement would split it or change its owner; the
+journal's copy covers a crash in the middle of such a write.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from wieldy.core.realpath import Swapped, open_exact_folder
-from wieldy.files.writing.disk import LOCAL, Disk, sync_folder, write_all
-from wieldy.files.writing.errors import CannotWrite, Moved, NotRolledBack, explain
-from wieldy.files.writing.metadata import PRIVATE, carry_over
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder, write_all
+from wieldy.files.writing.errors import RollbackError, StaleFileError, explain_os_error
+from wieldy.files.writing.metadata import PRIVATE_MODE, copy_metadata
 from wieldy.files.writing.recovery import (
-    NEW_FILE,
-    NO_LINKS,
-    drop_emptied,
-    drop_folders,
-    inode,
-    overwrite,
-    state_of,
-    sweep,
-    sweep_switched,
-    take_back,
+    NEW_FILE_FLAGS,
+    NO_HARD_LINKS_ERRNOS,
+    inode_of,
+    overwrite_in_place,
+    remove_emptied_folders,
+    remove_empty_folders,
+    remove_temporary_files,
+    roll_back_write,
+    write_state,
 )
-from wieldy.files.writing.target import READ_FLAGS, Step, identity, look, plan
-
-__all__ = ["CannotWrite", "Moved", "NotRolledBack", "Written", "commit", "write_atomically"]
+from wieldy.files.writing.target import READ_FLAGS, FileWrite, file_identity, plan_write, read_target
 
 
-class Written(Struct, frozen=True):
-    """One file after the write: where it really is, its stat (None when deleted) and what a reader should know."""
+class WrittenFile(Struct, frozen=True):
+    """A file after the write: its real path, its stat (None when deleted) and notes for the reader."""
 
     path: str
     real_path: str
@@ -43,221 +39,201 @@ class Written(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def write_atomically(target: str, data: bytes, *, disk: Disk = LOCAL, roots: Sequence[str] = ()) -> Written:
-    """Give `target` this content; a symlink stays one and its target is written, missing folders are made."""
+def write_atomically(path: str, data: bytes, *, disk: Disk = LOCAL_DISK, roots: Sequence[str] = ()) -> WrittenFile:
+    """Replace the content of a file without a journal. A symlink is followed, missing folders are created."""
     try:
-        step = plan(look(target), data, alone=True)
+        write = plan_write(read_target(path), data, alone=True)
     except OSError as error:
-        raise explain(error, target, needed=len(data), roots=roots) from error
-    return commit((step,), disk=disk, roots=roots)[0]
+        raise explain_os_error(error, path, needed=len(data), roots=roots) from error
+    return commit_writes((write,), disk=disk, roots=roots)[0]
 
 
-def commit(
-    steps: Sequence[Step],
-    *,
-    disk: Disk = LOCAL,
-    roots: Sequence[str] = (),
-    meanwhile: Callable[[], object] | None = None,
-) -> tuple[Written, ...]:
-    """Carry out all steps or none. `roots` are searched for caches to name when the disk is full; `meanwhile` is called
-    when the disk is about to be waited for the first time.
-    """
-    if not steps:
+def commit_writes(
+    writes: Sequence[FileWrite], *, disk: Disk = LOCAL_DISK, roots: Sequence[str] = ()
+) -> tuple[WrittenFile, ...]:
+    """Carry out all writes or none. `roots` are searched for caches to name when the disk is full."""
+    if not writes:
         return ()
-    work = _Work(steps, disk, meanwhile)
+    commit = _Commit(writes, disk)
     try:
         try:
-            return work.carry_out()
+            return commit.run()
         except BaseException as error:
-            work.roll_back(error)
+            commit.roll_back(error)
             if isinstance(error, OSError):
-                needed = sum(len(step.after or b"") for step in steps)
-                raise explain(error, work.current.path, needed=needed, roots=roots) from error
+                needed = sum(len(write.after or b"") for write in writes)
+                raise explain_os_error(error, commit.current.path, needed=needed, roots=roots) from error
             raise
     finally:
-        work.close()
+        commit.close()
 
 
-class _Work:
+class _Commit:
     """The open descriptors and the progress of one commit."""
 
-    def __init__(self, steps: Sequence[Step], disk: Disk, meanwhile: Callable[[], object] | None) -> None:
-        self._steps = steps
+    def __init__(self, writes: Sequence[FileWrite], disk: Disk) -> None:
+        self.current = writes[0]
+        self._writes = writes
         self._disk = disk
-        self._meanwhile = meanwhile
         self._folders: dict[str, int] = {}
-        self._grown: list[int] = []
-        self._replaced: list[int] = []
-        self._made: list[str] = []
-        self._switched: list[Step] = []
-        self._fresh: dict[str, tuple[int, int]] = {}
+        self._parents: list[int] = []
+        self._created_folders: list[str] = []
+        self._switched: list[FileWrite] = []
+        self._temp_inodes: dict[str, tuple[int, int]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
-        self.current = steps[0]
 
-    def carry_out(self) -> tuple[Written, ...]:
-        for step in self._steps:
-            self.current = step
-            self._enter(step)
-            self._prepare(step)
-        for step in self._steps:
-            self.current = step
-            self._switch(step)
-        for fd in (*self._folders.values(), *self._grown):
+    def run(self) -> tuple[WrittenFile, ...]:
+        for write in self._writes:
+            self.current = write
+            self._open_folder(write)
+            self._prepare(write)
+        for write in self._writes:
+            self.current = write
+            self._switch(write)
+        for fd in (*self._folders.values(), *self._parents):
             sync_folder(self._disk, fd)
-        for step in self._steps:
-            if step.manner != "in_place":
-                sweep_switched(step, self._folders[step.folder], self._disk)
-        written = tuple(map(self._written, self._steps))
-        drop_emptied(self._steps, self._disk)
+        for write in self._writes:
+            if write.method != "in_place":
+                leftover = write.temp if write.method == "create" else write.backup
+                remove_temporary_files((leftover,), self._folders[write.folder], self._disk)
+        written = tuple(map(self._describe, self._writes))
+        remove_emptied_folders(self._writes, self._disk)
         return written
 
     def roll_back(self, cause: BaseException) -> None:
         failures: list[OSError] = []
-        for step in reversed(self._switched):
+        for write in reversed(self._switched):
             try:
-                if self._is_ours(step):
-                    take_back(step, self._folders[step.folder], self._disk)
+                if self._is_ours(write):
+                    roll_back_write(write, self._folders[write.folder], self._disk)
             except OSError as error:
                 failures.append(error)
-        for step in self._steps:
+        for write in self._writes:
             try:
-                if step.folder in self._folders:
-                    sweep(step, self._folders[step.folder], self._disk)
+                if write.folder in self._folders:
+                    temporary = (write.temp, write.backup)
+                    remove_temporary_files(temporary, self._folders[write.folder], self._disk)
             except OSError as error:
                 failures.append(error)
         try:
-            drop_folders(self._made, self._disk)
+            remove_empty_folders(self._created_folders, self._disk)
         except OSError as error:
             failures.append(error)
         if failures:
             path = self.current.path
-            raise NotRolledBack(
+            raise RollbackError(
                 path,
-                f"Writing {path} failed ({cause}), and so did taking it back ({failures[0]}); retried at next start.",
+                f"Writing {path} failed ({cause}), and so did rolling it back ({failures[0]}); retried at next start.",
             ) from cause
 
     def close(self) -> None:
-        for fd in (*self._folders.values(), *self._grown):
-            os.close(fd)
-        for fd in self._replaced:
+        for fd in (*self._folders.values(), *self._parents):
             os.close(fd)
 
-    def _enter(self, step: Step) -> None:
-        """Open the step's folder, making what is missing of it."""
-        folder = step.folder
-        if folder in self._folders:
+    def _open_folder(self, write: FileWrite) -> None:
+        """Open the folder of a write, creating missing parents."""
+        if write.folder in self._folders:
             return
-        for path in step.folders:
-            outer = open_exact_folder(os.path.dirname(path))
-            self._grown.append(outer)
+        for path in write.folders:
+            parent = open_exact_folder(os.path.dirname(path))
+            self._parents.append(parent)
             try:
-                self._disk.mkdir(os.path.basename(path), dir_fd=outer)
+                self._disk.mkdir(os.path.basename(path), dir_fd=parent)
             except FileExistsError:
                 continue
-            self._made.append(path)
+            self._created_folders.append(path)
         try:
-            self._folders[folder] = open_exact_folder(folder)
+            self._folders[write.folder] = open_exact_folder(write.folder)
         except (NotADirectoryError, Swapped):
-            raise Moved(step.path, "lies in a folder that was replaced meanwhile") from None
+            raise StaleFileError(write.path, "lies in a folder that was replaced meanwhile") from None
 
-    def _prepare(self, step: Step) -> None:
-        """Have the new content ready beside the file and, where it is needed, a second name for the old one."""
-        if step.after is None or step.manner == "in_place":
+    def _prepare(self, write: FileWrite) -> None:
+        """Write the new content to a temporary file and, where needed, give the old file a second name."""
+        if write.after is None or write.method == "in_place":
             return
-        folder = self._folders[step.folder]
-        private = step.manner == "replace" or step.mode is not None
-        fd = self._disk.open(step.temp, NEW_FILE, PRIVATE if private else 0o666, dir_fd=folder)
+        folder = self._folders[write.folder]
+        private = write.method == "replace" or write.mode is not None
+        fd = self._disk.open(write.temp, NEW_FILE_FLAGS, PRIVATE_MODE if private else 0o666, dir_fd=folder)
         try:
-            fresh = os.fstat(fd)
-            self._fresh[step.temp] = fresh.st_dev, fresh.st_ino
-            write_all(self._disk, fd, step.after)
-            if step.manner == "replace":
-                self._carry_over(step, fd, fresh, folder)
-            elif step.mode is not None:
-                self._disk.chmod(fd, step.mode)
-            if self._meanwhile is not None:
-                self._meanwhile()
-                self._meanwhile = None
+            stat = os.fstat(fd)
+            self._temp_inodes[write.temp] = stat.st_dev, stat.st_ino
+            write_all(self._disk, fd, write.after)
+            if write.method == "replace":
+                self._copy_metadata(write, fd, folder)
+            elif write.mode is not None:
+                self._disk.chmod(fd, write.mode)
             self._disk.sync(fd)
         finally:
             os.close(fd)
-        if step.manner == "replace" and step.aside:
+        if write.method == "replace" and write.backup:
             try:
-                self._disk.link(step.name, step.aside, dir_fd=folder)
+                self._disk.link(write.name, write.backup, dir_fd=folder)
             except OSError as error:
-                if error.errno not in NO_LINKS:
+                if error.errno not in NO_HARD_LINKS_ERRNOS:
                     raise
 
-    def _carry_over(self, step: Step, fd: int, fresh: os.stat_result, folder: int) -> None:
-        """Give the new file what the old one has beside its content.
-
-        A file that loses its last name is taken apart before the call returns, unless a descriptor leads to it: then when
-        that is closed, which nobody has to wait for. Only on a disk of our own: elsewhere a file in use may be renamed
-        first, and its name would be gone for a moment."""
+    def _copy_metadata(self, write: FileWrite, fd: int, folder: int) -> None:
         try:
-            original = os.open(step.name, READ_FLAGS, dir_fd=folder)
+            original = os.open(write.name, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
-            raise Moved(step.path, "was removed meanwhile") from None
+            raise StaleFileError(write.path, "was removed meanwhile") from None
         try:
-            self._notes[step.temp] = carry_over(self._disk, original, fd, fresh)
+            self._notes[write.temp] = copy_metadata(self._disk, original, fd)
         finally:
-            if step.aside or not os.major(fresh.st_dev):
-                os.close(original)
-            else:
-                self._replaced.append(original)
+            os.close(original)
 
-    def _switch(self, step: Step) -> None:
-        folder, name = self._folders[step.folder], step.name
-        if step.manner != "create":
-            self._check(step, name, folder)
-        self._switched.append(step)
-        if step.manner == "create":
-            self._create(step, folder)
-        elif step.manner == "replace":
-            self._disk.rename(step.temp, name, dir_fd=folder)
-        elif step.manner == "delete":
-            self._disk.rename(name, step.aside, dir_fd=folder)
-            self._check(step, step.aside, folder)
+    def _switch(self, write: FileWrite) -> None:
+        folder, name = self._folders[write.folder], write.name
+        if write.method != "create":
+            self._require_unchanged(write, name, folder)
+        self._switched.append(write)
+        if write.method == "create":
+            self._create(write, folder)
+        elif write.method == "replace":
+            self._disk.rename(write.temp, name, dir_fd=folder)
+        elif write.method == "delete":
+            self._disk.rename(name, write.backup, dir_fd=folder)
+            self._require_unchanged(write, write.backup, folder)
         else:
             fd = self._disk.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             try:
-                if identity(os.fstat(fd)) != step.seen:
-                    raise Moved(step.path, "was changed by someone else meanwhile")
-                overwrite(self._disk, fd, len(step.before or b""), step.after or b"")
+                if file_identity(os.fstat(fd)) != write.identity:
+                    raise StaleFileError(write.path, "was changed by someone else meanwhile")
+                overwrite_in_place(self._disk, fd, len(write.before or b""), write.after or b"")
             finally:
                 os.close(fd)
 
-    def _create(self, step: Step, folder: int) -> None:
-        """A new file must not take the place of one that appeared meanwhile: linking refuses, renaming would not."""
+    def _create(self, write: FileWrite, folder: int) -> None:
+        """Link rather than rename: a file that appeared meanwhile must not be replaced."""
         try:
-            self._disk.link(step.temp, step.name, dir_fd=folder)
+            self._disk.link(write.temp, write.name, dir_fd=folder)
         except FileExistsError:
-            raise Moved(step.path, "was made by someone else meanwhile") from None
+            raise StaleFileError(write.path, "was made by someone else meanwhile") from None
         except OSError as error:
-            if error.errno not in NO_LINKS:
+            if error.errno not in NO_HARD_LINKS_ERRNOS:
                 raise
-            if inode(step.name, folder) is not None:
-                raise Moved(step.path, "was made by someone else meanwhile") from None
-            self._disk.rename(step.temp, step.name, dir_fd=folder)
+            if inode_of(write.name, folder) is not None:
+                raise StaleFileError(write.path, "was made by someone else meanwhile") from None
+            self._disk.rename(write.temp, write.name, dir_fd=folder)
 
-    def _check(self, step: Step, name: str, folder: int) -> None:
+    def _require_unchanged(self, write: FileWrite, name: str, folder: int) -> None:
         try:
             stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            raise Moved(step.path, "was removed meanwhile") from None
-        if identity(stat) != step.seen:
-            raise Moved(step.path, "was changed by someone else meanwhile")
+            raise StaleFileError(write.path, "was removed meanwhile") from None
+        if file_identity(stat) != write.identity:
+            raise StaleFileError(write.path, "was changed by someone else meanwhile")
 
-    def _is_ours(self, step: Step) -> bool:
-        """Whether what has the file's name now is our doing, and not that of someone who came after us."""
-        folder = self._folders[step.folder]
-        if step.manner == "in_place":
-            return state_of(step, folder) in ("new", "torn")
-        return inode(step.name, folder) == self._fresh.get(step.temp)
+    def _is_ours(self, write: FileWrite) -> bool:
+        """Whether the file is as this commit left it, and not as someone else made it afterwards."""
+        folder = self._folders[write.folder]
+        if write.method == "in_place":
+            return write_state(write, folder) in ("new", "partial")
+        return inode_of(write.name, folder) == self._temp_inodes.get(write.temp)
 
-    def _written(self, step: Step) -> Written:
-        notes = step.notes + self._notes.get(step.temp, ())
-        if step.after is None:
-            return Written(step.path, step.real_path, None, notes)
-        stat = os.stat(step.name, dir_fd=self._folders[step.folder], follow_symlinks=False)
-        return Written(step.path, step.real_path, stat, notes)
+    def _describe(self, write: FileWrite) -> WrittenFile:
+        notes = write.notes + self._notes.get(write.temp, ())
+        if write.after is None:
+            return WrittenFile(write.path, write.real_path, None, notes)
+        stat = os.stat(write.name, dir_fd=self._folders[write.folder], follow_symlinks=False)
+        return WrittenFile(write.path, write.real_path, stat, notes)

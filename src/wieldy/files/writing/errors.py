@@ -1,4 +1,4 @@
-"""Why a file was not written, in words that say what is needed."""
+"""Why a file was not written, in sentences that say what is needed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from wieldy.core.errors import WieldyError
 
 
-class Moved(WieldyError):
-    """What is on disk is no longer what the writer saw. Nothing was written."""
+class StaleFileError(WieldyError):
+    """The file on disk is no longer what the writer read. Nothing was written."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path} {why}. Nothing was written; read it again first.")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} {reason}. Nothing was written; read it again first.")
         self.path = path
-        self.why = why
+        self.reason = reason
 
 
-class CannotWrite(WieldyError):
+class WriteError(WieldyError):
     """The system does not let the file be written. The message says what is needed."""
 
     def __init__(self, path: str, message: str, *, number: int = 0) -> None:
@@ -29,23 +29,22 @@ class CannotWrite(WieldyError):
         self.number = number
 
 
-class NotRolledBack(CannotWrite):
-    """A write failed and so did taking it back; the journal finishes that at the next start."""
+class RollbackError(WriteError):
+    """A write failed and so did its rollback; recovery tries again at the next start."""
 
 
-def explain(error: OSError, path: str, *, needed: int = 0, roots: Sequence[str] = ()) -> CannotWrite:
-    """What a failed call means for who wants to write `needed` bytes to `path`; `roots` are searched for caches."""
+def explain_os_error(error: OSError, path: str, *, needed: int = 0, roots: Sequence[str] = ()) -> WriteError:
+    """Explain why `needed` bytes could not be written to `path`; `roots` are searched for caches that could go."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return CannotWrite(
-            path, shortage(path, needed, quota=error.errno == errno.EDQUOT, roots=roots), number=error.errno
-        )
-    words = _WORDS.get(error.errno or 0, "{path} could not be written: {why}")
+        message = describe_full_disk(path, needed, quota=error.errno == errno.EDQUOT, roots=roots)
+        return WriteError(path, message, number=error.errno)
+    template = _MESSAGES.get(error.errno or 0, "{path} could not be written: {why}")
     why = (error.strerror or str(error)).lower()
-    message = words.format(path=path, folder=os.path.dirname(path), why=why, who=_who(), mode=_mode(path))
-    return CannotWrite(path, f"{message}. It is unchanged.", number=error.errno or 0)
+    message = template.format(path=path, folder=os.path.dirname(path), why=why, who=_user_name(), mode=_mode(path))
+    return WriteError(path, f"{message}. It is unchanged.", number=error.errno or 0)
 
 
-_WORDS = {
+_MESSAGES = {
     errno.EACCES: "{path} may not be written by {who}{mode}; it takes write permission on it and its folder {folder}",
     errno.EPERM: "{path} is protected{mode}: it, or its folder {folder}, is immutable or belongs to someone else",
     errno.EROFS: "{path} is on a file system mounted read-only; it takes another place, or a mount that allows writing",
@@ -58,7 +57,7 @@ _WORDS = {
 }
 
 
-def _who() -> str:
+def _user_name() -> str:
     import pwd
 
     try:
@@ -74,7 +73,7 @@ def _mode(path: str) -> str:
         return ""
 
 
-REBUILDABLE = frozenset(
+CACHE_FOLDERS = frozenset(
     (
         *("node_modules", "bower_components", ".next", ".nuxt", ".turbo", ".parcel-cache"),
         *(".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"),
@@ -83,38 +82,38 @@ REBUILDABLE = frozenset(
 )
 HOME_CACHES = (".cache", ".npm", ".cargo/registry", ".gradle/caches", ".m2/repository", "go/pkg/mod")
 SEARCH_DEPTH = 5
-SECONDS = 2.0
-ENTRIES = 200_000
-SHOWN = 5
+MAX_SEARCH_SECONDS = 2.0
+MAX_SEARCH_ENTRIES = 200_000
+MAX_LISTED_CACHES = 5
 
 
-def shortage(path: str, needed: int, *, quota: bool, roots: Sequence[str], home: str | None = None) -> str:
-    """One message with the numbers and up to five folders that could be rebuilt."""
-    ground = _existing(path)
+def describe_full_disk(path: str, needed: int, *, quota: bool, roots: Sequence[str], home: str | None = None) -> str:
+    """One message with the numbers and up to five cache or build folders that could be rebuilt."""
+    ground = _nearest_existing(path)
     volume = os.statvfs(ground)
     free = volume.f_bavail * volume.f_frsize
     what = "The quota is used up" if quota else "The disk is full"
-    message = f"{what}: {path} needs {size_words(needed)}, {size_words(free)} are free. It is unchanged."
+    message = f"{what}: {path} needs {format_size(needed)}, {format_size(free)} are free. It is unchanged."
     device = os.stat(ground).st_dev
-    found = largest(roots or (ground,), device=device, home=os.path.expanduser("~") if home is None else home)
-    if not found:
+    caches = largest_caches(roots or (ground,), device=device, home=os.path.expanduser("~") if home is None else home)
+    if not caches:
         return f"{message} Free some space and try again."
-    listed = ", ".join(f"{folder} ({size_words(size)})" for folder, size in found)
+    listed = ", ".join(f"{folder} ({format_size(size)})" for folder, size in caches)
     return f"{message} These can be rebuilt and could go, if the user agrees: {listed}."
 
 
-def largest(roots: Sequence[str], *, device: int, home: str) -> list[tuple[str, int]]:
-    """The biggest caches and build folders on a device, found by a walk that is bounded in time and length."""
+def largest_caches(roots: Sequence[str], *, device: int, home: str) -> list[tuple[str, int]]:
+    """The biggest cache and build folders on a device, found by a walk that is bounded in time and entries."""
     budget = _Budget()
     candidates: list[str] = []
     for root in dict.fromkeys(roots):
-        candidates += _rebuildable(root, device, budget)
+        candidates += _cache_folders(root, device, budget)
     candidates += [os.path.join(home, *cache.split("/")) for cache in HOME_CACHES]
     sizes = {folder: size for folder in dict.fromkeys(candidates) if (size := _size(folder, device, budget)) > 0}
-    return sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN]
+    return sorted(sizes.items(), key=lambda item: -item[1])[:MAX_LISTED_CACHES]
 
 
-def size_words(size: int) -> str:
+def format_size(size: int) -> str:
     """A number of bytes for people."""
     value = float(size)
     for unit in ("B", "KB", "MB", "GB"):
@@ -126,17 +125,17 @@ def size_words(size: int) -> str:
 
 class _Budget:
     def __init__(self) -> None:
-        self._until = time.monotonic() + SECONDS
-        self._entries = ENTRIES
+        self._deadline = time.monotonic() + MAX_SEARCH_SECONDS
+        self._entries = MAX_SEARCH_ENTRIES
 
     def spend(self) -> bool:
         self._entries -= 1
-        if self._entries % 256 == 0 and time.monotonic() > self._until:
+        if self._entries % 256 == 0 and time.monotonic() > self._deadline:
             self._entries = 0
         return self._entries > 0
 
 
-def _rebuildable(root: str, device: int, budget: _Budget) -> Iterator[str]:
+def _cache_folders(root: str, device: int, budget: _Budget) -> Iterator[str]:
     level = [root]
     for _ in range(SEARCH_DEPTH):
         deeper: list[str] = []
@@ -145,7 +144,7 @@ def _rebuildable(root: str, device: int, budget: _Budget) -> Iterator[str]:
                 if not budget.spend():
                     return
                 if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
-                    if entry.name in REBUILDABLE:
+                    if entry.name in CACHE_FOLDERS:
                         yield entry.path
                     else:
                         deeper.append(entry.path)
@@ -179,7 +178,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _existing(path: str) -> str:
+def _nearest_existing(path: str) -> str:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path

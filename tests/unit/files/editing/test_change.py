@@ -15,8 +15,8 @@ from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.replacements import plan_replacement
 from wieldy.files.editing.revision import PrepareEdit, Revision, revise
-from wieldy.files.writing.commit import Written, write_atomically
-from wieldy.files.writing.errors import CannotWrite, Moved
+from wieldy.files.writing.commit import WrittenFile, write_atomically
+from wieldy.files.writing.errors import StaleFileError, WriteError
 
 pytestmark = pytest.mark.asyncio
 BASE = b"one\ntwo\nthree\nfour\nfive\n"
@@ -46,11 +46,11 @@ def after(interference: Callable[[], object], times: int = 1) -> Write:
     """A writer that finds the file moved, so many times, because of what happens just before."""
     left = [times]
 
-    async def write(revision: Revision) -> Written:
+    async def write(revision: Revision) -> WrittenFile:
         if left[0]:
             left[0] -= 1
             interference()
-            raise Moved(revision.path, "was changed by someone else meanwhile")
+            raise StaleFileError(revision.path, "was changed by someone else meanwhile")
         return write_atomically(revision.path, revision.after)
 
     return write
@@ -71,15 +71,15 @@ async def test_a_file_that_never_rests_is_given_up(file: Path, state: ReadState,
 
 
 async def test_a_refused_write_is_told_in_its_own_words(state: ReadState, prepare: PrepareEdit) -> None:
-    async def refuse(revision: Revision) -> Written:
-        raise CannotWrite(revision.path, "the disk is full")
+    async def refuse(revision: Revision) -> WrittenFile:
+        raise WriteError(revision.path, "the disk is full")
 
     with pytest.raises(ToolFailure, match="the disk is full"):
         await change_file(prepare, refuse, state)
 
 
 async def test_a_change_right_after_ours_is_noticed(file: Path, state: ReadState, prepare: PrepareEdit) -> None:
-    async def write_and_format(revision: Revision) -> Written:
+    async def write_and_format(revision: Revision) -> WrittenFile:
         written = write_atomically(revision.path, revision.after)
         file.write_bytes(revision.after.upper())
         return written

@@ -9,15 +9,15 @@ import pytest
 from wieldy.files.editing.report import QUICKLY_COMPARED, Draft, is_quick, report
 from wieldy.files.editing.revision import SMALL_FILE, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices
-from wieldy.files.writing.target import look
+from wieldy.files.writing.target import read_target
 
 BASE = b"one\ntwo\nthree\n"
 
 
 def revision_of(path: Path, *splices: Splice) -> Revision:
-    landing = look(str(path))
+    target = read_target(str(path))
     return Revision(
-        landing, apply_splices(landing.content or b"", splices), splices, len(splices), ("a note of the edit",)
+        target, apply_splices(target.content or b"", splices), splices, len(splices), ("a note of the edit",)
     )
 
 

@@ -18,8 +18,8 @@ from wieldy.files.journal.journal import Journal, Origin
 from wieldy.files.journal.locks import Locks
 from wieldy.files.journal.store import project_key
 from wieldy.files.writing.commit import write_atomically
-from wieldy.files.writing.disk import LOCAL, Data, Disk
-from wieldy.files.writing.errors import CannotWrite, Moved
+from wieldy.files.writing.disk import LOCAL_DISK, Data, Disk
+from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.testing.chaos import Fault, Gone, Vanishing, WatchedDisk
 
 EDIT = Origin("s", "call", "Edit")
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def journal_of(root: Path, disk: Disk = LOCAL, **settings: object) -> Journal:
+def journal_of(root: Path, disk: Disk = LOCAL_DISK, **settings: object) -> Journal:
     env = {"WIELDY_HOME": str(root.parent / "home")}
     workspace = Workspace(root, session_dir=root.parent / "session-1", env=env, settings={"journal": settings})
     return Journal(workspace, disk=disk)
@@ -55,41 +55,6 @@ async def test_a_receipt_says_what_was_written(root: Path):
     )
 
 
-@pytest.mark.asyncio
-async def test_meanwhile_something_is_done_on_the_loop_before_the_file_is_written(root: Path):
-    path = root / "a"
-    path.write_bytes(b"old")
-    told = threading.Event()
-    calls: list[str] = []
-    seen: list[object] = []
-
-    def wait_for_it(call: str) -> None:
-        calls.append(call)
-        if call == "sync" and "write" in calls:
-            assert told.wait(10)
-
-    def meanwhile() -> None:
-        seen.extend((threading.current_thread(), path.read_bytes()))
-        told.set()
-
-    change = Change(str(path), b"old", b"new")
-    journal = journal_of(root, WatchedDisk(wait_for_it))
-    await journal.apply([change], call_id="c", tool="Edit", meanwhile=meanwhile)
-    assert seen == [threading.current_thread(), b"old"] and path.read_bytes() == b"new"
-
-
-@pytest.mark.asyncio
-async def test_nothing_is_done_meanwhile_where_nothing_can_be_written(root: Path):
-    path = root / "a"
-    path.write_bytes(b"theirs")
-    seen: list[bool] = []
-    with pytest.raises(Moved):
-        change = Change(str(path), b"mine", b"new")
-        await journal_of(root).apply([change], call_id="c", tool="Edit", meanwhile=lambda: seen.append(True))
-    await asyncio.sleep(0)
-    assert seen == []
-
-
 @pytest.mark.parametrize(
     ("on_disk", "before", "word"),
     [(b"theirs", b"mine", "changed on disk"), (None, b"mine", "gone"), (b"theirs", None, "exists already")],
@@ -101,7 +66,7 @@ def test_a_file_that_is_not_as_it_was_read_is_not_written(
     if on_disk is not None:
         path.write_bytes(on_disk)
     changes = [Change(str(other), None, b"other"), Change(str(path), before, b"new")]
-    with pytest.raises(Moved, match=word) as caught:
+    with pytest.raises(StaleFileError, match=word) as caught:
         journal_of(root).writer.apply(changes, EDIT)
     assert caught.value.path == str(path)
     assert not other.exists() and (path.read_bytes() if path.exists() else None) == on_disk
@@ -112,7 +77,7 @@ def test_a_path_that_leads_elsewhere_than_judged_is_not_written(root: Path, tmp_
     outside = tmp_path / "outside"
     outside.write_bytes(b"")
     (root / "a").symlink_to(outside)
-    with pytest.raises(Moved, match="leads to"):
+    with pytest.raises(StaleFileError, match="leads to"):
         journal_of(root).writer.apply([Change(str(root / "a"), b"", b"new", real_path=str(root / "a"))], EDIT)
     assert outside.read_bytes() == b""
 
@@ -125,7 +90,7 @@ def test_a_folder_that_has_become_a_link_leads_nowhere(root: Path, tmp_path: Pat
         (outside / "a").write_bytes(content)
     folder.symlink_to(outside)
     path = str(folder / "a")
-    with pytest.raises(Moved, match="leads to"):
+    with pytest.raises(StaleFileError, match="leads to"):
         journal_of(root).writer.apply([Change(path, content, b"new", real_path=path)], EDIT)
     assert [file.read_bytes() for file in outside.iterdir()] == ([] if content is None else [content])
 
@@ -191,7 +156,7 @@ def test_an_undo_copy_that_turns_out_not_to_be_kept_leaves_the_file_and_nothing_
     path = root / "a"
     path.write_bytes(b"old")
     journal_of(root).writer.apply([Change(str(path), b"old", b"older")], EDIT)
-    with pytest.raises(CannotWrite, match="undo copy"):
+    with pytest.raises(WriteError, match="undo copy"):
         journal_of(root, JournalDisk(errno.ENOSPC)).writer.apply([Change(str(path), b"older", b"new")], EDIT)
     assert path.read_bytes() == b"older" and os.listdir(root) == ["a"]
     assert journal_of(root).start_now() == ()
@@ -213,7 +178,7 @@ def test_a_journal_that_cannot_be_written_stops_the_write(root: Path):
     path = root / "a"
     path.write_bytes(b"old")
     disk = WatchedDisk(Fault(1, errno.EROFS))
-    with pytest.raises(CannotWrite, match=r"undo copy .*read-only"):
+    with pytest.raises(WriteError, match=r"undo copy .*read-only"):
         journal_of(root, disk).writer.apply([Change(str(path), b"old", b"new")], EDIT)
     assert path.read_bytes() == b"old" and os.listdir(root) == ["a"]
 
@@ -224,7 +189,7 @@ def test_a_journal_that_has_become_something_else_stops_the_write(root: Path):
     journal.writer.apply([Change(str(path), b"old", b"new")], EDIT)
     journal.store.folder.rename(root.parent / "elsewhere")
     journal.store.folder.write_bytes(b"a file is in the way")
-    with pytest.raises(CannotWrite, match="undo copy"):
+    with pytest.raises(WriteError, match="undo copy"):
         journal.writer.apply([Change(str(path), b"new", b"newer")], EDIT)
     assert path.read_bytes() == b"new" and os.listdir(root) == ["a"]
 
@@ -232,7 +197,7 @@ def test_a_journal_that_has_become_something_else_stops_the_write(root: Path):
 def test_a_state_folder_that_cannot_be_made_is_named_and_can_be_done_without(root: Path):
     (root.parent / "home").write_bytes(b"a file is in the way")
     change = Change(str(root / "a"), None, b"new")
-    with pytest.raises(CannotWrite, match=r"undo copy .*WIELDY_HOME"):
+    with pytest.raises(WriteError, match=r"undo copy .*WIELDY_HOME"):
         journal_of(root).writer.apply([change], EDIT)
     assert os.listdir(root) == [] and journal_of(root).start_now() == ()
     journal_of(root, enabled=False).writer.apply([change], EDIT)
@@ -250,7 +215,7 @@ def test_a_failed_write_is_no_part_of_history(root: Path):
     path = root / "a"
     path.write_bytes(b"old")
     journal = journal_of(root, WatchedDisk(Fault(1, errno.EIO, calls=frozenset({"rename"}))))
-    with pytest.raises(CannotWrite):
+    with pytest.raises(WriteError):
         journal.writer.apply([Change(str(path), b"old", b"new")], EDIT)
     assert path.read_bytes() == b"old"
     assert journal.chronicle().events == () and journal.store.refresh() == {}
@@ -268,7 +233,7 @@ def test_what_could_not_be_taken_back_is_taken_back_at_the_next_start(root: Path
         if call == "rename" and renames >= 2:
             raise OSError(errno.EIO, "broken")
 
-    with pytest.raises(CannotWrite, match="so did taking it back"):
+    with pytest.raises(WriteError, match="so did rolling it back"):
         changes = [Change(str(path), b"old", b"new"), Change(str(other), b"old", b"new")]
         journal_of(root, WatchedDisk(watch)).writer.apply(changes, EDIT)
     assert path.read_bytes() == b"new"
@@ -321,7 +286,7 @@ def test_threads_of_one_process_take_turns_on_one_file(root: Path):
                 try:
                     journal.writer.apply([Change(str(path), before, str(int(before) + 1).encode())], EDIT)
                     break
-                except Moved:
+                except StaleFileError:
                     moved.append(1)
 
     threads = [threading.Thread(target=count, args=(15,)) for _ in range(3)]

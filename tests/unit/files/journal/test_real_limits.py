@@ -13,7 +13,7 @@ import pytest
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
-from wieldy.files.writing.errors import CannotWrite
+from wieldy.files.writing.errors import WriteError
 
 
 def on_small_disk(script: str, place: Path) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,7 @@ def refused(journal: Journal, root: Path, *words: str) -> None:
     for name, before in [("a", b"old"), ("linked", b"old"), ("new", None), ("x/y/new", None)]:
         try:
             journal.writer.apply([Change(str(root / name), before, os.urandom(250_000))], Origin("s", "c", "Edit"))
-        except CannotWrite as error:
+        except WriteError as error:
             assert all(word in str(error) for word in words), error
         else:
             raise AssertionError("it was written")

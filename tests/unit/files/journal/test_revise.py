@@ -19,8 +19,8 @@ from wieldy.files.editing.revision import Revision
 from wieldy.files.editing.splicing import diff_bytes
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
-from wieldy.files.writing.errors import CannotWrite, Moved
-from wieldy.files.writing.target import look
+from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.target import read_target
 from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
 
 TIMES = 60
@@ -33,10 +33,10 @@ def journal_of(root: Path, watch: Callable[[str], None] = lambda call: None) -> 
 
 
 def revised(path: str, make: Callable[[bytes], bytes]) -> Revision:
-    landing = look(path, path)
-    before = landing.content or b""
+    target = read_target(path, path)
+    before = target.content or b""
     after = make(before)
-    return Revision(landing, after, (diff_bytes(before, after),))
+    return Revision(target, after, (diff_bytes(before, after),))
 
 
 def one_more(before: bytes) -> bytes:
@@ -123,7 +123,7 @@ def test_a_link_that_came_to_lie_on_the_way_is_not_followed(root: Path, exists: 
         folder.symlink_to(elsewhere)
         return revised(str(path), lambda before: b"new")
 
-    with pytest.raises(Moved):
+    with pytest.raises(StaleFileError):
         journal_of(root).writer.revise(str(path), swapped, EDIT)
     assert sorted(elsewhere.iterdir()) == ([elsewhere / "a"] if exists else [])
     assert not exists or (elsewhere / "a").read_bytes() == b"mine"
@@ -137,7 +137,7 @@ def test_a_file_that_is_changed_after_the_look_is_not_written(root: Path):
         if call == "pwrite":
             path.write_bytes(b"theirs")
 
-    with pytest.raises(Moved, match="changed by someone else"):
+    with pytest.raises(StaleFileError, match="changed by someone else"):
         journal_of(root, interfere).writer.revise(str(path), partial(revised, str(path), bytes.upper), EDIT)
     assert path.read_bytes() == b"theirs" and os.listdir(root) == ["a"]
     assert journal_of(root).chronicle().events == ()
@@ -238,7 +238,7 @@ def test_what_cannot_be_written_is_not_tried_for_ever(root: Path):
         if call in ("rename", "unlink"):
             raise OSError(errno.EIO, "broken")
 
-    with pytest.raises(CannotWrite):
+    with pytest.raises(WriteError):
         journal_of(root, broken).writer.revise(str(path), of_known(path, b"old"), EDIT)
     assert tries.count("rename") == 1 and path.read_bytes() == b"old"
 

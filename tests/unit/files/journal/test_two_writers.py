@@ -13,7 +13,7 @@ import pytest
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import Change
 from wieldy.files.journal.journal import Journal, Origin
-from wieldy.files.writing.errors import Moved
+from wieldy.files.writing.errors import StaleFileError
 
 TIMES = 60
 
@@ -30,7 +30,7 @@ def counting(root: Path, names: list[str]) -> tuple[int, int]:
         try:
             journal.writer.apply(changes, Origin("s", "c", "Edit"))
             done += 1
-        except Moved:
+        except StaleFileError:
             refused += 1
     return done, refused
 

@@ -25,7 +25,7 @@ from wieldy.files.journal.undo import (
     redo,
     undo,
 )
-from wieldy.files.writing.errors import Moved
+from wieldy.files.writing.errors import StaleFileError
 
 
 class Project:
@@ -213,7 +213,7 @@ def test_a_preview_touches_nothing_and_a_change_after_it_is_noticed(project: Pro
     plan = plan_undo(project.journal)
     assert project.read("a") == b"1" and plan.entry is None
     project.write("a", b"since the preview")
-    with pytest.raises(Moved):
+    with pytest.raises(StaleFileError):
         carry_out(project.journal, plan)
     assert project.read("a") == b"since the preview"
 
@@ -242,7 +242,7 @@ def test_undo_writes_through_no_link_that_took_the_files_place(project: Project,
     project.edit("1", a=b"1")
     (project.root / "a").unlink()
     (project.root / "a").symlink_to(outside)
-    with pytest.raises((CannotUndo, Moved)):
+    with pytest.raises((CannotUndo, StaleFileError)):
         undo(project.journal)
     assert outside.read_bytes() == b"1" and (project.root / "a").is_symlink()
 

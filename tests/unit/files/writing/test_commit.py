@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.writing.commit import CannotWrite, Moved, commit, write_atomically
-from wieldy.files.writing.target import look, plan
+from wieldy.files.writing.commit import commit_writes, write_atomically
+from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.target import plan_write, read_target
 from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
 
 
@@ -37,7 +38,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path, fault: str | None):
     if fault is None:
         write_atomically(str(target), b"new")
     else:
-        with pytest.raises(CannotWrite):
+        with pytest.raises(WriteError):
             write_atomically(str(target), b"new", disk=WatchedDisk(Fault(1, errno.EIO, calls=frozenset({fault}))))
     assert os.listdir("/proc/self/fd") == before
 
@@ -150,38 +151,38 @@ def test_folders_pipes_and_circles_are_refused(tmp_path: Path):
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "file").write_bytes(b"")
     for name, word in [("folder", "folder"), ("pipe", "pipe"), ("circle", "circle"), ("file/below", "not a folder")]:
-        with pytest.raises(CannotWrite, match=word):
+        with pytest.raises(WriteError, match=word):
             write_atomically(str(tmp_path / name), b"new")
     assert names(tmp_path) == ["circle", "file", "folder", "pipe"]
 
 
 def test_a_name_too_long_is_refused_in_words(tmp_path: Path):
-    with pytest.raises(CannotWrite, match="shorter"):
+    with pytest.raises(WriteError, match="shorter"):
         write_atomically(str(tmp_path / ("n" * 300)), b"")
 
 
 def test_a_file_swapped_after_it_was_looked_at_is_not_overwritten(tmp_path: Path):
     target, other = tmp_path / "a", tmp_path / "b"
     target.write_bytes(b"old")
-    step = plan(look(str(target)), b"new")
+    step = plan_write(read_target(str(target)), b"new")
     other.write_bytes(b"theirs")
 
     def swap(call: str) -> None:
         if call == "sync" and other.exists():  # the last call before the file is checked and switched
             os.replace(other, target)
 
-    with pytest.raises(Moved, match="someone else"):
-        commit((step,), disk=WatchedDisk(swap))
+    with pytest.raises(StaleFileError, match="someone else"):
+        commit_writes((step,), disk=WatchedDisk(swap))
     assert target.read_bytes() == b"theirs" and names(tmp_path) == ["a"]
 
 
 def test_a_file_changed_after_it_was_looked_at_is_not_overwritten(tmp_path: Path):
     target = tmp_path / "a"
     target.write_bytes(b"old")
-    step = plan(look(str(target)), b"new")
+    step = plan_write(read_target(str(target)), b"new")
     target.write_bytes(b"theirs")
-    with pytest.raises(Moved):
-        commit((step,))
+    with pytest.raises(StaleFileError):
+        commit_writes((step,))
     assert target.read_bytes() == b"theirs" and names(tmp_path) == ["a"]
 
 
@@ -192,7 +193,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten_or_removed(tmp_path: P
         if call == "link":
             target.write_bytes(b"theirs")
 
-    with pytest.raises(Moved, match="made by someone else"):
+    with pytest.raises(StaleFileError, match="made by someone else"):
         write_atomically(str(target), b"theirs", disk=WatchedDisk(appear))
     assert target.read_bytes() == b"theirs" and names(tmp_path) == ["a"]
 
@@ -203,11 +204,11 @@ def test_a_folder_swapped_for_a_link_is_not_written_through(tmp_path: Path):
     outside.mkdir()
     (inside / "a").write_bytes(b"old")
     (outside / "a").write_bytes(b"old")
-    step = plan(look(str(inside / "a")), b"new")
+    step = plan_write(read_target(str(inside / "a")), b"new")
     inside.rename(tmp_path / "moved")
     inside.symlink_to(outside)
-    with pytest.raises(Moved):
-        commit((step,))
+    with pytest.raises(StaleFileError):
+        commit_writes((step,))
     assert (outside / "a").read_bytes() == b"old" and names(outside) == ["a"]
 
 
@@ -233,9 +234,9 @@ def test_the_new_content_is_on_the_medium_before_it_gets_the_name(tmp_path: Path
 def test_among_several_files_the_old_ones_keep_a_name_until_the_new_ones_are_on_the_medium(tmp_path: Path):
     for name in "ab":
         (tmp_path / name).write_bytes(b"old")
-    steps = [plan(look(str(tmp_path / name)), b"new") for name in "ab"]
+    steps = [plan_write(read_target(str(tmp_path / name)), b"new") for name in "ab"]
     calls: list[str] = []
-    commit(steps, disk=WatchedDisk(calls.append))
+    commit_writes(steps, disk=WatchedDisk(calls.append))
     assert told(calls) == ["write", "sync", "link"] * 2 + ["rename", "rename", "sync", "unlink", "unlink"]
 
 
@@ -247,7 +248,7 @@ def test_a_lone_file_is_as_it_was_when_any_of_its_calls_fails(tmp_path: Path, ca
     target.write_bytes(b"old")
     target.chmod(0o640)
     fault = Fault(nth, errno.EIO, calls=frozenset({call}))
-    with pytest.raises(CannotWrite):
+    with pytest.raises(WriteError):
         write_atomically(str(target), b"new", disk=WatchedDisk(fault))
     assert fault.struck and target.read_bytes() == b"old" and names(tmp_path) == ["a"]
     assert target.stat().st_mode & 0o777 == 0o640

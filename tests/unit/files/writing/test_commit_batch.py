@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.writing.commit import CannotWrite, Moved, commit
+from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.target import Step, look, plan
+from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.target import FileWrite, plan_write, read_target
 from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
 
 
@@ -32,9 +33,9 @@ def lay_out(root: Path) -> None:
     (root / "link").symlink_to("far/target")
 
 
-def steps_in(root: Path) -> tuple[Step, ...]:
+def steps_in(root: Path) -> tuple[FileWrite, ...]:
     wanted = {"plain": b"plain new", "doomed": None, "one": b"linked new", "link": b"far new", "x/y/made": b"made"}
-    return tuple(plan(look(str(root / name)), after) for name, after in wanted.items())
+    return tuple(plan_write(read_target(str(root / name)), after) for name, after in wanted.items())
 
 
 def picture(root: Path) -> dict[str, tuple[int, bytes | str | None]]:
@@ -51,13 +52,13 @@ def calls_of(root: Path, make: Callable[[Callable[[str], None]], Disk]) -> list[
     root.mkdir()
     lay_out(root)
     calls: list[str] = []
-    commit(steps_in(root), disk=make(calls.append))
+    commit_writes(steps_in(root), disk=make(calls.append))
     return calls
 
 
 def test_a_batch_does_everything_at_once(tmp_path: Path):
     lay_out(tmp_path)
-    written = commit(steps_in(tmp_path))
+    written = commit_writes(steps_in(tmp_path))
     after = {name: content for name, (_, content) in picture(tmp_path).items()}
     assert after == {
         "plain": b"plain new",
@@ -84,8 +85,8 @@ def test_a_failure_at_any_call_leaves_every_byte_and_name_as_it_was(tmp_path: Pa
         before = picture(root)
         fault = Fault(nth, number)
         try:
-            commit(steps_in(root), disk=WatchedDisk(fault))
-        except CannotWrite as error:
+            commit_writes(steps_in(root), disk=WatchedDisk(fault))
+        except WriteError as error:
             assert error.number == number and picture(root) == before
         else:  # some calls can be done without: a second name where the system grants none
             assert fault.struck and "plain new" in str(picture(root)["plain"])
@@ -107,8 +108,8 @@ def test_where_no_second_names_are_granted_old_content_is_written_back(tmp_path:
         root.mkdir()
         lay_out(root)
         before = picture(root)
-        with pytest.raises(CannotWrite, match="error"):
-            commit(steps_in(root), disk=WatchedDisk(without_links(Fault(nth, errno.EIO))))
+        with pytest.raises(WriteError, match="error"):
+            commit_writes(steps_in(root), disk=WatchedDisk(without_links(Fault(nth, errno.EIO))))
         assert picture(root) == before
 
 
@@ -118,9 +119,11 @@ def test_a_full_disk_that_stays_full_leaves_every_byte_as_it_was(tmp_path: Path)
     os.link(tmp_path / "grown", tmp_path / "twin")
     for nth in range(1, 6):
         before = picture(tmp_path)
-        step = plan(look(str(tmp_path / "grown")), b"much longer than it was before")
-        with pytest.raises(CannotWrite, match="full"):
-            commit((step,), disk=SlowDisk(Fault(nth, errno.ENOSPC, calls=space - {"open"}, lasting=True), most=5))
+        step = plan_write(read_target(str(tmp_path / "grown")), b"much longer than it was before")
+        with pytest.raises(WriteError, match="full"):
+            commit_writes(
+                (step,), disk=SlowDisk(Fault(nth, errno.ENOSPC, calls=space - {"open"}, lasting=True), most=5)
+            )
         assert picture(tmp_path) == before
 
 
@@ -134,8 +137,8 @@ def test_the_error_names_the_file_and_what_is_needed(tmp_path: Path):
         (errno.EACCES, "plain may not be written by .*mode 0.*write permission"),
         (errno.EIO, "reported an error"),
     ]:
-        with pytest.raises(CannotWrite, match=words) as caught:
-            commit((plan(look(path), b"plain new"),), disk=WatchedDisk(Fault(2, number)))
+        with pytest.raises(WriteError, match=words) as caught:
+            commit_writes((plan_write(read_target(path), b"plain new"),), disk=WatchedDisk(Fault(2, number)))
         assert caught.value.path == path and caught.value.number == number
 
 
@@ -149,9 +152,9 @@ def test_a_full_disk_names_the_largest_folders_that_could_go(tmp_path: Path):
     ]:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file").write_bytes(b"x" * size)
-    step = plan(look(str(tmp_path / "plain")), b"new")
-    with pytest.raises(CannotWrite) as caught:
-        commit((step,), disk=WatchedDisk(Fault(1, errno.ENOSPC)), roots=(str(tmp_path),))
+    step = plan_write(read_target(str(tmp_path / "plain")), b"new")
+    with pytest.raises(WriteError) as caught:
+        commit_writes((step,), disk=WatchedDisk(Fault(1, errno.ENOSPC)), roots=(str(tmp_path),))
     text = caught.value.message
     found = [text.find(str(tmp_path / name)) for name in ("node_modules", "target", "sub/__pycache__")]
     assert -1 not in found and found == sorted(found)
@@ -163,7 +166,10 @@ def test_what_someone_else_does_to_a_later_file_survives_the_rollback(tmp_path: 
     lay_out(tmp_path)
     target = tmp_path / ("one" if kind == "linked" else "doomed")
     after = None if kind == "to be deleted" else b"new"
-    steps = (plan(look(str(tmp_path / "plain")), b"plain new"), plan(look(str(target)), after))
+    steps = (
+        plan_write(read_target(str(tmp_path / "plain")), b"plain new"),
+        plan_write(read_target(str(target)), after),
+    )
     (tmp_path / "theirs").write_bytes(b"theirs")
 
     def interfere(call: str) -> None:
@@ -175,8 +181,8 @@ def test_what_someone_else_does_to_a_later_file_survives_the_rollback(tmp_path: 
             (tmp_path / "theirs").unlink()
             target.unlink() if kind == "deleted" else target.write_bytes(b"theirs")
 
-    with pytest.raises(Moved) as caught:
-        commit(steps, disk=WatchedDisk(interfere))
+    with pytest.raises(StaleFileError) as caught:
+        commit_writes(steps, disk=WatchedDisk(interfere))
     assert caught.value.path == str(target)
     assert (target.read_bytes() if target.exists() else None) == (None if kind == "deleted" else b"theirs")
     assert (tmp_path / "plain").read_bytes() == b"plain old"
@@ -186,6 +192,6 @@ def test_what_someone_else_does_to_a_later_file_survives_the_rollback(tmp_path: 
 def test_a_file_that_cannot_be_replaced_only_written_is_left_alone_without_a_journal(tmp_path: Path):
     lay_out(tmp_path)
     before = picture(tmp_path)
-    with pytest.raises(CannotWrite, match="mount point"):
-        commit(steps_in(tmp_path)[:1], disk=WatchedDisk(Fault(1, errno.EBUSY, calls=frozenset({"rename"}))))
+    with pytest.raises(WriteError, match="mount point"):
+        commit_writes(steps_in(tmp_path)[:1], disk=WatchedDisk(Fault(1, errno.EBUSY, calls=frozenset({"rename"}))))
     assert picture(tmp_path) == before

@@ -12,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.writing.commit import CannotWrite, write_atomically
+from wieldy.files.writing.commit import write_atomically
+from wieldy.files.writing.errors import WriteError
 
 NOBODY = 65534
 SCRIPT = """
 import os, sys
-from wieldy.files.writing.commit import CannotWrite, write_atomically
+from wieldy.files.writing.commit import write_atomically
+from wieldy.files.writing.errors import WriteError
 import wieldy.files.writing.errors, pwd
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     print("written", *write_atomically(sys.argv[1], b"new").notes)
-except CannotWrite as error:
+except WriteError as error:
     print("refused", error.number, error)
 """
 
@@ -93,7 +95,7 @@ def test_an_immutable_file_is_refused_as_such(tmp_path: Path):
     if chattr is None or subprocess.run([chattr, "+i", str(path)], capture_output=True).returncode != 0:
         pytest.skip("no file can be made immutable here")
     try:
-        with pytest.raises(CannotWrite, match="immutable"):
+        with pytest.raises(WriteError, match="immutable"):
             write_atomically(str(path), b"new")
         assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
     finally:
