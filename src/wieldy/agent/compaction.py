@@ -21,6 +21,7 @@ from wieldy.core.events import Compacted, Notice
 from wieldy.core.messages import ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate_middle
 from wieldy.providers.models import cost
 
 MEDIA = frozenset({"image", "document"})
@@ -192,32 +193,28 @@ def as_text(history: History, most: int) -> str:
     """A conversation as plain text; over `most` characters the middle is left out."""
     lines = [line for message in history for block in message.content if (line := _line(message.role, block))]
     text = "\n\n".join(lines)
-    if len(text) <= most:
-        return text
-    head = most // 5
-    return f"{text[:head]}\n\n(… {len(text) - most:,} characters left out …)\n\n{text[len(text) - most + head :]}"
+    return truncate_middle(text, most, head_share=0.2)
 
 
 def _line(role: str, block: ContentBlock) -> str:
     match block["type"]:
         case "text":
-            return f"{'User' if role == 'user' else 'Agent'}: {_clipped(block['text'])}"
+            return f"{'User' if role == 'user' else 'Agent'}: {_clip(block['text'])}"
         case "tool_use":
-            return f"Agent called {block['name']}: {_clipped(_json(block['input']))}"
+            return f"Agent called {block['name']}: {_clip(_json(block['input']))}"
         case "tool_result":
-            return f"Result{' (failed)' if block.get('is_error') else ''}: {_clipped(text_of_result(block))}"
+            return f"Result{' (failed)' if block.get('is_error') else ''}: {_clip(text_of_result(block))}"
         case "image" | "document":
             return f"User: ({block['type']})"
     return ""
 
 
+def _clip(text: str) -> str:
+    return truncate_middle(text, LONGEST_PART, head_share=0.5)
+
+
 def _json(input: Mapping[str, Any]) -> str:
     return json.dumps(input, ensure_ascii=False, default=str)
-
-
-def _clipped(text: str) -> str:
-    half = LONGEST_PART // 2
-    return text if len(text) <= LONGEST_PART else f"{text[:half]} … {text[-half:]}"
 
 
 ROOMY = 0.5  # of the context window: what putting aside must reach to be enough

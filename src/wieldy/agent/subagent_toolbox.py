@@ -20,6 +20,7 @@ from wieldy.core.decision import STRICTNESS, Adviser, Answer, Approver, Decision
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
+from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.results import Spill
@@ -244,7 +245,7 @@ def _words(event: ModelAnswered) -> str:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+    return truncate(line, LONGEST_LINE)
 
 
 # What one model has seen, loaded, planned and sent: no other one has.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import Parser, amount, command_parser, folder
+from wieldy.core.truncate import truncate
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
@@ -264,7 +265,7 @@ def _row(servers: McpServers, name: str, prompts: Iterable[ServerPrompt]) -> dic
 
 def _first(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
+    return truncate(line, 80)
 
 
 def _line(row: dict[str, Any]) -> str:

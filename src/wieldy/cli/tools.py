@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import command_parser, folder
 from wieldy.core.errors import ToolFailure
+from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
 from wieldy.toolbox import Toolbox
 from wieldy.toolset.order import FOREIGN
@@ -106,7 +107,7 @@ async def _servers(box: Toolbox) -> None:
 
 def _line(row: dict[str, Any], width: int) -> str:
     first = row["description"].split(". ")[0].rstrip(".")
-    shown = f"{row['name']:<{width}} {first if len(first) < 100 else first[:97] + '…'}"
+    shown = f"{row['name']:<{width}} {truncate(first, 100)}"
     if row["offered"]:
         return f"{shown} ({row['reason']})" if row["reason"].startswith(("deferred", IN_A_SESSION)) else shown
     return f"{shown}\n{'':<{width}} not offered: {row['reason']}"

@@ -14,6 +14,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
 from wieldy.core.effects import NOTHING, UNKNOWN, Effects, is_opaque
 from wieldy.core.outcome import ToolResult
+from wieldy.core.truncate import truncate_line
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Judge
@@ -202,8 +203,7 @@ class Tool:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = " ".join(text.split())
-    return text if len(text) <= 60 else text[:57] + "…"
+    return truncate_line(text, 60)
 
 
 async def settle(value: Any) -> Any:

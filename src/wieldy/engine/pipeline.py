@@ -31,9 +31,10 @@ from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Too
 from wieldy.core.realpath import real_path
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
+from wieldy.core.truncate import truncate_middle
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Place
-from wieldy.engine.results import Spill, as_output, clean, shorten
+from wieldy.engine.results import Spill, as_output, clean
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Aborted, TimedOut
 from wieldy.schema.check import Misfit
@@ -352,13 +353,17 @@ def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: 
             content = _content(outcome.content, call, limit, spill, notes)
             return ToolResult(call.id, call.name, content, outcome.data, outcome.is_error, outcome)
         case Failed(message, data):
-            text = shorten(clean(message), MAX_FAILURE_CHARS) or "The tool failed without a message."
+            text = truncate_middle(clean(message), MAX_FAILURE_CHARS) or "The tool failed without a message."
             return ToolResult(call.id, call.name, (Text(text),), data, True, outcome)
         case Refused(_, advice, data):
-            text = shorten(clean(advice), MAX_FAILURE_CHARS)
+            text = truncate_middle(clean(advice), MAX_FAILURE_CHARS)
             return ToolResult(call.id, call.name, (Text(text),), data, True, outcome)
         case Interrupted(reason, partial):
-            said = f"\nUntil then it said:\n{shorten(clean(partial), MAX_FAILURE_CHARS)}" if partial.strip() else ""
+            said = (
+                f"\nUntil then it said:\n{truncate_middle(clean(partial), MAX_FAILURE_CHARS)}"
+                if partial.strip()
+                else ""
+            )
             return ToolResult(call.id, call.name, (Text(f"{reason}{said}"),), None, True, outcome)
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.content import Image, Text
 from wieldy.core.tool import Output
+from wieldy.core.truncate import truncate_middle
 
 
 def as_output(value: Any) -> Output:
@@ -77,7 +78,6 @@ def _instead(match: re.Match[str]) -> str:
 
 
 PREVIEW_CHARS = 4_000
-LINE_SLACK = 200  # how much of the room may be given up to cut at a line end
 
 
 class Spill:
@@ -94,11 +94,11 @@ class Spill:
             path = self._write(call_id, text)
         except OSError as error:
             lost = f"The result is too long ({size}) and could not be kept on disk ({error.strerror}). Ask for less."
-            return f"{lost}\n\n{shorten(text, room)}"
+            return f"{lost}\n\n{truncate_middle(text, room)}"
         return (
             f"The result is too long to show ({size}). All of it is in {path}\n"
             f"Read that file in parts (offset, limit) or search it with Grep. This is how it begins and ends:\n\n"
-            f"{shorten(text, room)}"
+            f"{truncate_middle(text, room)}"
         )
 
     def _write(self, call_id: str, text: str) -> Path:
@@ -113,16 +113,3 @@ class Spill:
                 continue
             return path
         raise FileExistsError(17, "too many results of one call", str(self.folder))
-
-
-def shorten(text: str, room: int) -> str:
-    """Head and tail of a text with the middle cut out and counted. Never splits a character."""
-    if len(text) <= room:
-        return text
-    head, tail = text[: room * 2 // 3], text[len(text) - room // 3 :]
-    if (end := head.rfind("\n")) > len(head) - LINE_SLACK:
-        head = head[: end + 1]
-    if 0 <= (start := tail.find("\n")) < min(LINE_SLACK, len(tail) - 1):
-        tail = tail[start + 1 :]
-    left_out = len(text) - len(head) - len(tail)
-    return f"{head.rstrip()}\n… {left_out:,} characters left out …\n{tail}"

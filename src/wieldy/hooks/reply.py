@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
+from wieldy.core.truncate import truncate
 from wieldy.hooks.command import HookOutput
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HOOK_EVENTS
@@ -186,7 +187,7 @@ def _first_line(text: str) -> str:
 
 def _first_words(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= 10_000 else text[:10_000] + " …"
+    return truncate(text, 10_000)
 
 
 class HookReplies(Struct, frozen=True):

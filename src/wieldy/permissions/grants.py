@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from wieldy.core.call import PlannedCall
+from wieldy.core.truncate import truncate
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet
@@ -27,9 +28,7 @@ def select_savable_rules(texts: Sequence[str], root: str) -> SavableRules:
     for text in dict.fromkeys(texts):
         rule = keepable(text, root)
         if rule is None:
-            refused.append(
-                f"`{text if len(text) <= 60 else text[:57] + '…'}` would make no useful rule: it was not kept"
-            )
+            refused.append(f"`{truncate(text, 60)}` would make no useful rule: it was not kept")
         elif len(rules) == MOST_RULES:
             refused.append(f"more than {MOST_RULES} rules for one call: `{text}` was not kept")
         else:

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
+from wieldy.core.truncate import truncate
 from wieldy.permissions.paths import key
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
@@ -247,7 +248,7 @@ def _end_of_rule(text: str, start: int) -> int:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "…"
+    return truncate(text, 60)
 
 
 Shape: TypeAlias = Literal["exact", "prefix", "glob"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.provider import FailureKind, ProviderFailure
+from wieldy.core.truncate import truncate
 from wieldy.web.http import ConnectionRefused, HttpError, PermanentError
 
 _TOO_LONG = re.compile(
@@ -94,7 +95,7 @@ def _reason(body: str) -> str:
         error = page.get("error", page) if isinstance(page, dict) else page
         text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
     text = " ".join(text.split())
-    return (text[:297] + "…" if len(text) > 300 else text) or "no reason given"
+    return truncate(text, 300) or "no reason given"
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

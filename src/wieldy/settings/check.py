@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from wieldy.core.truncate import truncate
 from wieldy.settings.document import Path
 from wieldy.settings.keys import KEYS, SettingKey, tree
 
@@ -166,7 +167,7 @@ def _named(value: Any) -> str:
 
 
 def _shown(value: str) -> str:
-    return value if len(value) <= 40 else value[:37] + "…"
+    return truncate(value, 40)
 
 
 def leaves(

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.truncate import truncate
 from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
 
 Origin: TypeAlias = Literal["user", "project"]
@@ -67,17 +68,17 @@ def listing(skills: Sequence[Skill], most: int = LISTING_CHARS) -> str:
     room = (left - names) // len(shown) if shown else 0
     lines: list[str] = []
     for count, skill in enumerate(shown):
-        line = f"- {skill.name}: {_cut(skill.description, min(room, ENTRY_CHARS))}" if room >= 20 else f"- {skill.name}"
+        line = (
+            f"- {skill.name}: {truncate(skill.description, min(room, ENTRY_CHARS))}"
+            if room >= 20
+            else f"- {skill.name}"
+        )
         left -= len(line) + 1
         if left < 0:
             lines.append(f"… and {len(shown) - count} more")
             break
         lines.append(line)
     return "\n".join(lines)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _first_paragraph(body: str) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from wieldy.core.events import Notice
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
 
@@ -229,7 +230,7 @@ def _lines(definitions: Iterable[AgentDefinition]) -> str:
     lines: list[str] = []
     left = LISTING_CHARS
     for one in definitions:
-        text = one.description if len(one.description) <= ENTRY_CHARS else one.description[: ENTRY_CHARS - 1] + "…"
+        text = truncate(one.description, ENTRY_CHARS)
         line = f"- {one.name}: {text}" if left > ENTRY_CHARS else f"- {one.name}"
         left -= len(line) + 1
         if left < 0:

@@ -22,6 +22,7 @@ from wieldy.core.events import (
 )
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.tool import Tool
+from wieldy.core.truncate import truncate
 from wieldy.terminal.questions import Paint
 
 MOST_LINES = 8
@@ -134,4 +135,4 @@ class View:
 
 def _one_line(text: str) -> str:
     text = text.replace("\t", "    ").replace("\n", "⏎")
-    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+    return truncate(text, WIDTH)

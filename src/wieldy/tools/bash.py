@@ -15,6 +15,7 @@ from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import words
+from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Bash(Tool):
     def show_use(self, input: Mapping[str, Any]) -> str:
         """The command itself, and what it is for."""
         command = " ".join(str(input.get("command", "")).split())
-        shown = command if len(command) <= 200 else f"{command[:199]}…"
+        shown = truncate(command, 200)
         return f"{input['description']}: {shown}" if input.get("description") else shown
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects, Fetches
 from wieldy.core.errors import Refusal
+from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 
 MAX_LENGTH = 8192
@@ -66,9 +67,11 @@ def parse_url(text: str) -> HttpUrl:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise InvalidUrl(f"`{_short(text)}` is not an address: {error}.") from None
+        raise InvalidUrl(f"`{truncate(text, 100)}` is not an address: {error}.") from None
     if parts.scheme not in PORTS or not parts.netloc:
-        raise InvalidUrl(f"`{_short(text)}` is no web address. Send a full one that starts with https:// or http://.")
+        raise InvalidUrl(
+            f"`{truncate(text, 100)}` is no web address. Send a full one that starts with https:// or http://."
+        )
     if "@" in parts.netloc:
         raise InvalidUrl("The address contains a user name or password. Send it without.")
     if not HOST_AND_PORT.fullmatch(parts.netloc):
@@ -84,19 +87,19 @@ def _parse_host(host: str, *, bracketed: bool) -> str:
         try:
             address = ipaddress.IPv6Address(host)
         except ValueError:
-            raise InvalidUrl(f"`{_short(host)}` is not a host name or address.") from None
+            raise InvalidUrl(f"`{truncate(host, 100)}` is not a host name or address.") from None
         if address.scope_id is not None:
             raise InvalidUrl(f"`{host}` names a network interface. Send the address without `%…`.")
         mapped = address.ipv4_mapped  # Python 3.13 and later spell these differently from browsers
         return address.compressed if mapped is None else f"::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}"
     if AMBIGUOUS_IN_IDNA.intersection(host):
-        raise InvalidUrl(f"`{_short(host)}` can mean two hosts. Write it in ASCII (`xn--…`).")
+        raise InvalidUrl(f"`{truncate(host, 100)}` can mean two hosts. Write it in ASCII (`xn--…`).")
     try:
         name = host.encode("idna").decode().lower().removesuffix(".")
     except UnicodeError:
         name = ""
     if len(name) > 253 or not HOST_NAME.fullmatch(name):
-        raise InvalidUrl(f"`{_short(host)}` is not a host name.")
+        raise InvalidUrl(f"`{truncate(host, 100)}` is not a host name.")
     return _parse_ipv4(name) if NUMBER.fullmatch(name.rpartition(".")[2]) else name
 
 
@@ -120,10 +123,6 @@ def _parse_ipv4_part(text: str) -> int:
 def _quote_target(parts: SplitResult) -> str:
     path = quote(parts.path, safe=SAFE_IN_PATH) or "/"
     return f"{path}?{quote(parts.query, safe=SAFE_IN_QUERY)}" if parts.query else path
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 100 else text[:97] + "…"
 
 
 def canonical_url(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:

@@ -142,7 +142,7 @@ async def test_a_long_failure_is_cut_in_the_middle_with_a_count(make_box):
     async with make_box(fails) as box:
         text = (await box.call("fails")).text
     assert len(text) < 10_100
-    assert "20,001 characters left out" in text
+    assert "20,000 characters left out" in text
 
 
 async def test_the_tools_own_check_can_refuse_or_have_the_person_asked(make_box):

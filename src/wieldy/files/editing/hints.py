@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 
+from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, unix
 from wieldy.files.editing.splicing import common_prefix
 
@@ -61,10 +62,10 @@ def _nearest(sent: list[str], lines: list[str]) -> tuple[int, float]:
 def _compared(sent: list[str], region: list[str]) -> Iterator[str]:
     for tag, i, j, k, m in SequenceMatcher(None, sent, region, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield from (f"  {_cut(line)}" for line in region[k:m])
+            yield from (f"  {truncate(line, SHOWN_WIDTH)}" for line in region[k:m])
         else:
-            yield from (f"- {_cut(line)}" for line in sent[i:j])
-            yield from (f"+ {_cut(line)}" for line in region[k:m])
+            yield from (f"- {truncate(line, SHOWN_WIDTH)}" for line in sent[i:j])
+            yield from (f"+ {truncate(line, SHOWN_WIDTH)}" for line in region[k:m])
 
 
 def _first_difference(sent: list[str], region: list[str], first: int) -> str:
@@ -97,7 +98,3 @@ def _named(line: str, at: int) -> str:
     name = unicodedata.name(char, "")
     shown = f"{char!r} " if char.isprintable() else ""
     return f"{shown}(U+{ord(char):04X}{' ' + name if name else ''})"
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= SHOWN_WIDTH else line[: SHOWN_WIDTH - 1] + "…"

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import digest_of
 from wieldy.files.editing.splicing import Splice, splice
@@ -216,9 +217,11 @@ def _shown(
         for start, stop, match in found[first:index]:
             pieces += [text[read:start], match.expand(sweep.replace) if sweep.replace is not None else ""]
             read = stop
-        after = "".join((*pieces, text[read:end])) if sweep.replace is not None else None
+        after = truncate("".join((*pieces, text[read:end])), SHOWN_WIDTH) if sweep.replace is not None else None
         yield Hit(
-            document.line_number(at[found[first][0]]), _cut(text[begin:end]), None if after is None else _cut(after)
+            document.line_number(at[found[first][0]]),
+            truncate(text[begin:end], SHOWN_WIDTH),
+            after,
         )
         shown += 1
 
@@ -226,10 +229,6 @@ def _shown(
 def _line_end(text: str, place: int) -> int:
     end = text.find("\n", place)
     return len(text) if end < 0 else end
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_WIDTH else f"{text[:SHOWN_WIDTH]}…"
 
 
 def _say(line: str) -> None:

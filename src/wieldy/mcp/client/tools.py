@@ -22,6 +22,7 @@ from wieldy.core.events import ToolProgress
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Tool, ToolContext
+from wieldy.core.truncate import truncate
 from wieldy.schema.parameters import Parameters, SchemaError
 from wieldy.schema.provider_dialects import OPENAI, adapted
 
@@ -341,8 +342,7 @@ def digest(*parts: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= MOST_DESCRIPTION else text[: MOST_DESCRIPTION - 1] + "…"
+    return truncate(text.strip(), MOST_DESCRIPTION)
 
 
 SLACK_SECONDS = 5.0

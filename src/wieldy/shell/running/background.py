@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
+from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confine
 from wieldy.shell.running.output import Whole, matching_lines
@@ -189,5 +190,4 @@ async def _news(background: BackgroundShell, printed: int, deadline: float) -> N
 
 
 def _short(command: str) -> str:
-    line = " ".join(command.split())
-    return line if len(line) <= 80 else f"{line[:79]}…"
+    return truncate_line(command, 80)

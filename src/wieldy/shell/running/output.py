@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import keep_head, keep_tail, truncate
 
 _ERASE_TAIL = "\x00"
 _ERASE_LINE = "\x01"
@@ -285,7 +286,7 @@ class Capture:
         """The last lines printed so far, for a person who watches."""
         end = bytes(self._tail[-2048:] or self._head[-2048:])
         lines = clean_bytes(end).rstrip().split("\n")[-count:]
-        return "\n".join(line if len(line) <= WIDTH else f"{line[:WIDTH]}…" for line in lines)
+        return "\n".join(truncate(line, WIDTH) for line in lines)
 
     def excerpt(self) -> Excerpt:
         """All that was printed, or its beginning and end within `shown` characters."""
@@ -298,8 +299,8 @@ class Capture:
         else:
             first = clean_bytes(_whole_end(self._head))
             last = clean_bytes(_whole_start(self._tail))
-        first = _cut_end(first, self.shown // 3)
-        last = _cut_start(last, self.shown - self.shown // 3)
+        first = keep_head(first, self.shown // 3)
+        last = keep_tail(last, self.shown - self.shown // 3)
         omitted = max(self.total - len(first.encode()) - len(last.encode()), 0)
         return Excerpt(f"{first}\n[… {omitted} bytes not shown{self._where()} …]\n{last}", omitted)
 
@@ -321,7 +322,7 @@ class Capture:
         upto = position + lost + len(known)
         text = clean_bytes(_whole_start(known) if lost else known)
         if len(text) > self.shown:
-            text = _cut_start(text, self.shown)
+            text = keep_tail(text, self.shown)
             lost = upto - position - len(text.encode())
         return Excerpt(text, lost, upto)
 
@@ -363,15 +364,3 @@ def _whole_start(data: bytearray) -> bytearray:
     while skip < min(3, len(data)) and 0x80 <= data[skip] < 0xC0:
         skip += 1
     return data[skip:]
-
-
-def _cut_end(text: str, limit: int) -> str:
-    cut = text[:limit]
-    line_end = cut.rfind("\n")
-    return cut[:line_end] if line_end > limit // 2 else cut
-
-
-def _cut_start(text: str, limit: int) -> str:
-    cut = text[-limit:]
-    line_start = cut.find("\n") + 1
-    return cut[line_start:] if 0 < line_start < limit // 2 else cut
