@@ -75,7 +75,7 @@ def parse_url(text: str) -> HttpUrl:
     if "@" in parts.netloc:
         raise InvalidUrl("The address contains a user name or password. Send it without.")
     if not HOST_AND_PORT.fullmatch(parts.netloc):
-        raise InvalidUrl(f"`{_short(parts.netloc)}` is not a host with an optional port.")
+        raise InvalidUrl(f"`{truncate(parts.netloc, 100)}` is not a host with an optional port.")
     if port == 0:
         raise InvalidUrl("Port 0 cannot be connected to.")
     host = _parse_host(parts.hostname or "", bracketed="[" in parts.netloc)
