@@ -36,7 +36,7 @@ class Callback:
         return answer
 
     async def _grant(self, answer: Answer) -> None:
-        from wieldy.permissions.grants import select_savable_rules
+        from wieldy.permissions.suggest import select_savable_rules
         from wieldy.settings.store import remember
 
         grant = select_savable_rules(answer.remember, self._policy.root)

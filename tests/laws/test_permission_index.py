@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.realpath import real_path
-from wieldy.permissions.paths import below
+from wieldy.permissions.paths import is_below
 from wieldy.permissions.rules import CommandPattern, PathPattern, Rule, parse
 from wieldy.permissions.ruleset import FEW, LONGEST, CommandIndex, Needles, PathIndex
 
@@ -53,7 +53,7 @@ def test_a_rule_reaches_into_a_folder_from_above_and_from_below(filed: list[tupl
     reaching = {
         rule.text
         for pattern, rule in rules
-        if below(pattern.folder, folder) or (pattern.rest and below(folder, pattern.folder))
+        if is_below(pattern.folder, folder) or (pattern.rest and is_below(folder, pattern.folder))
     }
     found = PathIndex(rules).perhaps_inside(folder)
     assert (found.text in reaching) if found is not None else not reaching

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Origin, escaped_pattern, parse
-from wieldy.permissions.ruleset import PathIndex, pattern_of
+from wieldy.permissions.rules import Origin, escape_path, parse
+from wieldy.permissions.ruleset import PathIndex, path_pattern
 
 ROOT = "/w/project"
 PATHS = PathResolver((ROOT,), home="/home/me")
@@ -23,7 +23,7 @@ patterns = st.lists(segments, min_size=1, max_size=4).map("/".join)
 
 def covers(specifier: str, path: str) -> bool:
     rule = parse(f"Edit({specifier})", "allow", Origin("project", folder=ROOT))
-    return PathIndex([(pattern_of(rule, PATHS), rule)]).find(f"{ROOT}/{path}") is not None
+    return PathIndex([(path_pattern(rule, PATHS), rule)]).find(f"{ROOT}/{path}") is not None
 
 
 @settings(max_examples=1500, deadline=None)
@@ -41,7 +41,7 @@ def test_a_pattern_matches_what_gitignore_matches(pattern: str, path: str, roote
 )
 def test_an_escaped_path_covers_itself_and_what_is_below_alone(path: str, other: str) -> None:
     assume(not {".", ".."} & set(path.split("/")))
-    specifier = "/" + escaped_pattern(path)
+    specifier = "/" + escape_path(path)
     assert covers(specifier, path)
     assert covers(specifier, f"{path}/below")
     assume(other != path and not other.startswith(path + "/"))

@@ -103,7 +103,7 @@ def _file(scope: str, root: str) -> Path:
 
 def _add(options: argparse.Namespace) -> int:
     from wieldy.mcp.client.config import Unusable, server_of
-    from wieldy.permissions.trust import Trust, item
+    from wieldy.permissions.trust import ConsentItem, Trust
 
     if not NAME.fullmatch(options.name):
         return _wrong(f"`{options.name}` is no name for a server: use letters, digits, `-` and `_`")
@@ -117,7 +117,7 @@ def _add(options: argparse.Namespace) -> int:
     file = _file(options.scope, options.root)
     set_value(file, f"mcpServers.{options.name}", entry)
     # Who types this command has seen what it adds.
-    Trust().accept(os.path.realpath(options.root), [item(f"mcpServers.{options.name}", entry)])
+    Trust().accept(os.path.realpath(options.root), [ConsentItem.for_value(f"mcpServers.{options.name}", entry)])
     print(f"{options.name} → {file}")
     return 0
 

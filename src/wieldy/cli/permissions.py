@@ -92,14 +92,14 @@ def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from wieldy.permissions.explain import listing, listing_lines
+    from wieldy.permissions.explain import format_rules, rules_as_json
 
     box = Toolbox(options.root, load_settings=True)
     rules = box.policy.rules.rules
     if options.json:
-        print(json.dumps(listing(rules), ensure_ascii=False, indent=2))
+        print(json.dumps(rules_as_json(rules), ensure_ascii=False, indent=2))
     else:
-        print("\n".join([f"mode: {box.policy.mode}", *listing_lines(rules)]))
+        print("\n".join([f"mode: {box.policy.mode}", *format_rules(rules)]))
     for problem in (*box.settings.errors, *box.settings.warnings, *box.settings.report):
         print(f"wieldy: {problem}", file=sys.stderr)
     return 1 if box.settings.errors else 0
@@ -164,10 +164,10 @@ def _change(options: argparse.Namespace) -> int:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from wieldy.permissions.explain import try_examples
+    from wieldy.permissions.explain import check_examples
 
     box = Toolbox(options.root, load_settings=True)
-    tested = try_examples(box.policy, box.settings.left_out)
+    tested = check_examples(box.policy, box.settings.left_out)
     if options.json:
         rows = [{"rule": str(row.rule), "examples": row.examples, "failures": list(row.failures)} for row in tested]
         print(json.dumps(rows, ensure_ascii=False, indent=2))

@@ -1,1 +1,1 @@
-"""Rules, modes and the one pure function that decides."""
+"""Permission rules and the policy that decides about calls."""

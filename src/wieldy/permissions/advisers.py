@@ -1,4 +1,4 @@
-"""Looks whether git would lose anything: a reset of a work tree in which all is committed needs no extra question."""
+"""Advisers that allow what needs no question: git commands that lose nothing, and commands inside the sandbox."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, Policy
 from wieldy.shell.sandbox.sandbox import Sandbox
 
-SECONDS = 5.0
-NOTHING_TO_SAY = Advice()
-# With these the command works on another tree than the one that is looked at.
-ELSEWHERE = ("-C", "--git-dir", "--work-tree", "GIT_")
+GIT_STATUS_SECONDS = 5.0
+# With these a command works on another tree than the one whose status is read.
+OTHER_TREE_MARKS = ("-C", "--git-dir", "--work-tree", "GIT_")
 
 
 class CleanTreeAdviser:
-    """An adviser for commands that are catastrophic only over uncommitted work. In doubt it says nothing."""
+    """Allows commands that are catastrophic only over uncommitted work, where there is none. In doubt it says nothing."""
 
     def __init__(
         self,
@@ -32,25 +31,23 @@ class CleanTreeAdviser:
         self._status = status or git_status
 
     def wants(self, plan: PlannedCall) -> bool:
-        """Whether the call runs one command, of the kind that is catastrophic only over uncommitted work."""
-        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)] if plan.effects else ()
+        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
         return len(commands) == 1 and self._only_if_dirty(commands[0])
 
     async def advise(self, plan: PlannedCall) -> Advice:
-        """Vouch for a call that would throw nothing away."""
         if not self.wants(plan) or await self._status(self._cwd()) != "":
-            return NOTHING_TO_SAY
+            return Advice()
         return Advice(opinions=(Opinion(CLEAN_TREE, "allow", "git has nothing uncommitted to lose"),))
 
     def _only_if_dirty(self, command: str) -> bool:
         analysis = self._policy.analyze(command)
-        if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in ELSEWHERE):
+        if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in OTHER_TREE_MARKS):
             return False
         return all(danger.only_if_dirty for danger in analysis.catastrophic)
 
 
 async def git_status(folder: str) -> str | None:
-    """What git calls changed, untracked or ignored in a work tree; None where that cannot be told."""
+    """List what git calls changed, untracked or ignored in a work tree; None where that cannot be found out."""
     import asyncio
     from subprocess import DEVNULL, PIPE
 
@@ -63,7 +60,7 @@ async def git_status(folder: str) -> str | None:
     except OSError:
         return None
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+        output, _ = await asyncio.wait_for(process.communicate(), GIT_STATUS_SECONDS)
     except TimeoutError:
         return None
     finally:
@@ -74,13 +71,12 @@ async def git_status(folder: str) -> str | None:
 
 
 class SandboxAdviser:
-    """An adviser that vouches for what the sandbox contains. Rules, protected paths and guards still have their say."""
+    """Allows commands that run in the sandbox. Rules, protected paths and guards still apply."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def wants(self, plan: PlannedCall) -> bool:
-        """Whether this is a command that goes into the sandbox, every program of it."""
         setting = self._workspace.setting
         return (
             setting("sandbox.enabled", False)
@@ -90,7 +86,6 @@ class SandboxAdviser:
         )
 
     async def advise(self, plan: PlannedCall) -> Advice:
-        """Allow, if a sandbox can be had at all."""
         wrapper = await self._workspace.service(Sandbox).wrapper()
         if wrapper.mechanism == "none":
             return Advice()

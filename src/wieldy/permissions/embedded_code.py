@@ -1,34 +1,42 @@
-"""The texts a program that nobody knows may run as commands: code for an interpreter, an alias, a setting of git, its input."""
+"""Finds forbidden commands and files among the arguments of programs whose effects are unknown.
+
+Such a program may run its arguments or its input as commands: code for an interpreter, an alias, a git setting, a pipe.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Collection, Iterator
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
+from wieldy.core.decision import Reason
+from wieldy.permissions.files import FilePolicy
+from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
+from wieldy.permissions.ruleset import CommandRules
 from wieldy.permissions.suggest import WITH_SUBCOMMANDS
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.command_part import CommandPart
     from wieldy.shell.policy.words import Word
 
-
-LONGEST_COMMAND = 240
-MOST_INTERPRETERS = 4
+MAX_COMMAND_WORDS = 24
+MAX_GLOB_MATCHES = 1_000
+MAX_COMMAND_CHARS = 240
+MAX_INTERPRETERS = 4
 _SHELL = re.compile(r"(ba|da|z|k|fi|a|c|tc|rba)?sh|eval")
-# These take what they read for commands whatever words they are given.
+# These run their input as commands whatever their arguments are.
 _READS_COMMANDS = re.compile(r"ssh|su|at|batch|parallel|crontab")
 _INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|php|lua|node|tclsh)[\d.]*|nodejs|luajit|deno|bun|expect|Rscript|osascript|pwsh|powershell"
     r"|julia|elixir|erl|guile|racket|sbcl|groovy|emacs|n?vim|vi|ex|ed|gdb|lldb|sqlite3|psql|mysql|g?make|bc|dc"
 )
-_ALL_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
+_ARGUMENTS_ARE_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
 _CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*", re.DOTALL)
 _READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-# What follows these words of a program is a command that it starts.
-_STARTERS = {
+# After these sub-commands the arguments are a command that the program starts.
+_RUN_SUBCOMMANDS = {
     **dict.fromkeys(("docker", "podman", "kubectl"), frozenset({"run", "exec"})),
     **dict.fromkeys(("npm", "pnpm", "yarn"), frozenset({"exec", "x", "dlx"})),
     **dict.fromkeys(("uv", "poetry", "pipenv", "conda"), frozenset({"run"})),
@@ -37,90 +45,173 @@ _STARTERS = {
     "deno": frozenset({"eval"}),
     "mix": frozenset({"run", "cmd"}),
 }
-_GIT_STARTERS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
-_GIT_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
-_GIT_OPTIONS |= {"--smtp-server", "--to-cmd", "--cc-cmd", "--exec-path"}
-_NAME = re.compile(r"[\w.+@/-]+")
-_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
-_GLUE = re.compile(r"[\s\"'`,()\[\]]+")
+_GIT_RUN_SUBCOMMANDS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
+_GIT_COMMAND_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
+_GIT_COMMAND_OPTIONS |= {"--smtp-server", "--to-cmd", "--cc-cmd", "--exec-path"}
+_PROGRAM_NAME = re.compile(r"[\w.+@/-]+")
+_COMMAND_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
+_LIST_SEPARATORS = re.compile(r"[\s\"'`,()\[\]]+")
+_COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}!]+")
+_VARIABLE_SYNTAX = re.compile(r"[\s\"'${}:@,]+")
+_FILE_URL = re.compile(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
-def text_of(word: Word) -> str:
-    """What is known of a word: its value, or how it is written."""
+class ArgumentScanner:
+    """Raises questions about the arguments of a command part whose effects are not all known."""
+
+    def __init__(self, commands: CommandRules, files: FilePolicy) -> None:
+        self._commands = commands
+        self._files = files
+
+    def judge(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
+        """Yield the questions; `program` is the finding that allows the program itself."""
+        # A rule for the program vouches for what it starts; a rule for all commands, or a mode, does not.
+        if program.reason is context.blanket or program.reason.kind == "mode":
+            yield from self._judge_commands(part)
+        if self._files.denies_anything:
+            for path in _mentioned_paths(part):
+                if (rule := self._files.deny_rule_for(path)) is not None:
+                    yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
+
+    def _judge_commands(self, part: CommandPart) -> Iterator[Finding]:
+        programs = self._commands.forbidden_programs
+        if not programs:
+            return
+        if part.argv and part.program is None:
+            yield Finding(Reason("analysis", "ask", f"{part.why}, and rules forbid some programs", part=part.text))
+            return
+        in_code = (text for code in _embedded_code(part) for text in find_commands(code, programs))
+        for text in chain(_commands_among(_command_words(part), programs), in_code):
+            rule = next((rule for rule in self._commands.covering(text) if rule.behavior != "allow"), None)
+            if rule is not None:
+                started_by = part.program or part.text
+                yield Finding(rule_reason(rule, f"may forbid what `{started_by}` starts", part.text, "ask"))
+                return
+
+
+def _commands_among(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
+    """Yield what could be a command of these programs: from a word on, or inside a word that holds several."""
+    from wieldy.shell.policy.command_part import unquoted_text
+
+    for index, word in enumerate(words):
+        text = _known_text(word)
+        if os.path.basename(text) in programs:
+            yield unquoted_text(words[index : index + MAX_COMMAND_WORDS])
+        # An option may be given a command with `=`, and `!` runs a shell from an editor.
+        for value in dict.fromkeys((text, text.partition("=")[2], text.rpartition("=")[2])):
+            for piece in _COMMAND_SEPARATORS.split(value):
+                program, _, rest = piece.strip().partition(" ")
+                if os.path.basename(program) in programs and (rest or value != text):
+                    yield f"{os.path.basename(program)} {rest}".strip()
+
+
+def find_commands(text: str, programs: Collection[str]) -> Iterator[str]:
+    """Yield the commands of these programs that code may hold: up to the end of its string, and as a list of strings."""
+    for match in _PROGRAM_NAME.finditer(text):
+        name = match.group().rstrip(".")
+        program = name if name in programs else os.path.basename(name)
+        if program in programs:
+            end = match.start() + len(name)
+            rest = text[end : end + MAX_COMMAND_CHARS]
+            yield f"{program}{_COMMAND_END.split(rest, maxsplit=1)[0]}".strip()
+            yield f"{program}{_LIST_SEPARATORS.sub(' ', rest)}".strip()
+
+
+def _known_text(word: Word) -> str:
+    """The value of a word where it is known, else its source."""
     return word.text if word.static else word.source.strip("\"'")
 
 
-def commands_of(part: CommandPart) -> tuple[Word, ...]:
-    """The words among which a command may stand. Most words of a program with sub-commands are names of its own things."""
-    starters = _STARTERS.get(part.program or "", frozenset())
+def _command_words(part: CommandPart) -> tuple[Word, ...]:
+    """The words among which a command may stand. Most arguments of a program with sub-commands name its own things."""
     if part.program not in WITH_SUBCOMMANDS:
         return part.argv[1:]
-    for at, word in enumerate(part.argv[1:4], 2):
-        if word.static and word.text in starters:
-            return part.argv[at:]
+    run_subcommands = _RUN_SUBCOMMANDS.get(part.program or "", frozenset())
+    for position, word in enumerate(part.argv[1:4], 2):
+        if word.static and word.text in run_subcommands:
+            return part.argv[position:]
     return ()
 
 
-def code_of(part: CommandPart) -> Iterator[str]:
-    """The texts in which a command may stand anywhere."""
+def _embedded_code(part: CommandPart) -> Iterator[str]:
+    """Yield the texts in which a command may stand anywhere."""
     yield from part.variable_values
     if part.program == "git":
-        yield from _of_git(part.argv[1:])
+        yield from _git_code(part.argv[1:])
         return
-    words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *commands_of(part))
+    words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *_command_words(part))
     if part.program in ("make", "gmake"):
-        yield from (text_of(word).partition("=")[2] for word in words[1:])
+        yield from (_known_text(word).partition("=")[2] for word in words[1:])
     if len(words) < 2 and not part.input_texts:
         return
     names = [os.path.basename(word.text) if word.static else "" for word in words]
     if names and _READS_COMMANDS.fullmatch(names[0]):
         yield from part.input_texts
-    if names and _ALL_CODE.fullmatch(names[0]):
-        yield from map(text_of, words[1:])
-    found = (at for at, name in enumerate(names) if _SHELL.fullmatch(name) or _INTERPRETER.fullmatch(name))
-    for at in islice(found, MOST_INTERPRETERS):
-        yield from _of_interpreter(words[at + 1 :], part.input_texts)
+    if names and _ARGUMENTS_ARE_CODE.fullmatch(names[0]):
+        yield from map(_known_text, words[1:])
+    interpreters = (at for at, name in enumerate(names) if _SHELL.fullmatch(name) or _INTERPRETER.fullmatch(name))
+    for position in islice(interpreters, MAX_INTERPRETERS):
+        yield from _interpreter_code(words[position + 1 :], part.input_texts)
 
 
-def _of_interpreter(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> Iterator[str]:
-    """Its code: behind an option that says so, else in a file or, where none is named, in its input."""
-    texts = [text_of(word) for word in words]
-    open_ended = any(not word.static for word in words)
-    if open_ended or any(map(_CODE_OPTION.fullmatch, texts)):
+def _interpreter_code(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield the code of an interpreter: behind an option for code, or its input where no script is named."""
+    texts = [_known_text(word) for word in words]
+    is_uncertain = any(not word.static for word in words)
+    if is_uncertain or any(map(_CODE_OPTION.fullmatch, texts)):
         yield from texts
-    if open_ended or not _READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
+    if is_uncertain or not _READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
         yield from input_texts
 
 
-def _of_git(words: tuple[Word, ...]) -> Iterator[str]:
-    """What git would run: settings given with `-c`, options that name programs, and what some sub-commands are for."""
+def _git_code(words: tuple[Word, ...]) -> Iterator[str]:
+    """Yield what git would run: settings of `-c`, options that name programs, and arguments of some sub-commands."""
     from wieldy.shell.policy.programs.git import split
 
-    texts = [text_of(word) for word in words]
+    texts = [_known_text(word) for word in words]
     call = split(words)
     for text, following in pairwise((*texts, "")):
         option, equals, value = text.partition("=")
-        if option in _GIT_OPTIONS or (option.startswith("--") and option.endswith("-filter")):
+        if option in _GIT_COMMAND_OPTIONS or (option.startswith("--") and option.endswith("-filter")):
             yield value if equals else following
         elif text.startswith("-x") and call.command in ("rebase", "difftool"):
             yield text[2:] or following
         elif text.startswith("ext::"):
             yield text
     # Behind most sub-commands `-c` means something else.
-    in_front = len(texts) if call.command == "clone" else len(texts) - len(call.args)
-    yield from (value for option, value in pairwise(texts[:in_front]) if option == "-c")
-    starter = _GIT_STARTERS.get(call.command)
-    given = [text_of(word) for word in call.args]
-    if starter is not None and (not starter or starter in given):
-        yield " ".join(given[given.index(starter) + 1 :] if starter else given)
+    global_count = len(texts) if call.command == "clone" else len(texts) - len(call.args)
+    yield from (value for option, value in pairwise(texts[:global_count]) if option == "-c")
+    marker = _GIT_RUN_SUBCOMMANDS.get(call.command)
+    arguments = [_known_text(word) for word in call.args]
+    if marker is not None and (not marker or marker in arguments):
+        yield " ".join(arguments[arguments.index(marker) + 1 :] if marker else arguments)
 
 
-def named_in(text: str, programs: Collection[str]) -> Iterator[str]:
-    """The commands of these programs that a text may hold: up to the end of its string, and as a list of strings."""
-    for found in _NAME.finditer(text):
-        name = found.group().rstrip(".")
-        plain = name if name in programs else os.path.basename(name)
-        if plain in programs:
-            rest = text[(end := found.start() + len(name)) : end + LONGEST_COMMAND]
-            yield f"{plain}{_END.split(rest, maxsplit=1)[0]}".strip()
-            yield f"{plain}{_GLUE.sub(' ', rest)}".strip()
+def _mentioned_paths(part: CommandPart) -> Iterator[str]:
+    """Yield the paths its words may mean: each as it stands, and behind `=`, `@` and `file://`, as options spell files."""
+    for word in part.argv[1:]:
+        for name in _mentioned_names(word):
+            for folder in ("/",) if name.startswith("/") else part.cwds if name else ():
+                path = os.path.normpath(os.path.join(folder, name))
+                yield from _glob(path) if word.kind == "glob" else (path,)
+
+
+def _mentioned_names(word: Word) -> Collection[str]:
+    if word.dynamic:
+        # The default in `${x:-file}`, and what stands beside the variable.
+        return {name.lstrip("-=+?"): None for name in _VARIABLE_SYNTAX.split(word.source)}
+    _, equals, value = word.text.rpartition("=")
+    names = (_without_url_prefix(value),) if equals else ()
+    # The name of an option is no file.
+    return names if word.text.startswith("-") else (_without_url_prefix(word.text), *names)
+
+
+def _without_url_prefix(name: str) -> str:
+    name = name.removeprefix("@")
+    return _FILE_URL.sub("", name) if ":" in name else name
+
+
+def _glob(path: str) -> Iterator[str]:
+    from glob import iglob
+
+    yield from islice(iglob(path.replace("[^", "[!")), MAX_GLOB_MATCHES)

@@ -1,4 +1,4 @@
-"""The permission engine in words: what would be decided and why, which rules there are, what they promise, what would change."""
+"""Explains the permission engine to people and programs: decisions, rules, the examples of rules, replayed calls."""
 
 from __future__ import annotations
 
@@ -6,57 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from wieldy.core.call import PlannedCall
-from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
+from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.realpath import plain
 from wieldy.core.visible_text import one_line
-from wieldy.permissions import rules as domain
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import CommandPattern, Rule, host_of, wildcard
-from wieldy.permissions.ruleset import PathIndex, pattern_of
-
-
-def failing(rule: Rule, paths: PathResolver) -> list[str]:
-    """What a rule's examples promise and the rule does not keep, in words."""
-    return list(_broken_promises(rule, paths))
-
-
-def _broken_promises(rule: Rule, paths: PathResolver) -> Iterator[str]:
-    for example in rule.examples.match:
-        if not matches_example(rule, example, paths):
-            yield f"should match `{example}` and does not"
-    for example in rule.examples.not_match:
-        if matches_example(rule, example, paths):
-            yield f"should not match `{example}` and does"
-
-
-def matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
-    """Whether a rule covers one simple command, path, URL, tool name or parameter value."""
-    specifier = rule.specifier or ""
-    match rule.kind:
-        case "command":
-            return CommandPattern(specifier).matches(example.strip())
-        case "path":
-            expanded = paths.home + example[1:] if example.startswith("~/") else example
-            path = plain(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
-            return PathIndex([(pattern_of(rule, paths), rule)]).find(path) is not None
-        case "domain":
-            host = host_of(example)
-            return host is not None and domain.matches(specifier, host)
-        case "parameter":
-            name, _, wanted = specifier.partition(":")
-            return wildcard(wanted, example.removeprefix(f"{name}:"))
-        case "choice":
-            return CommandPattern(specifier).matches(example)
-    return fnmatchcase(example, rule.subject)
+from wieldy.permissions.paths import PathResolver, path_key
+from wieldy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard
+from wieldy.permissions.rules import Rule
+from wieldy.permissions.ruleset import path_pattern
 
 
 class ExplainedPart(Struct, frozen=True):
-    """One simple command that was found in a call, what it touches, and why."""
+    """One simple command found in a call, what it touches, and why."""
 
     text: str
     program: str | None
@@ -76,46 +41,29 @@ class Explanation(Struct, frozen=True):
     problems: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "tool": self.tool,
-            "behavior": self.decision.behavior,
-            "reasons": [_reason_json(reason) for reason in self.decision.reasons],
-            "suggestions": list(self.decision.suggestions),
-            "effects": list(self.effects),
-            "parts": [
-                {
-                    "text": part.text,
-                    "program": part.program,
-                    "effects": list(part.effects),
-                    "read_only": part.read_only,
-                    "why": part.why,
-                    "via": list(part.via),
-                }
-                for part in self.parts
-            ],
-            "problems": list(self.problems),
-        }
+        fields: dict[str, Any] = to_builtins(self)
+        return {"tool": fields.pop("tool"), **fields.pop("decision"), **fields}
 
     def lines(self) -> list[str]:
-        """For people."""
-        out = [f"{self.decision.behavior.upper()} {self.tool}"]
+        """Format the explanation for a terminal."""
+        lines = [f"{self.decision.behavior.upper()} {self.tool}"]
         for part in self.parts:
-            kept = "read-only" if part.read_only else f"not read-only: {part.why}" if part.why else "not read-only"
-            through = f", through {' '.join(part.via)}" if part.via else ""
-            out.append(f"  command  {one_line(part.text)}  ({kept}{through})")
-            out += [f"             {one_line(effect)}" for effect in part.effects]
+            verdict = "read-only" if part.read_only else f"not read-only: {part.why}" if part.why else "not read-only"
+            wrappers = f", through {' '.join(part.via)}" if part.via else ""
+            lines.append(f"  command  {one_line(part.text)}  ({verdict}{wrappers})")
+            lines += [f"             {one_line(effect)}" for effect in part.effects]
         if not self.parts:
-            out += [f"  effect   {one_line(effect)}" for effect in self.effects]
-        out += [f"  problem  {one_line(problem)}" for problem in self.problems]
-        out += [f"  {reason.behavior:<7}  {one_line(_reason_line(reason))}" for reason in self.decision.reasons]
+            lines += [f"  effect   {one_line(effect)}" for effect in self.effects]
+        lines += [f"  problem  {one_line(problem)}" for problem in self.problems]
+        for reason in self.decision.reasons:
+            lines.append(f"  {reason.behavior:<7}  {one_line(str(reason).partition(': ')[2])}")
         if self.decision.suggestions:
-            out.append("  to allow it: " + ", ".join(self.decision.suggestions))
-        return out
+            lines.append("  to allow it: " + ", ".join(self.decision.suggestions))
+        return lines
 
 
 def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Explanation:
-    """What would be decided about a call, with every simple command found in it."""
+    """Decide about a call without running it, and list every simple command found in it."""
     parts: list[ExplainedPart] = []
     problems: list[str] = []
     for effect in plan.effects:
@@ -123,15 +71,15 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
             analysis = policy.analyze(effect.command)
             problems += analysis.problems
             for part in analysis.parts:
-                touched = tuple(_effect_line(one) for one in part.effects if not isinstance(one, Runs))
+                effects = tuple(_describe_effect(one) for one in part.effects if not isinstance(one, Runs))
                 parts.append(
-                    ExplainedPart(part.text, part.program, touched, part.read_only, part.why, tuple(part.wrappers))
+                    ExplainedPart(part.text, part.program, effects, part.read_only, part.why, tuple(part.wrappers))
                 )
-    effects = tuple(_effect_line(effect) for effect in plan.effects)
+    effects = tuple(_describe_effect(effect) for effect in plan.effects)
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
 
 
-def _effect_line(effect: Effect) -> str:
+def _describe_effect(effect: Effect) -> str:
     match effect:
         case Reads(path):
             return f"reads {path}"
@@ -145,25 +93,8 @@ def _effect_line(effect: Effect) -> str:
             return "touches who knows what"
 
 
-def _reason_line(reason: Reason) -> str:
-    return str(reason).partition(": ")[2]
-
-
-def _reason_json(reason: Reason) -> dict[str, Any]:
-    return {
-        "kind": reason.kind,
-        "behavior": reason.behavior,
-        "text": reason.text,
-        "rule": reason.rule,
-        "file": reason.file,
-        "line": reason.line,
-        "part": reason.part,
-    }
-
-
-def listing(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """Every rule with where it is written, strictest first."""
-    ordered = sorted(rules, key=lambda rule: -STRICTNESS[rule.behavior])
+def rules_as_json(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """List every rule with where it is written, strictest first."""
     return [
         {
             "behavior": rule.behavior,
@@ -172,21 +103,21 @@ def listing(rules: Iterable[Rule]) -> list[dict[str, Any]]:
             "file": rule.origin.file,
             "line": rule.origin.line,
         }
-        for rule in ordered
+        for rule in sorted(rules, key=lambda rule: -STRICTNESS[rule.behavior])
     ]
 
 
-def listing_lines(rules: Iterable[Rule]) -> list[str]:
-    """Every rule on a line, for people."""
-    rows = listing(rules)
-    width = max((len(one_line(row["rule"])) for row in rows), default=0)
-    layers = max((len(row["layer"]) for row in rows), default=0)
-    return [f"{row['behavior']:<5}  {one_line(row['rule']):<{width}}  {_place(row, layers)}".rstrip() for row in rows]
-
-
-def _place(row: dict[str, Any], width: int) -> str:
-    file, line = row["file"], row["line"]
-    return f"{row['layer']:<{width}}  {file or ''}{f':{line}' if file and line else ''}"
+def format_rules(rules: Iterable[Rule]) -> list[str]:
+    """Format every rule as a line for a terminal."""
+    rows = rules_as_json(rules)
+    rule_width = max((len(one_line(row["rule"])) for row in rows), default=0)
+    layer_width = max((len(row["layer"]) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        line_number = f":{row['line']}" if row["file"] and row["line"] else ""
+        place = f"{row['layer']:<{layer_width}}  {row['file'] or ''}{line_number}"
+        lines.append(f"{row['behavior']:<5}  {one_line(row['rule']):<{rule_width}}  {place}".rstrip())
+    return lines
 
 
 class ExampleResult(Struct, frozen=True):
@@ -197,13 +128,44 @@ class ExampleResult(Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-def try_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[ExampleResult]:
-    """Every rule that carries examples, put to them; `left_out` are those that have failed before."""
+def check_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[ExampleResult]:
+    """Check every rule that carries examples; `left_out` are those that failed when the settings were loaded."""
     return [
-        ExampleResult(rule, len(rule.examples.match) + len(rule.examples.not_match), tuple(failing(rule, policy.paths)))
+        ExampleResult(rule, len(rule.examples.match) + len(rule.examples.not_match), failed_examples(rule, policy.paths))
         for rule in (*policy.rules.rules, *left_out)
         if rule.examples.match or rule.examples.not_match
     ]
+
+
+def failed_examples(rule: Rule, paths: PathResolver) -> tuple[str, ...]:
+    """Say which of its own examples a rule does not satisfy."""
+    missed = [example for example in rule.examples.match if not _matches_example(rule, example, paths)]
+    matched = [example for example in rule.examples.not_match if _matches_example(rule, example, paths)]
+    return (
+        *(f"should match `{example}` and does not" for example in missed),
+        *(f"should not match `{example}` and does" for example in matched),
+    )
+
+
+def _matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
+    """Match a rule against one simple command, path, URL, tool name or parameter value."""
+    specifier = rule.specifier or ""
+    match rule.kind:
+        case "command":
+            return CommandPattern(specifier).matches(example.strip())
+        case "path":
+            expanded = paths.home + example[1:] if example.startswith("~/") else example
+            path = plain(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
+            return path_pattern(rule, paths).matches(path_key(path))
+        case "domain":
+            host = host_of(example)
+            return host is not None and domain_matches(specifier, host)
+        case "parameter":
+            name, _, pattern = specifier.partition(":")
+            return wildcard(pattern, example.removeprefix(f"{name}:"))
+        case "choice":
+            return CommandPattern(specifier).matches(example)
+    return fnmatchcase(example, rule.subject)
 
 
 class ChangedDecision(Struct, frozen=True):
@@ -220,7 +182,7 @@ class ChangedDecision(Struct, frozen=True):
 
 
 def replay(policy: Policy, past: Iterable[tuple[PlannedCall, Behavior]]) -> Iterator[ChangedDecision]:
-    """Past calls against the rules in force: only those that would come out differently, in order."""
+    """Decide about past calls again, and yield those that come out differently."""
     for plan, before in past:
         now = policy.decide(plan)
         if now.behavior != before:

@@ -1,4 +1,4 @@
-"""What is found about one thing a call would do, and the case it belongs to."""
+"""What the policies find about one thing a call would do, and the context of the decision."""
 
 from __future__ import annotations
 
@@ -13,36 +13,40 @@ from wieldy.permissions.rules import Rule
 
 
 class Finding(Struct, frozen=True):
-    """One step of the trail; `remedy` is a rule that would turn its ask into an allow."""
+    """One step of the reason trail; `suggested_rule` would turn its ask into an allow."""
 
     reason: Reason
-    remedy: str | None = None
+    suggested_rule: str | None = None
 
     @property
     def behavior(self) -> Behavior:
-        """What the step says."""
         return self.reason.behavior
 
 
 class DecisionContext(Struct, frozen=True):
-    """One call before the judge. `cover` is what allows the call as a whole, `vouched` whether a hook is behind it.
+    """One call under decision.
 
-    `careful` means the settings want a question even where the tool's effects are harmless. `looks` keeps what was seen of
-    each path, so that all parts of a command are judged by one look at it.
+    `blanket` is the reason that allows the call as a whole, if one does; `hook_allows` that a hook or the sandbox vouches
+    for it; `always_confirm` that the settings want a question even for harmless effects. `resolved` holds one resolution per
+    path, so that all parts of a command are judged by the same one.
     """
 
     plan: PlannedCall
     mode: Mode
     level: RiskLevel
-    cover: Reason | None = None
-    vouched: bool = False
-    careful: bool = False
+    blanket: Reason | None = None
+    hook_allows: bool = False
+    always_confirm: bool = False
     clean_tree: bool = False
-    looks: dict[tuple[str, bool], ResolvedPath] = field(default_factory=dict)
+    resolved: dict[tuple[str, bool], ResolvedPath] = field(default_factory=dict)
+
+    def mode_allows(self, part: str | None = None) -> Finding:
+        """Make the finding that the mode allows something."""
+        return Finding(Reason("mode", "allow", f"{self.mode.name} mode", part=part))
 
 
-def by_rule(rule: Rule, text: str = "", part: str | None = None, behavior: Behavior | None = None) -> Reason:
-    """A step that a rule decided, with where the rule is written; it says what the rule says unless told otherwise."""
-    said = f"rule `{rule.text}`" + (f" {text}" if text else "")
-    where = rule.origin
-    return Reason("rule", behavior or rule.behavior, said, rule.text, where.file or where.layer, where.line, part)
+def rule_reason(rule: Rule, text: str = "", part: str | None = None, behavior: Behavior | None = None) -> Reason:
+    """Make the step that a rule decided, with where the rule is written; `behavior` replaces the rule's own."""
+    words = f"rule `{rule.text}`" + (f" {text}" if text else "")
+    origin = rule.origin
+    return Reason("rule", behavior or rule.behavior, words, rule.text, origin.file or origin.layer, origin.line, part)

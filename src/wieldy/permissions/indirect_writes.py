@@ -1,4 +1,4 @@
-"""What comes into a folder without being named in the command: the content of another folder, or of an archive."""
+"""Files that a command writes without naming them: the content of a copied folder, or of an archive."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from wieldy.core.decision import Reason
 from wieldy.core.effects import Reads, Writes
@@ -18,103 +16,91 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.command_part import CommandPart
     from wieldy.shell.policy.words import Word
 
-
+UNPACKING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
 _EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
-_LOOKS = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
+_LISTS_ONLY = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
 _RECURSIVE = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _AS_TARGET = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory")
-_ELSEWHERE = re.compile(r"[^/]*:.*")
-FILLING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
+_REMOTE = re.compile(r"[^/]*:.*")
 
 
-class Filling(Struct, frozen=True):
-    """A folder and what it is filled from; without a source, nobody can tell what comes."""
-
-    folder: str
-    source: str | None = None
-
-
-def possible(part: CommandPart) -> bool:
-    """Whether anything could arrive: what reads nothing or writes nothing brings nothing along."""
-    return len(part.effects) > 1 or part.program in FILLING
-
-
-def named(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
-    """What comes into being in a folder by the name it had elsewhere, as when a file is copied into it."""
+def find_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
+    """Yield the files that come into a folder under the name they had elsewhere, as when a file is copied into it."""
     sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
     for effect in part.effects if sources else ():
         if isinstance(effect, Writes) and files.is_folder(effect.path):
             yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
-    for folder, source in _places(part) if part.program in FILLING else ():
-        yield from (Writes(os.path.join(folder, name)) for name in _content(source) or ())
+    for folder, source in _transfers(part):
+        yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source) or ())
 
 
-def untold(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
-    """The question that is left where protected files may come into a folder that has some."""
-    for folder, source in _places(part):
-        if _content(source) is None and files.guards_something_in(folder):
-            text = f"what comes into {folder} cannot be told, and protected files may be among it"
+def judge_unknown(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
+    """Ask where unknown files may come into a folder that has protected ones."""
+    for folder, source in _transfers(part):
+        if _list_folder(source) is None and files.may_hold_protected(folder):
+            text = f"what comes into {folder} is unknown, and protected files may be among it"
             yield Finding(Reason("guard", "ask", text, part=part.text))
             return
 
 
-def _places(part: CommandPart) -> Iterator[tuple[str, str | None]]:
-    for filling in _fillings(part):
-        for cwd in part.cwds:
-            source = None if filling.source is None else os.path.join(cwd, filling.source)
-            yield os.path.normpath(os.path.join(cwd, filling.folder)), source
-
-
-def _content(source: str | None) -> list[str] | None:
-    """The names in a folder that is there."""
+def _list_folder(source: str | None) -> list[str] | None:
     try:
         return os.listdir(source) if source is not None else None
     except OSError:
         return None
 
 
-def _fillings(part: CommandPart) -> Iterator[Filling]:
+def _transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:
+    """Yield each folder that is filled and the folder it is filled from, None where nobody can tell."""
+    if part.program not in UNPACKING:
+        return
+    for target, source in _parse_transfers(part):
+        for cwd in part.cwds:
+            absolute = None if source is None else os.path.join(cwd, source)
+            yield os.path.normpath(os.path.join(cwd, target)), absolute
+
+
+def _parse_transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:
     words = part.argv[1:]
     texts = [word.text for word in words]
     match part.program:
         case "tar" | "bsdtar" if any(map(_EXTRACTS.fullmatch, texts[:1] + [t for t in texts if t[:1] == "-"])):
-            yield Filling(_value(texts, "-C", "--directory"))
-        case "unzip" if not any(map(_LOOKS.fullmatch, texts)):
-            yield Filling(_value(texts, "-d"))
+            yield _option_value(texts, "-C", "--directory"), None
+        case "unzip" if not any(map(_LISTS_ONLY.fullmatch, texts)):
+            yield _option_value(texts, "-d"), None
         case "7z" | "7za" | "7zz" if texts[:1] in (["x"], ["e"]):
-            yield Filling(_value(texts, "-o"))
+            yield _option_value(texts, "-o"), None
         case "cpio" if any(text[:2] == "-i" or text == "--extract" for text in texts):
-            yield Filling(_value(texts, "-D", "--directory"))
+            yield _option_value(texts, "-D", "--directory"), None
         case "cp" | "mv" | "rsync":
-            yield from _copied(part.program, words, texts)
+            yield from _parse_copy(part.program, words, texts)
 
 
-def _copied(program: str, words: tuple[Word, ...], texts: list[str]) -> Iterator[Filling]:
-    """The sources of a copy whose content arrives, not they themselves: a folder written with its dot, or hidden files."""
+def _parse_copy(program: str, words: tuple[Word, ...], texts: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the sources of a copy whose content arrives, not they themselves: `folder/.`, or hidden files by a glob."""
     operands = [word for word in words if not word.prefix.startswith("-")]
-    given = _value(texts, "-t", "--target-directory", missing="") if program != "rsync" else ""
-    target = given or (operands.pop().text if operands else "")
-    if not target or _ELSEWHERE.fullmatch(target):
+    target_option = _option_value(texts, "-t", "--target-directory", default="") if program != "rsync" else ""
+    target = target_option or (operands.pop().text if operands else "")
+    if not target or _REMOTE.fullmatch(target):
         return
-    whole = program == "rsync" or any(map(_RECURSIVE.fullmatch, texts))
+    is_recursive = program == "rsync" or any(map(_RECURSIVE.fullmatch, texts))
+    replaces_target = any(map(_AS_TARGET.fullmatch, texts))
     for word in operands:
         last = word.text.rpartition("/")[2]
         if word.kind == "glob":
             if last.startswith("."):
-                yield Filling(target)
-        elif whole and (
-            last in (".", "..") or (program == "rsync" and not last) or any(map(_AS_TARGET.fullmatch, texts))
-        ):
-            yield Filling(target, None if _ELSEWHERE.fullmatch(word.text) or not word.static else word.text)
+                yield target, None
+        elif is_recursive and (last in (".", "..") or (program == "rsync" and not last) or replaces_target):
+            yield target, None if _REMOTE.fullmatch(word.text) or not word.static else word.text
 
 
-def _value(texts: list[str], *options: str, missing: str = ".") -> str:
+def _option_value(texts: list[str], *options: str, default: str = ".") -> str:
     """The last value of an option, behind it or joined to it."""
-    found = missing
-    for at, text in enumerate(texts):
+    value = default
+    for index, text in enumerate(texts):
         for option in options:
-            if text == option and at + 1 < len(texts):
-                found = texts[at + 1]
+            if text == option and index + 1 < len(texts):
+                value = texts[index + 1]
             elif text.startswith(option) and text != option:
-                found = text[len(option) :].removeprefix("=")
-    return found
+                value = text[len(option) :].removeprefix("=")
+    return value

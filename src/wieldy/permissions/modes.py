@@ -1,8 +1,8 @@
-"""The modes, as data: what each lets pass without asking and what it forbids."""
+"""The permission modes: what each allows without asking and what it forbids."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -10,42 +10,35 @@ ModeName: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissio
 
 
 class Mode(Struct, frozen=True):
-    """How what no rule settles is treated."""
+    """How a mode treats what no rule settles."""
 
     name: ModeName
-    says: str
     accepts_edits: bool = False
     accepts_all: bool = False
-    reads_only: bool = False
+    read_only: bool = False
     asks: bool = True
 
 
 MODES: dict[str, Mode] = {
     mode.name: mode
     for mode in (
-        Mode("default", "asks before anything that is not plainly safe"),
-        Mode("acceptEdits", "edits inside the workspace need no question", accepts_edits=True),
-        Mode("plan", "looks and plans, changes nothing", reads_only=True),
-        Mode("bypassPermissions", "asks only where a rule or a guard does", accepts_all=True),
-        Mode("dontAsk", "what would be asked is refused", asks=False),
+        Mode("default"),  # asks before anything that is not plainly safe
+        Mode("acceptEdits", accepts_edits=True),  # allows edits inside the workspace without asking
+        Mode("plan", read_only=True),  # reads and plans, changes nothing
+        Mode("bypassPermissions", accepts_all=True),  # asks only where a rule or a guard does
+        Mode("dontAsk", asks=False),  # refuses what would be asked
     )
 }
 ALIASES = {"manual": "default"}
 
 
 def find_mode(name: str) -> Mode:
-    """The mode of this name. Raises `ValueError` that lists the names there are."""
-    found = MODES.get(ALIASES.get(name, name))
-    if found is not None:
-        return found
+    """Return the mode of this name. Raises `ValueError` that lists the names there are."""
+    mode = MODES.get(ALIASES.get(name, name))
+    if mode is not None:
+        return mode
     from difflib import get_close_matches
 
     near = get_close_matches(name, MODES, n=1, cutoff=0.5)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     raise ValueError(f"there is no permission mode `{name}`: choose one of {', '.join(MODES)}{hint}")
-
-
-def next_mode(name: ModeName, *, bypass: bool = False) -> ModeName:
-    """The mode after this one when a person cycles through them; bypass is reached only where it was asked for."""
-    ring = ["default", "acceptEdits", "plan"] + (["bypassPermissions"] if bypass else [])
-    return cast(ModeName, ring[(ring.index(name) + 1) % len(ring)] if name in ring else "default")

@@ -1,4 +1,4 @@
-"""How a path is seen: as given and as it really is, inside the allowed roots or not, on a volume that folds case or not."""
+"""Resolves paths for permission decisions: symlinks, the allowed folders, and volumes that ignore case."""
 
 from __future__ import annotations
 
@@ -16,66 +16,64 @@ _SOURCES = frozenset({"/dev/random", "/dev/urandom"})
 
 
 class ResolvedPath(Struct, frozen=True):
-    """One path under all its names. `views` are spellings to match rules against: as given, and with links followed."""
+    """A path for rules to match. `spellings` are the path as given and, where it differs, with all symlinks followed."""
 
-    views: tuple[str, ...]
+    spellings: tuple[str, ...]
     inside: bool
-    fold: bool = False
+    folds_case: bool = False
 
     @property
     def real(self) -> str:
-        """The path with every link followed."""
-        return self.views[-1]
+        return self.spellings[-1]
 
 
 class CaseProbe:
-    """Whether a path lies on a volume that takes `A` and `a` for the same name; found out once for each volume."""
+    """Finds out, once per volume, whether `A` and `a` are the same name on it."""
 
     def __init__(self, stat: Callable[[str], os.stat_result] = os.stat) -> None:
         self._stat = stat
-        self._known: dict[int, bool] = {}
+        self._by_device: dict[int, bool] = {}
 
     def __call__(self, path: str) -> bool:
-        """Look for the nearest existing folder under a name of swapped case."""
         while True:
             try:
-                here = self._stat(path)
+                status = self._stat(path)
                 break
             except (OSError, ValueError):
-                above = os.path.dirname(path)
-                if above == path:
+                parent = os.path.dirname(path)
+                if parent == path:
                     return False
-                path = above
-        known = self._known.get(here.st_dev)
-        if known is None:
-            known = self._folds(path, here)
-            if known is None:
+                path = parent
+        if status.st_dev not in self._by_device:
+            folds = self._probe(path, status)
+            if folds is None:
                 return False
-            self._known[here.st_dev] = known
-        return known
+            self._by_device[status.st_dev] = folds
+        return self._by_device[status.st_dev]
 
-    def _folds(self, path: str, here: os.stat_result) -> bool | None:
+    def _probe(self, path: str, status: os.stat_result) -> bool | None:
+        """Look up the nearest folder whose name has letters under a name of swapped case; None where there is none."""
         while (name := os.path.basename(path)).swapcase() == name:
-            above = os.path.dirname(path)
-            if above == path:
+            parent = os.path.dirname(path)
+            if parent == path:
                 return None
-            path = above
+            path = parent
             try:
-                up = self._stat(path)
+                parent_status = self._stat(path)
             except OSError:
                 return None
-            if up.st_dev != here.st_dev:
+            if parent_status.st_dev != status.st_dev:
                 return None
-            here = up
+            status = parent_status
         try:
-            other = self._stat(os.path.join(os.path.dirname(path), name.swapcase()))
+            swapped = self._stat(os.path.join(os.path.dirname(path), name.swapcase()))
         except OSError:
             return False
-        return (other.st_dev, other.st_ino) == (here.st_dev, here.st_ino)
+        return (swapped.st_dev, swapped.st_ino) == (status.st_dev, status.st_ino)
 
 
 class PathResolver:
-    """Looks at paths for one workspace. The file system is a parameter."""
+    """Resolves the paths of one workspace. The file system is a parameter."""
 
     def __init__(
         self,
@@ -90,93 +88,103 @@ class PathResolver:
     ) -> None:
         self.roots = tuple(roots)
         self.home = os.path.expanduser("~") if home is None else home
-        self.readable = tuple(readable)
         self.real = real_path if real is None else real
         self.is_folder = is_folder
         self.exists = exists
-        self.folds_case = CaseProbe() if folds_case is None else folds_case
-        self._folder_seen: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
+        self._readable = tuple(readable)
+        self._folds_case = CaseProbe() if folds_case is None else folds_case
+        # The folder of the last path of a listing: its path and identity, its real path, and what holds for its files.
+        self._last_folder: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
 
     @property
     def root(self) -> str:
-        """The project's own root."""
         return self.roots[0]
 
-    def look(self, path: str, *, reading: bool = False, resolved: str | None = None) -> ResolvedPath:
-        """See a path. Links are followed; what does not exist yet is placed below its nearest existing folder.
+    def with_roots(self, roots: Sequence[str]) -> PathResolver:
+        """Return a resolver for other allowed folders of the same file system."""
+        return PathResolver(
+            roots,
+            home=self.home,
+            readable=self._readable,
+            real=self.real,
+            is_folder=self.is_folder,
+            exists=self.exists,
+            folds_case=self._folds_case,
+        )
 
-        `led_to` is where it led when the call was planned: what will be opened, so what must be judged.
+    def resolve(self, path: str, *, reading: bool = False, resolved: str | None = None) -> ResolvedPath:
+        """Follow the symlinks of a path; what does not exist is placed below its nearest existing folder.
+
+        `resolved` is the real path found when the call was planned: that file is opened, so that file is judged.
         """
-        given = plain(path)
+        normalized = plain(path)
         try:
-            real = resolved or self.real(path)  # not of `given`: behind a link, `..` is the target's parent
+            real = resolved or self.real(path)  # not of `normalized`: behind a symlink, `..` is the target's parent
         except ValueError:  # no file can have such a name
-            return ResolvedPath((given,), inside=False)
-        fold = self.folds_case(real)
-        inside = self._within(real, fold, reading) or is_stream(given, reading)
-        if given == real:
-            return ResolvedPath((real,), inside, fold)
-        return ResolvedPath((self._from_root(given, real, fold), real), inside, fold)
+            return ResolvedPath((normalized,), inside=False)
+        folds_case = self._folds_case(real)
+        inside = self._is_allowed(real, folds_case, reading) or is_stream(normalized, reading)
+        if normalized == real:
+            return ResolvedPath((real,), inside, folds_case)
+        return ResolvedPath((self._respell_from_root(normalized, real, folds_case), real), inside, folds_case)
 
-    def _within(self, real: str, fold: bool, reading: bool) -> bool:
-        for root in self.roots:
-            if below(real, root, fold):
-                return True
-        return reading and any(below(real, folder, fold) for folder in self.readable)
-
-    def look_again(self, path: str) -> ResolvedPath:
-        """See a path for reading, quickly where the one before lay in the same folder, as in a listing of thousands."""
+    def resolve_listed(self, path: str) -> ResolvedPath:
+        """Resolve a path for reading, reusing the folder of the path before, as in a listing of thousands."""
         folder, name = os.path.split(path)
         if "/../" in f"{path}/":
-            return self.look(path, reading=True)
+            return self.resolve(path, reading=True)
         try:
-            found = os.stat(folder)
-            linked = os.path.islink(path)
+            status = os.stat(folder)
+            is_link = os.path.islink(path)
         except (OSError, ValueError):
-            return self.look(path, reading=True)
-        # A folder that was swapped since is another file of the system, so what is remembered cannot be stale.
-        key = (folder, found.st_dev, found.st_ino)
-        if linked or key != self._folder_seen[0]:
-            seen = self.look(path, reading=True)
-            if not linked and seen.real.endswith(f"/{name}"):
-                self._folder_seen = (key, seen.real[: -len(name)], seen.inside, seen.fold)
-            return seen
-        _, real_folder, inside, fold = self._folder_seen
-        views = dict.fromkeys((path, real_folder + name))
-        return ResolvedPath(tuple(views), inside, fold)
+            return self.resolve(path, reading=True)
+        # A folder that was swapped since has another inode, so the memory cannot be stale.
+        identity = (folder, status.st_dev, status.st_ino)
+        if is_link or identity != self._last_folder[0]:
+            resolved = self.resolve(path, reading=True)
+            if not is_link and resolved.real.endswith(f"/{name}"):
+                real_folder = resolved.real[: -len(name)]
+                self._last_folder = (identity, real_folder, resolved.inside, resolved.folds_case)
+            return resolved
+        _, real_folder, inside, folds_case = self._last_folder
+        return ResolvedPath(tuple(dict.fromkeys((path, real_folder + name))), inside, folds_case)
 
-    def _from_root(self, given: str, real: str, fold: bool) -> str:
-        """A path given through another name of a root, spelled from the root itself."""
+    def _is_allowed(self, real: str, folds_case: bool, reading: bool) -> bool:
+        folders = (*self.roots, *self._readable) if reading else self.roots
+        return any(is_below(real, folder, folds_case) for folder in folders)
+
+    def _respell_from_root(self, path: str, real: str, folds_case: bool) -> str:
+        """Spell a path that was given through another name of a root from the root itself."""
         for root in self.roots:
-            if below(given, root, fold) or not below(real, root, fold):
+            if is_below(path, root, folds_case) or not is_below(real, root, folds_case):
                 continue
-            folder, tail = given, ""
+            folder, tail = path, ""
             while folder != os.path.dirname(folder):
                 if self.real(folder) == root:
                     return os.path.join(root, tail) if tail else root
                 folder, name = os.path.split(folder)
                 tail = os.path.join(name, tail) if tail else name
-        return given
+        return path
 
 
-def below(path: str, folder: str, fold: bool = False) -> bool:
-    """Whether a path is a folder or lies in it."""
-    if fold or not (path.isascii() and folder.isascii()):
-        path, folder = key(path, fold), key(folder, fold)
+def is_below(path: str, folder: str, folds_case: bool = False) -> bool:
+    """Return whether a path is the folder or lies in it."""
+    if folds_case or not (path.isascii() and folder.isascii()):
+        path, folder = path_key(path, folds_case), path_key(folder, folds_case)
     return path.startswith(folder) and (len(path) == len(folder) or folder[-1:] == "/" or path[len(folder)] == "/")
 
 
-def key(path: str, fold: bool = False) -> str:
-    """A spelling under which equal files compare equal: composed characters, and folded case where the volume folds it."""
+def path_key(path: str, folds_case: bool = False) -> str:
+    """Normalize a path so that names of the same file compare equal: NFC, and folded case where the volume folds it."""
     if not path.isascii():
         import unicodedata
 
         path = unicodedata.normalize("NFC", path)
-    return path.casefold() if fold else path
+    return path.casefold() if folds_case else path
 
 
 def is_stream(path: str, reading: bool = False) -> bool:
-    """Whether a path is no file at all but a stream that every process has."""
+    """Return whether a path is a stream that every process has, not a file."""
     if not path.startswith("/dev/"):
         return False
     return path in _STREAMS or _DESCRIPTOR.fullmatch(path) is not None or (reading and path in _SOURCES)

@@ -1,4 +1,4 @@
-"""Paths that are not written without a person's word, whatever the mode: what runs by itself, holds keys or grants permission."""
+"""Paths that are never written without asking, whatever the mode: they run by themselves, hold keys or grant permission."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from wieldy.permissions.paths import ResolvedPath, below, key
+from wieldy.permissions.paths import ResolvedPath, is_below, path_key
 
 
 class Protection(Struct, frozen=True):
-    """Why a path is protected. `liftable` ones may be allowed by a rule that names the very file, `soft` ones by any rule."""
+    """Why a path is protected. A rule that names the very file lifts a `liftable` protection, any rule a `soft` one."""
 
     why: str
     liftable: bool = True
@@ -63,40 +63,41 @@ FILE_PATTERNS = {
     "id_ecdsa*": _KEYS,
     "id_ed25519*": _KEYS,
 }
-# Most paths have none of these names and need no closer look.
-_REMARKABLE = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
-_BEGINNINGS = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
+# Most paths have none of these names, and are done.
+_PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
+_PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
 
 
 class ProtectedPaths:
-    """Tells protected paths. `folders` are further ones that configure the agent, such as the user's settings."""
+    """Finds protected paths. `config_folders` also configure the agent, such as the user's settings."""
 
-    def __init__(self, roots: Sequence[str], folders: Sequence[str] = ()) -> None:
+    def __init__(self, roots: Sequence[str], config_folders: Sequence[str] = ()) -> None:
         self._roots = tuple(roots)
-        self._folders = tuple(folders)
+        self._config_folders = tuple(config_folders)
 
-    def find(self, seen: ResolvedPath) -> Protection | None:
-        """Why a path may not be written, whether or not it exists; the strictest where its names differ."""
-        return strictest([p for view in seen.views if (p := self._of(view, seen.fold)) is not None])
+    def find(self, path: ResolvedPath) -> Protection | None:
+        """Return why a path may not be written, whether or not it exists; the strictest where its spellings differ."""
+        protections = [self._protection_of(spelling, path.folds_case) for spelling in path.spellings]
+        return _strictest([protection for protection in protections if protection is not None])
 
-    def _of(self, path: str, fold: bool) -> Protection | None:
-        for folder in self._folders:
-            if below(path, folder, fold):
-                return _MEMORY if below(path, os.path.join(folder, "memory"), fold) else _AGENT
-        # A workspace may itself lie in a folder of such a name; what counts is below it.
-        root = next((root for root in self._roots if below(path, root, fold)), None)
-        names = key(path[len(root) :] if root else path, fold).strip(os.sep).split(os.sep)
-        if _REMARKABLE.isdisjoint(names) and not names[-1].startswith(_BEGINNINGS):
+    def _protection_of(self, path: str, folds_case: bool) -> Protection | None:
+        for folder in self._config_folders:
+            if is_below(path, folder, folds_case):
+                return _MEMORY if is_below(path, os.path.join(folder, "memory"), folds_case) else _AGENT
+        # A workspace may itself lie in a folder of such a name, so only what is below it counts.
+        root = next((root for root in self._roots if is_below(path, root, folds_case)), None)
+        names = path_key(path[len(root) :] if root else path, folds_case).strip(os.sep).split(os.sep)
+        if _PROTECTED_NAMES.isdisjoint(names) and not names[-1].startswith(_PROTECTED_PREFIXES):
             return None
-        found = [_MEMORY] if root and names[:2] == [".wieldy", "memory"] else []
-        found += [FOLDERS[name] for name in names[2 * len(found) :] if name in FOLDERS]
-        found += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
+        is_memory = root is not None and names[:2] == [".wieldy", "memory"]
+        protections = [_MEMORY] if is_memory else []
+        protections += [FOLDERS[name] for name in names[2 if is_memory else 0 :] if name in FOLDERS]
+        protections += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
         if names[-1] in FILES:
-            found.append(FILES[names[-1]])
-        found += [p for glob, p in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
-        return strictest(found)
+            protections.append(FILES[names[-1]])
+        protections += [found for glob, found in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
+        return _strictest(protections)
 
 
-def strictest(protections: Sequence[Protection]) -> Protection | None:
-    """The one that is hardest to lift."""
-    return min(protections, key=lambda p: (p.soft, p.liftable), default=None)
+def _strictest(protections: Sequence[Protection]) -> Protection | None:
+    return min(protections, key=lambda protection: (protection.soft, protection.liftable), default=None)

@@ -1,4 +1,4 @@
-"""How much care a tool needs when no rule speaks: safe, confirm, dangerous or forbidden; and patterns over its parameters."""
+"""The risk level of a tool where no rule applies, and the allow- and blocklists over its parameters in the settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from msgspec import Struct, field
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import Effects
 from wieldy.core.tool import Tool
-from wieldy.permissions.rules import Origin, Rule, RuleError, parse, wildcard
+from wieldy.permissions.patterns import wildcard
+from wieldy.permissions.rules import Origin, Rule, RuleError, parse
 
 RiskLevel: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
 LEVELS: tuple[RiskLevel, ...] = ("safe", "confirm", "dangerous", "forbidden")
 
-BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
+_TOOLS_BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
     "safe": (
         *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
         *("ToolSearch", "BashOutput", "AskUserQuestion"),
@@ -28,17 +29,17 @@ BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
     ),
     "dangerous": ("Bash",),
 }
-DEFAULTS: dict[str, RiskLevel] = {name: level for level, names in BY_LEVEL.items() for name in names}
+DEFAULT_LEVELS: dict[str, RiskLevel] = {name: level for level, names in _TOOLS_BY_LEVEL.items() for name in names}
 
 
 @lru_cache(maxsize=512)
-def likely_tool(name: str) -> str | None:
-    """The built-in tool that a name was probably meant to be, where it is not the name of one."""
-    if name in DEFAULTS or name.startswith("mcp__"):
+def guess_tool(name: str) -> str | None:
+    """Return the built-in tool that a misspelled name was probably meant to be."""
+    if name in DEFAULT_LEVELS or name.startswith("mcp__"):
         return None
     from difflib import get_close_matches
 
-    by_lower = {known.lower(): known for known in DEFAULTS}
+    by_lower = {known.lower(): known for known in DEFAULT_LEVELS}
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
@@ -50,55 +51,49 @@ class ToolRiskSettings(Struct, frozen=True):
     blocklist: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def blocks(self, input: Mapping[str, Any]) -> str | None:
-        """The first blocklist pattern that a parameter matches, as `parameter:pattern`."""
-        return _first_match(self.blocklist, input)
+        """Return the first blocklist pattern that a parameter matches, as `parameter:pattern`."""
+        return next((hit for name in self.blocklist if (hit := _first_match(name, self.blocklist[name], input))), None)
 
     def allows(self, input: Mapping[str, Any]) -> str | None:
-        """The patterns that cover the call, where each listed parameter is given and matches one of its own."""
-        if not self.allowlist:
-            return None
-        found = [_first_match({name: patterns}, input) for name, patterns in self.allowlist.items()]
-        return ", ".join(f for f in found if f) if all(found) else None
+        """Return the patterns that cover the call: each listed parameter is given and matches one of its own."""
+        hits = [_first_match(name, patterns, input) for name, patterns in self.allowlist.items()]
+        return ", ".join(hit for hit in hits if hit) if hits and all(hits) else None
 
 
-def _first_match(patterns: Mapping[str, Sequence[str]], input: Mapping[str, Any]) -> str | None:
-    for name, globs in patterns.items():
-        if name not in input:
-            continue
-        text = as_text(input[name])
-        if text is not None and (hit := next((g for g in globs if wildcard(g, text)), None)) is not None:
-            return f"{name}:{hit}"
-    return None
+def _first_match(name: str, patterns: Sequence[str], input: Mapping[str, Any]) -> str | None:
+    text = as_text(input.get(name))
+    if text is None:
+        return None
+    return next((f"{name}:{pattern}" for pattern in patterns if wildcard(pattern, text)), None)
 
 
 def as_text(value: Any) -> str | None:
-    """A scalar input as rules write it; None for lists and objects."""
+    """Spell a scalar input as rules write it; None for lists and objects."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    return None
+    return str(value) if isinstance(value, str | int | float) else None
 
 
 class RiskLevels:
-    """The care each tool needs: as configured, else as known by name, else as the tool itself says."""
+    """The risk level of each tool: as configured, else as known by name, else as the tool itself says."""
 
     def __init__(self, configured: Mapping[str, ToolRiskSettings] | None = None) -> None:
         self._configured = dict(configured or {})
 
     @classmethod
     def from_settings(cls, tools: Any) -> RiskLevels:
-        """From the `tools` section of settings; what does not fit was reported when the settings were read."""
+        """Read the `tools` section; invalid entries were reported when the settings were loaded."""
         if not isinstance(tools, Mapping):
             return cls()
-        return cls({str(name): _care(section) for name, section in tools.items() if isinstance(section, Mapping)})
+        sections = {str(name): section for name, section in tools.items() if isinstance(section, Mapping)}
+        return cls({name: _tool_settings(section) for name, section in sections.items()})
 
     def command_rules(self) -> Iterator[Rule]:
-        """The lists over Bash's command as rules: they hold for each part of it, not for the text as a whole."""
-        care = self.care("Bash")
+        """Turn the lists over Bash's command into rules, which apply to each part of a command."""
+        bash = self.settings_for("Bash")
         lists: tuple[tuple[Behavior, Mapping[str, tuple[str, ...]]], ...] = (
-            ("allow", care.allowlist),
-            ("deny", care.blocklist),
+            ("allow", bash.allowlist),
+            ("deny", bash.blocklist),
         )
         for behavior, patterns in lists:
             for text in patterns.get("command", ()):
@@ -107,32 +102,25 @@ class RiskLevels:
                 except RuleError:
                     continue
 
-    def care(self, name: str) -> ToolRiskSettings:
-        """What the settings say about a tool."""
-        return self._configured.get(name, _NO_CARE)
+    def settings_for(self, name: str) -> ToolRiskSettings:
+        return self._configured.get(name, _NO_SETTINGS)
 
-    def looks_at_input(self, name: str) -> bool:
-        """Whether the settings list patterns over a tool's parameters."""
-        care = self.care(name)
-        return bool(care.allowlist or care.blocklist)
-
-    def of(self, tool: Tool, input: Mapping[str, Any], effects: Effects) -> RiskLevel:
-        """The level of one call. What a foreign server says about its tools is not believed."""
-        configured = self.care(tool.name).level
+    def level_of(self, tool: Tool, input: Mapping[str, Any], effects: Effects) -> RiskLevel:
+        """Return the level of one call. What an MCP server says about its tools is not trusted."""
+        configured = self.settings_for(tool.name).level
         if configured is not None:
             return configured
         if tool.name.startswith("mcp__"):
             return "confirm"
-        known = DEFAULTS.get(tool.name)
-        if known is not None:
-            return known
+        if tool.name in DEFAULT_LEVELS:
+            return DEFAULT_LEVELS[tool.name]
         return "confirm" if tool.needs_permission(input, effects) else "safe"
 
 
-_NO_CARE = ToolRiskSettings()
+_NO_SETTINGS = ToolRiskSettings()
 
 
-def _care(section: Mapping[str, Any]) -> ToolRiskSettings:
+def _tool_settings(section: Mapping[str, Any]) -> ToolRiskSettings:
     level = section.get("level")
     return ToolRiskSettings(
         level if level in LEVELS else None, _patterns(section.get("allowlist")), _patterns(section.get("blocklist"))
@@ -143,6 +131,6 @@ def _patterns(lists: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(lists, Mapping):
         return {}
     return {
-        str(name): tuple(str(g) for g in (globs if isinstance(globs, list | tuple) else [globs]))
-        for name, globs in lists.items()
+        str(name): tuple(map(str, patterns if isinstance(patterns, list | tuple) else [patterns]))
+        for name, patterns in lists.items()
     }

@@ -1,23 +1,24 @@
-"""The narrowest rule that would have allowed something, where one is worth having."""
+"""Suggests the narrowest rule that would have allowed something, and checks which rules are fit to be saved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from wieldy.core.effects import Reads, Writes
-from wieldy.permissions import rules as command
-from wieldy.permissions import rules as path_pattern
-from wieldy.permissions.paths import PathResolver, ResolvedPath, below, key
-from wieldy.permissions.rules import CommandPattern, Origin, Rule, RuleError, parse
-from wieldy.permissions.ruleset import ToolRules
+from msgspec import Struct
 
-MOST_RULES = 5
-LONGEST_RULE = 120
+from wieldy.core.effects import Reads, Writes
+from wieldy.core.truncate import truncate
+from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
+from wieldy.permissions.patterns import CommandPattern, escape_command, escape_path
+from wieldy.permissions.rules import Origin, Rule, RuleError, parse
+from wieldy.permissions.ruleset import ToolRules, path_pattern
+
+MAX_RULES = 5
+MAX_RULE_CHARS = 120
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 
 
@@ -25,17 +26,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Programs whose first word says what they do: the rule names both.
+# Programs whose sub-command says what they do: the rule names both.
 WITH_SUBCOMMANDS = _words(
     "apt apt-get brew bun bundle cargo composer conda deno docker dotnet gcloud gh git go gradle helm hg jj just kubectl "
     "make mix mvn npm nx pip pip3 pipenv pnpm podman poetry rails rake rustup svn systemctl terraform tox turbo uv yarn"
 )
-# … and those whose second word does.
-DEEPER = frozenset(
+# Those with a second level of sub-commands.
+NESTED_SUBCOMMANDS = frozenset(
     {"npm run", "pnpm run", "yarn run", "bun run", "docker compose", "docker container", "docker image", "git remote"}
     | {"git stash", "git worktree", "gh pr", "gh issue", "gh run", "gh repo", "uv pip", "kubectl config", "deno task"}
 )
-# A prefix of these would allow anything, or anything to be lost: only the very command may be kept.
+# A prefix rule for these would allow nearly anything, or great losses: only the exact command is suggested.
 EXACT_ONLY = _words(
     "bash sh zsh dash ksh fish eval exec source . env xargs sudo doas su command builtin nohup timeout time nice setsid "
     "watch ionice flock stdbuf find python python3 node deno ruby perl php lua awk gawk sed osascript pwsh powershell "
@@ -43,85 +44,105 @@ EXACT_ONLY = _words(
     "umount chmod chown chgrp kill pkill killall reboot shutdown crontab at parallel tee ln cp install "
     "export alias trap set unset declare"
 )
-DEEP_EXACT = frozenset({"npm exec", "uv run", "poetry run", "pipenv run", "bun x", "docker run", "docker exec"})
-DEEP_EXACT |= {"kubectl exec", "git config", "npm install", "pip install", "cargo run", "go run", "podman run"}
-KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
+EXACT_SUBCOMMANDS = frozenset({"npm exec", "uv run", "poetry run", "pipenv run", "bun x", "docker run", "docker exec"})
+EXACT_SUBCOMMANDS |= {"kubectl exec", "git config", "npm install", "pip install", "cargo run", "go run", "podman run"}
+SHELL_KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
 def for_command(program: str | None, text: str, *, exact: bool = False) -> str | None:
-    """A rule for one simple command: its words up to the sub-command where that is safe to keep, else just this command."""
-    # Of a page of text only the first words can make a rule; the rest need not be kept in memory.
-    return _for_command(program, text[: 2 * LONGEST_RULE], exact)
+    """Suggest a rule for one simple command: its words up to the sub-command where that is safe, else just this command."""
+    # Of a page of text only the first words can make a rule; the cache need not hold the rest.
+    return _for_command(program, text[: 2 * MAX_RULE_CHARS], exact)
 
 
 @lru_cache(maxsize=256)
 def _for_command(program: str | None, text: str, exact: bool) -> str | None:
     words = text.split(" ")
-    if program is None or not words or words[0] in KEYWORDS or not _WORD.fullmatch(words[0]):
+    if program is None or words[0] in SHELL_KEYWORDS or not _WORD.fullmatch(words[0]):
         return None
-    stem = None if exact else _stem(words)
-    if stem is not None:  # of plain words, so there is nothing in the rule that could be read otherwise
-        return f"Bash({stem}:*)" if len(stem) + len("Bash(:*)") <= LONGEST_RULE else None
-    rule = f"Bash({command.escaped(text)})"
-    return rule if keepable(rule) and CommandPattern(rule[5:-1]).matches(text) else None
+    prefix = None if exact else _safe_prefix(words)
+    if prefix is not None:
+        rule = f"Bash({prefix}:*)"
+        return rule if len(rule) <= MAX_RULE_CHARS else None
+    specifier = escape_command(text)
+    rule = f"Bash({specifier})"
+    return rule if parse_savable(rule) and CommandPattern(specifier).matches(text) else None
 
 
-def _stem(words: list[str]) -> str | None:
+def _safe_prefix(words: list[str]) -> str | None:
     if words[0] in EXACT_ONLY:
         return None
     if words[0] not in WITH_SUBCOMMANDS:
         return words[0]
-    deep = 2
-    if " ".join(words[:2]) in DEEPER:
-        deep = 3
-    if " ".join(words[:2]) in DEEP_EXACT or len(words) < deep:
+    pair = " ".join(words[:2])
+    count = 3 if pair in NESTED_SUBCOMMANDS else 2
+    if pair in EXACT_SUBCOMMANDS or len(words) < count:
         return None
-    return " ".join(words[:deep]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:deep]) else None
+    return " ".join(words[:count]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:count]) else None
 
 
-def for_path(effect: Reads | Writes, seen: ResolvedPath, paths: PathResolver) -> str | None:
-    """A rule for this very file. A link takes two rules, so none is offered for it."""
-    if len(seen.views) > 1:
+def for_path(effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver) -> str | None:
+    """Suggest a rule for this very file; none for a symlink, which would take two rules."""
+    if len(resolved.spellings) > 1:
         return None
-    subject, path, root = "Edit" if isinstance(effect, Writes) else "Read", seen.real, paths.root
-    inside = below(path, root) and path != root
-    named = path[len(root) :].lstrip("/") if inside else path
-    if inside and _PLAIN_PATH.fullmatch(named):
-        return f"{subject}(/{named})" if len(subject) + len(named) + len("(/)") <= LONGEST_RULE else None
-    anchored = "/" + path_pattern.escaped(named)
-    rule = keepable(f"{subject}({anchored})", root)
+    path, root = resolved.real, paths.root
+    is_inside = is_below(path, root) and path != root
+    name = path[len(root) :].lstrip("/") if is_inside else path
+    rule = parse_savable(f"{'Edit' if isinstance(effect, Writes) else 'Read'}(/{escape_path(name)})", root)
     if rule is None or rule.kind != "path":
         return None
-    found = path_pattern.resolve(rule.specifier or "", "allow", cwd=root, home=paths.home, folder=root).literal
-    return rule.text if found is not None and key(found, seen.fold) == key(path, seen.fold) else None
+    literal = path_pattern(rule, paths).literal
+    if literal is None or path_key(literal, resolved.folds_case) != path_key(path, resolved.folds_case):
+        return None
+    return rule.text
 
 
 @lru_cache(maxsize=256)
 def for_host(host: str | None) -> str | None:
-    """A rule for one host."""
-    return _kept(f"WebFetch(domain:{host})", lambda shelf: shelf.for_host(host or "")) if host else None
+    return _if_effective(f"WebFetch(domain:{host})", lambda rules: rules.for_host(host or "")) if host else None
 
 
 @lru_cache(maxsize=256)
 def for_tool(name: str) -> str | None:
-    """A rule for a whole tool."""
-    return _kept(name, lambda shelf: shelf.for_tool(name))
+    return _if_effective(name, lambda rules: rules.for_tool(name))
 
 
-def _kept(text: str, look_up: Callable[[ToolRules], Rule | None]) -> str | None:
-    """The rule, if it can be read back and does what it is for."""
-    rule = keepable(text)
+def _if_effective(text: str, look_up: Callable[[ToolRules], Rule | None]) -> str | None:
+    """Return the rule if it can be saved and does what it is for."""
+    rule = parse_savable(text)
     return text if rule is not None and look_up(ToolRules((rule,), "allow")) is not None else None
 
 
-def keepable(text: str, root: str | None = None) -> Rule | None:
-    """A rule fit to be written to a settings file: short, one line, readable again, and not itself a piece of script."""
-    if len(text) > LONGEST_RULE or "<<" in text or not text.isprintable():
+def parse_savable(text: str, root: str | None = None) -> Rule | None:
+    """Parse a rule fit for a settings file: short, one line, readable again, and not itself a piece of script."""
+    if len(text) > MAX_RULE_CHARS or "<<" in text or not text.isprintable():
         return None
     try:
         rule = parse(text, "allow", Origin("session", folder=root))
     except RuleError:
         return None
-    if rule.kind == "command" and (rule.specifier or "").split(" ")[0].removesuffix(":*") in KEYWORDS:
+    if rule.kind == "command" and (rule.specifier or "").split(" ")[0].removesuffix(":*") in SHELL_KEYWORDS:
         return None
     return rule if rule.text == text else None
+
+
+class SavableRules(Struct, frozen=True):
+    """Rules to save, and a line about each that is not worth saving."""
+
+    rules: tuple[Rule, ...]
+    refused: tuple[str, ...] = ()
+
+
+def select_savable_rules(texts: Sequence[str], root: str) -> SavableRules:
+    """Pick the rules to save after a "don't ask again", at most five."""
+    rules: list[Rule] = []
+    refused: list[str] = []
+    for text in dict.fromkeys(texts):
+        rule = parse_savable(text, root)
+        if rule is None:
+            refused.append(f"`{truncate(text, 60)}` would make no useful rule: it was not saved")
+        elif len(rules) == MAX_RULES:
+            refused.append(f"more than {MAX_RULES} rules for one call: `{text}` was not saved")
+        else:
+            rules.append(rule)
+    return SavableRules(tuple(rules), tuple(refused))

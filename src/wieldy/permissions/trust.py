@@ -1,12 +1,10 @@
-"""Consent to what a project's own files would run or allow: bound to a hash of each item, and asked again when one changes."""
+"""The user's consent to what a project's files would run or allow, bound to a hash of each item."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,68 +12,10 @@ from msgspec import Struct
 
 from wieldy.core.state_dirs import config_home
 from wieldy.core.visible_text import one_line
-
-
-def rewrite(path: Path, change: Callable[[str | None], str]) -> None:
-    """Replace a file by what `change` makes of its text (None where there is none). Blocks while another does the same."""
-    path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent):
-        before = _text(path)
-        after = change(before)
-        if after != before:
-            _replace(path, after)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-
-
-def _replace(path: Path, text: str) -> None:
-    # One name, used under the lock: what a killed writer leaves behind is cleared away by the next.
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _permissions(path))
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _permissions(path: Path) -> int:
-    try:
-        return path.stat().st_mode & 0o777
-    except FileNotFoundError:
-        return 0o600
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The lock is on the folder, so that no lock file is left lying about."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
+from wieldy.files.writing.locked_update import update_locked
 
 FILE_NAME = "trust.json"
-SWITCH = "WIELDY_TRUST"
+TRUST_ALL_VARIABLE = "WIELDY_TRUST"
 
 
 class ConsentItem(Struct, frozen=True):
@@ -85,9 +25,15 @@ class ConsentItem(Struct, frozen=True):
     value: str
     where: str = ""
 
+    @classmethod
+    def for_value(cls, name: str, value: Any, where: str = "") -> ConsentItem:
+        """Make an item with a canonical spelling of its value."""
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+        return cls(name, text, where)
+
     @property
     def digest(self) -> str:
-        """What consent is bound to; where it is written does not count."""
+        """The hash that consent is bound to; where the item is written does not count."""
         import hashlib
 
         return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
@@ -96,59 +42,52 @@ class ConsentItem(Struct, frozen=True):
         return one_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
 
 
-def item(name: str, value: Any, where: str = "") -> ConsentItem:
-    """An item for a settings value, in a canonical spelling."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
-    return ConsentItem(name, text, where)
-
-
 class Trust:
-    """What the user has consented to, by project root. Without an answer nothing is trusted, unless `told` to trust all."""
+    """The consents recorded for each project root. Nothing else is trusted, unless `trust_all` or WIELDY_TRUST is set."""
 
-    def __init__(self, file: Path | None = None, env: Mapping[str, str] = os.environ, *, told: bool = False) -> None:
+    def __init__(
+        self, file: Path | None = None, env: Mapping[str, str] = os.environ, *, trust_all: bool = False
+    ) -> None:
         self._file = config_home(env) / FILE_NAME if file is None else file
-        self._told = told or env.get(SWITCH, "").strip().lower() in {"1", "true", "yes"}
+        self._trust_all = trust_all or env.get(TRUST_ALL_VARIABLE, "").strip().lower() in {"1", "true", "yes"}
 
     def pending(self, root: str, items: Iterable[ConsentItem]) -> tuple[ConsentItem, ...]:
-        """The items that need consent before they take effect."""
-        wanted = tuple(items)
-        if self._told or not wanted:
+        """Return the items that need consent before they take effect."""
+        requested = tuple(items)
+        if self._trust_all or not requested:
             return ()
-        known = self._known(root)
-        return tuple(one for one in wanted if one.digest not in known)
+        try:
+            records = _parse(self._file.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError):
+            records = {}
+        accepted = _digests(records, root)
+        return tuple(item for item in requested if item.digest not in accepted)
 
     def accept(self, root: str, items: Iterable[ConsentItem]) -> None:
         """Record consent to exactly these items."""
-        digests = {one.digest for one in items}
+        digests = {item.digest for item in items}
         if digests:
-            self._change(root, lambda known: known | digests)
+            self._update(root, lambda accepted: accepted | digests)
 
     def revoke(self, root: str) -> None:
         """Forget every consent given for a project."""
-        self._change(root, lambda known: set())
+        self._update(root, lambda accepted: set())
 
-    def _known(self, root: str) -> set[str]:
-        try:
-            text = self._file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            return set()
-        return _digests(_parsed(text), root)
-
-    def _change(self, root: str, change: Callable[[set[str]], set[str]]) -> None:
+    def _update(self, root: str, change: Callable[[set[str]], set[str]]) -> None:
         def update(text: str | None) -> str:
-            records = _parsed(text or "{}")
-            known = change(_digests(records, root))
+            records = _parse(text or "{}")
+            accepted = change(_digests(records, root))
             key = os.path.realpath(root)
-            if known:
-                records[key] = sorted(known)
+            if accepted:
+                records[key] = sorted(accepted)
             else:
                 records.pop(key, None)
             return json.dumps(records, indent=1, sort_keys=True) + "\n"
 
-        rewrite(self._file, update)
+        update_locked(self._file, update)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     try:
         records = json.loads(text)
     except (ValueError, RecursionError):
@@ -157,5 +96,5 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _digests(records: Mapping[str, Any], root: str) -> set[str]:
-    found = records.get(os.path.realpath(root))
-    return {digest for digest in found if isinstance(digest, str)} if isinstance(found, list) else set()
+    digests = records.get(os.path.realpath(root))
+    return {digest for digest in digests if isinstance(digest, str)} if isinstance(digests, list) else set()

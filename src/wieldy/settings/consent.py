@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wieldy.permissions.trust import ConsentItem, item
+from wieldy.permissions.trust import ConsentItem
 from wieldy.settings.check import dotted, leaves
 from wieldy.settings.sources import SettingsSource
 
@@ -46,9 +46,9 @@ def _items(source: SettingsSource, path: tuple[str, ...], value: Any) -> Iterato
     name = dotted(path)
     if isinstance(value, list):
         for at, (one, origin) in enumerate(source.items(path)):
-            yield at, item(name, one, str(origin))
+            yield at, ConsentItem.for_value(name, one, str(origin))
     elif isinstance(value, Mapping):
         for member, one in value.items():
-            yield member, item(f"{name}.{member}", one, str(source.origin((*path, member))))
+            yield member, ConsentItem.for_value(f"{name}.{member}", one, str(source.origin((*path, member))))
     else:
-        yield None, item(name, value, str(source.origin(path)))
+        yield None, ConsentItem.for_value(name, value, str(source.origin(path)))

@@ -109,8 +109,8 @@ def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[Setting
     except RuleError as problem:
         problems.append(SettingsProblem(f"{behavior} rule left out: {problem}", origin.file, origin.line))
         return None
-    if rule.doubt:
-        problems.append(SettingsProblem(f"{behavior} rule `{rule}`: {rule.doubt}", origin.file, origin.line))
+    if rule.warning:
+        problems.append(SettingsProblem(f"{behavior} rule `{rule}`: {rule.warning}", origin.file, origin.line))
     return rule
 
 
@@ -120,9 +120,9 @@ def _examples(value: Mapping[str, Any]) -> Examples:
 
 def _keeps_its_word(rule: Rule, paths: PathResolver, problems: list[SettingsProblem]) -> bool:
     """A rule that fails its own examples may not allow anything; one that forbids stays in force."""
-    from wieldy.permissions.explain import failing
+    from wieldy.permissions.explain import failed_examples
 
-    broken = failing(rule, paths)
+    broken = failed_examples(rule, paths)
     for text in broken:
         kept = "" if rule.behavior == "allow" else "; the rule stays in force"
         problems.append(
@@ -190,7 +190,7 @@ class Settings(Struct, frozen=True):
             mode=self.mode(mode),
             tools=self.values.get("tools"),
             outside=self.outside,
-            configured_by=[
+            config_folders=[
                 place for place in (self.user_folder, self.named_file, _usual_folder(workspace.env)) if place
             ],
         )

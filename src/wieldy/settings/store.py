@@ -10,9 +10,10 @@ from typing import Any
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import WieldyError
 from wieldy.core.state_dirs import config_home
-from wieldy.permissions.paths import below
+from wieldy.files.writing.locked_update import update_locked
+from wieldy.permissions.paths import is_below
 from wieldy.permissions.rules import Rule, parse
-from wieldy.permissions.trust import Trust, item, rewrite
+from wieldy.permissions.trust import ConsentItem, Trust
 from wieldy.settings.document import DocumentError, ShapeError, with_items, with_value
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 
@@ -56,20 +57,20 @@ def remember(
     Blocks on disk and lock.
     """
     file = file or local_file(root)
-    if below(str(file), os.path.realpath(root)) and not below(os.path.realpath(file), os.path.realpath(root)):
+    if is_below(str(file), os.path.realpath(root)) and not is_below(os.path.realpath(file), os.path.realpath(root)):
         raise SettingsNotSaved(f"{file}: a link that leads out of the project; nothing was saved")
     for behavior in ("deny", "ask", "allow"):
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:
             add_rules(file, behavior, texts)
-    allowed = [item("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
+    allowed = [ConsentItem.for_value("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
     (trust or Trust()).accept(os.path.realpath(root), allowed)
     return file
 
 
 def _change(file: Path, change: Callable[[str | None], str]) -> None:
     try:
-        rewrite(file, change)
+        update_locked(file, change)
     except DocumentError as problem:
         raise SettingsNotSaved(
             f"{file}:{problem.line}:{problem.column}: {problem.message}; nothing was saved"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wieldy.engine.tool_limits import Limiting
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
-    from wieldy.permissions.grants import RuleMatcher
+    from wieldy.permissions.decide import RuleMatcher
     from wieldy.permissions.rules import Rule
 
 
@@ -68,7 +68,7 @@ class Wiring:
 
     @cached_property
     def _coverage(self) -> RuleMatcher:
-        from wieldy.permissions.grants import RuleMatcher
+        from wieldy.permissions.decide import RuleMatcher
 
         return RuleMatcher(self._policy)
 

@@ -7,7 +7,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import NOTHING
 from wieldy.core.visible_text import hidden_characters, visible
-from wieldy.permissions.explain import explain, listing, listing_lines, replay, try_examples
+from wieldy.permissions.explain import check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.permissions.rules import Examples, Origin, parse
 from wieldy.permissions.ruleset import RuleSet
 
@@ -63,13 +63,13 @@ def test_rules_are_listed_strictest_first_with_where_they_are_written() -> None:
         parse("Bash(rm:*)", "deny", Origin("project", "/p/settings.json", 9)),
         parse("Read", "ask", Origin("code")),
     ]
-    assert [row["behavior"] for row in listing(rules)] == ["deny", "ask", "allow"]
-    assert listing_lines(rules) == [
+    assert [row["behavior"] for row in rules_as_json(rules)] == ["deny", "ask", "allow"]
+    assert format_rules(rules) == [
         "deny   Bash(rm:*)  project  /p/settings.json:9",
         "ask    Read        code",
         "allow  Bash(ls)    user     /u/settings.json:4",
     ]
-    assert listing_lines([]) == []
+    assert format_rules([]) == []
 
 
 def test_examples_can_be_tried_again_at_any_time(judge) -> None:
@@ -78,7 +78,7 @@ def test_examples_can_be_tried_again_at_any_time(judge) -> None:
     bad = parse("Read(src/**)", "deny", examples=Examples(("a/b/src/x", "docs/x"), ("~/x",)))
     host = parse("WebFetch(domain:*.a.org)", "deny", examples=Examples(("https://x.a.org/1",), ("https://a.org",)))
     policy.replace(RuleSet((good, bad, host, parse("Bash", "ask"))))
-    first, second, third = try_examples(policy)
+    first, second, third = check_examples(policy)
     assert (first.examples, first.failures) == (2, ())
     assert second.failures == ("should match `docs/x` and does not",)
     assert third.failures == ()

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.paths import CaseProbe, PathResolver, below, key
+from wieldy.permissions.paths import CaseProbe, PathResolver, is_below, path_key
 from wieldy.permissions.protected import ProtectedPaths
 
 
-def look(root: str, path: str) -> tuple[bool, str]:
-    seen = PathResolver((root,)).look(path)
+def resolve(root: str, path: str) -> tuple[bool, str]:
+    seen = PathResolver((root,)).resolve(path)
     return seen.inside, seen.real
 
 
 @pytest.mark.parametrize("spelling", ["{root}/a/../x", "{root}/./x", "{root}//x", "//{root}/x"])
 def test_every_spelling_of_a_path_is_seen_as_the_same(root: str, spelling: str) -> None:
-    assert PathResolver((root,)).look(spelling.format(root=root)).views == (f"{root}/x",)
+    assert PathResolver((root,)).resolve(spelling.format(root=root)).spellings == (f"{root}/x",)
 
 
 def test_a_link_that_leads_out_is_outside(root: str, tmp_path: Path) -> None:
@@ -25,58 +25,58 @@ def test_a_link_that_leads_out_is_outside(root: str, tmp_path: Path) -> None:
     os.symlink(tmp_path / "not-there", f"{root}/draft")
     os.symlink(tmp_path, f"{root}/outbox")
     for name in ("notes", "draft", "outbox/new", "outbox/deep/new"):
-        assert not look(root, f"{root}/{name}")[0], name
+        assert not resolve(root, f"{root}/{name}")[0], name
 
 
 def test_a_link_that_stays_in_is_inside(root: str) -> None:
     Path(root, "target").write_text("t")
     os.symlink(f"{root}/target", f"{root}/alias")
-    seen = PathResolver((root,)).look(f"{root}/alias")
+    seen = PathResolver((root,)).resolve(f"{root}/alias")
     assert seen.inside
-    assert seen.views == (f"{root}/alias", f"{root}/target")
+    assert seen.spellings == (f"{root}/alias", f"{root}/target")
 
 
 def test_dots_behind_a_link_are_taken_as_the_system_takes_them(root: str, tmp_path: Path) -> None:
     (tmp_path / "far" / "away").mkdir(parents=True)
     os.symlink(tmp_path / "far" / "away", f"{root}/link")
-    seen = PathResolver((root,)).look(f"{root}/link/../x")
+    seen = PathResolver((root,)).resolve(f"{root}/link/../x")
     assert seen.real == str((tmp_path / "far").resolve() / "x")
     assert not seen.inside
 
 
 def test_inside_stays_inside_when_the_root_itself_is_a_link(root: str, tmp_path: Path) -> None:
     os.symlink(root, tmp_path / "other-name")
-    seen = PathResolver((root,)).look(str(tmp_path / "other-name" / "src" / "a.py"))
+    seen = PathResolver((root,)).resolve(str(tmp_path / "other-name" / "src" / "a.py"))
     assert seen.inside
-    assert set(seen.views) == {f"{root}/src/a.py"}
+    assert set(seen.spellings) == {f"{root}/src/a.py"}
 
 
 def test_a_neighbour_whose_name_begins_alike_is_outside(root: str) -> None:
-    assert not look(root, root + "-backup/x")[0]
+    assert not resolve(root, root + "-backup/x")[0]
 
 
 def test_added_folders_are_inside(root: str, tmp_path: Path) -> None:
     extra = str((tmp_path / "extra").resolve())
-    assert PathResolver((root, extra)).look(f"{extra}/x").inside
+    assert PathResolver((root, extra)).resolve(f"{extra}/x").inside
 
 
 def test_readable_folders_are_inside_for_reading_only(root: str, tmp_path: Path) -> None:
     spilled = str(tmp_path / "spilled")
     paths = PathResolver((root,), readable=(spilled,))
-    assert paths.look(f"{spilled}/1.txt", reading=True).inside
-    assert not paths.look(f"{spilled}/1.txt").inside
+    assert paths.resolve(f"{spilled}/1.txt", reading=True).inside
+    assert not paths.resolve(f"{spilled}/1.txt").inside
 
 
 def test_the_null_device_is_no_file_outside(root: str) -> None:
-    assert look(root, "/dev/null")[0]
-    assert not look(root, "/dev/sda")[0]
+    assert resolve(root, "/dev/null")[0]
+    assert not resolve(root, "/dev/sda")[0]
 
 
 def test_composed_and_decomposed_names_are_one() -> None:
-    assert key("/a/é") == key("/a/é")
-    assert below("/a/é/x", "/a/é")
-    assert key("/A") != key("/a")
-    assert key("/A", fold=True) == key("/a", fold=True)
+    assert path_key("/a/é") == path_key("/a/é")
+    assert is_below("/a/é/x", "/a/é")
+    assert path_key("/A") != path_key("/a")
+    assert path_key("/A", fold=True) == path_key("/a", fold=True)
 
 
 class FoldingVolume:
@@ -143,33 +143,33 @@ def test_a_volume_that_keeps_case_apart_is_found_out(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_is_protected_whether_it_exists_or_not(root: str, name: str) -> None:
-    assert ProtectedPaths((root,)).find(PathResolver((root,)).look(f"{root}/{name}")) is not None
+    assert ProtectedPaths((root,)).find(PathResolver((root,)).resolve(f"{root}/{name}")) is not None
 
 
 @pytest.mark.parametrize(
     "name", ["src/a.py", "environment.txt", "git/config", ".github/workflows/ci.yml", "env", ".gitignore"]
 )
 def test_other_paths_are_not(root: str, name: str) -> None:
-    assert ProtectedPaths((root,)).find(PathResolver((root,)).look(f"{root}/{name}")) is None
+    assert ProtectedPaths((root,)).find(PathResolver((root,)).resolve(f"{root}/{name}")) is None
 
 
 def test_protection_sees_through_links_and_case(root: str) -> None:
     os.mkdir(f"{root}/.git")
     os.symlink(f"{root}/.git", f"{root}/innocent")
     protected = ProtectedPaths((root,))
-    assert protected.find(PathResolver((root,)).look(f"{root}/innocent/config"))
+    assert protected.find(PathResolver((root,)).resolve(f"{root}/innocent/config"))
     for name in (".GIT/config", ".Claude/settings.json", ".SSH/id"):
-        assert protected.find(PathResolver((root,), folds_case=lambda path: True).look(f"{root}/{name}"))
-        assert not protected.find(PathResolver((root,), folds_case=lambda path: False).look(f"{root}/{name}"))
+        assert protected.find(PathResolver((root,), folds_case=lambda path: True).resolve(f"{root}/{name}"))
+        assert not protected.find(PathResolver((root,), folds_case=lambda path: False).resolve(f"{root}/{name}"))
 
 
 def test_a_workspace_that_lies_in_a_protected_folder_is_not_protected_as_a_whole(tmp_path: Path) -> None:
     root = str(tmp_path.resolve() / ".claude" / "worktrees" / "a")
     protected = ProtectedPaths((root,))
-    assert protected.find(PathResolver((root,)).look(f"{root}/src/a.py")) is None
-    assert protected.find(PathResolver((root,)).look(f"{root}/.git/config")) is not None
+    assert protected.find(PathResolver((root,)).resolve(f"{root}/src/a.py")) is None
+    assert protected.find(PathResolver((root,)).resolve(f"{root}/.git/config")) is not None
 
 
 def test_the_users_own_settings_are_protected(root: str, home: str) -> None:
     folder = f"{home}/.config/wieldy"
-    assert ProtectedPaths((root,), (folder,)).find(PathResolver((root,)).look(f"{folder}/trust.json")) is not None
+    assert ProtectedPaths((root,), (folder,)).find(PathResolver((root,)).resolve(f"{folder}/trust.json")) is not None

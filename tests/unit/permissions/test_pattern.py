@@ -4,8 +4,8 @@ import pytest
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Origin, escaped_pattern, parse
-from wieldy.permissions.ruleset import PathIndex, pattern_of
+from wieldy.permissions.rules import Origin, escape_path, parse
+from wieldy.permissions.ruleset import PathIndex, path_pattern
 
 PATHS = PathResolver(("/w/project",), home="/home/me")
 SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/.config/wieldy")
@@ -13,7 +13,7 @@ SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/
 
 def covers(specifier: str, path: str, behavior: Behavior = "allow", *, fold: bool = False) -> bool:
     rule = parse(f"Read({specifier})", behavior, SETTINGS)
-    return PathIndex([(pattern_of(rule, PATHS), rule)], fold).find(path) is not None
+    return PathIndex([(path_pattern(rule, PATHS), rule)], fold).find(path) is not None
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_many_stars_need_no_backtracking() -> None:
 
 @pytest.mark.parametrize("name", ["a*b", "[x]", "!n", "#h", "a\\b", "q?", "plain"])
 def test_an_escaped_path_covers_only_itself(name: str) -> None:
-    assert covers("//w/" + escaped_pattern(name), f"/w/{name}")
-    assert not covers("//w/" + escaped_pattern(name), "/w/other")
+    assert covers("//w/" + escape_path(name), f"/w/{name}")
+    assert not covers("//w/" + escape_path(name), "/w/other")

@@ -81,20 +81,20 @@ def test_a_rule_that_cannot_work_is_refused_with_a_way_on(text: str, behavior: B
 def test_a_path_rule_for_another_tool_forbids_what_it_must_mean_and_says_so() -> None:
     rule = parse("Write(.env)", "deny")
     assert (rule.kind, rule.subject) == ("path", "Edit")
-    assert rule.doubt is not None and "Edit(.env)" in rule.doubt
+    assert rule.warning is not None and "Edit(.env)" in rule.warning
 
 
 def test_a_tool_name_in_the_wrong_case_or_with_a_slip_is_doubted() -> None:
     for slip in ("bash", "BASH", "Bassh"):
-        doubt = parse(slip, "deny").doubt
-        assert doubt is not None and "did you mean `Bash`" in doubt
+        warning = parse(slip, "deny").warning
+        assert warning is not None and "did you mean `Bash`" in warning
     for name in ("Bash", "Deploy", "mcp__x", "Task"):
-        assert parse(name, "deny").doubt is None
+        assert parse(name, "deny").warning is None
 
 
 def test_an_absolute_path_written_with_one_slash_is_doubted() -> None:
-    doubt = parse("Read(/etc/passwd)", "deny").doubt
-    assert doubt is not None and "//etc/passwd" in doubt
+    warning = parse("Read(/etc/passwd)", "deny").warning
+    assert warning is not None and "//etc/passwd" in warning
 
 
 @pytest.mark.parametrize(

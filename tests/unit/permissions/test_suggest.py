@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.permissions.grants import for_call, select_savable_rules
-from wieldy.permissions.suggest import KEYWORDS
+from wieldy.permissions.suggest import SHELL_KEYWORDS
 
 LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
 
@@ -66,7 +66,7 @@ def test_what_is_kept_for_odd_commands_is_nothing_or_a_rule_that_reads_back(judg
     grant = for_call(judge(), called("Bash", command))
     for rule in grant.rules:
         assert len(rule.text) <= 120 and "\n" not in rule.text and "<<" not in rule.text
-        assert (rule.specifier or "").split(" ")[0].removesuffix(":*") not in KEYWORDS
+        assert (rule.specifier or "").split(" ")[0].removesuffix(":*") not in SHELL_KEYWORDS
 
 
 @pytest.mark.parametrize(

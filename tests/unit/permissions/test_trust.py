@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.trust import Trust, item, rewrite
+from wieldy.files.writing.locked_update import update_locked
+from wieldy.permissions.trust import ConsentItem, Trust
 
-HOOK = item("hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}])
-SERVER = item("mcpServers.db", {"command": "db-server"})
+HOOK = ConsentItem.for_value("hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}])
+SERVER = ConsentItem.for_value("mcpServers.db", {"command": "db-server"})
 
 
 def fresh(tmp_path: Path, **env: str) -> Trust:
@@ -31,9 +32,9 @@ def test_consent_is_to_one_project(tmp_path: Path) -> None:
 def test_a_changed_command_is_asked_about_again(tmp_path: Path) -> None:
     trust = fresh(tmp_path)
     trust.accept("/p", [SERVER])
-    assert trust.pending("/p", [item("mcpServers.db", {"command": "db-server --evil"})])
-    assert trust.pending("/p", [item("mcpServers.other", {"command": "db-server"})])
-    assert not trust.pending("/p", [item("mcpServers.db", {"command": "db-server"}, "moved.json:9")])
+    assert trust.pending("/p", [ConsentItem.for_value("mcpServers.db", {"command": "db-server --evil"})])
+    assert trust.pending("/p", [ConsentItem.for_value("mcpServers.other", {"command": "db-server"})])
+    assert not trust.pending("/p", [ConsentItem.for_value("mcpServers.db", {"command": "db-server"}, "moved.json:9")])
 
 
 def test_the_environment_can_say_to_trust(tmp_path: Path) -> None:
@@ -72,9 +73,9 @@ def test_a_change_that_fails_leaves_the_file_and_no_litter(tmp_path: Path) -> No
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        rewrite(file, fail)
+        update_locked(file, fail)
     with pytest.raises(UnicodeEncodeError):
-        rewrite(file, lambda text: "\ud800")
+        update_locked(file, lambda text: "\ud800")
     assert file.read_text() == "before"
     assert os.listdir(tmp_path) == ["a.json"]
 
@@ -84,7 +85,7 @@ def test_a_rewrite_keeps_the_mode_and_follows_a_link(tmp_path: Path) -> None:
     target.write_text("1")
     target.chmod(0o640)
     os.symlink(target, tmp_path / "link.json")
-    rewrite(tmp_path / "link.json", lambda text: (text or "") + "2")
+    update_locked(tmp_path / "link.json", lambda text: (text or "") + "2")
     assert target.read_text() == "12"
     assert target.stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "link.json").is_symlink()

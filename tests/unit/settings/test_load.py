@@ -161,7 +161,7 @@ def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(
     assert any("./evil" in str(one) for one in settings.pending)
     assert "wait for your consent" in str(settings.warnings[-1])
 
-    assert project.load(trusted=False, trust=Trust(told=True)).pending == ()
+    assert project.load(trusted=False, trust=Trust(trust_all=True)).pending == ()
     trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
     trust.accept(str(project.root), [one for one in settings.pending if one.name == "permissions.allow"])
     partly = project.load(trusted=False)

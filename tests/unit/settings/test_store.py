@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.permissions.grants import select_savable_rules
+from wieldy.permissions.suggest import select_savable_rules
 from wieldy.permissions.rules import RuleError
 from wieldy.permissions.trust import Trust
 from wieldy.settings.keys import FILE, KEYS, as_text, find, settings_schema

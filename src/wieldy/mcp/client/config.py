@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.state_dirs import config_home
-from wieldy.permissions.trust import rewrite
+from wieldy.files.writing.locked_update import update_locked
 
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
@@ -190,7 +190,7 @@ class Pins:
             project[server] = {**(held if isinstance(held, dict) else {}), **digests}
             return json.dumps(records, indent=1, sort_keys=True) + "\n"
 
-        rewrite(self._file, update)
+        update_locked(self._file, update)
 
     def _known(self, server: str) -> Mapping[str, str]:
         try:

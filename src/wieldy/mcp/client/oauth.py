@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.config import ServerConfig
-from wieldy.permissions.trust import rewrite
+from wieldy.files.writing.locked_update import update_locked
 
 FILE_NAME = "mcp-tokens.json"
 SIGN_IN_SECONDS = 300.0
@@ -71,7 +71,7 @@ class Tokens:
             records[self._url] = {**(held if isinstance(held, dict) else {}), key: value}
             return json.dumps(records, indent=1, sort_keys=True) + "\n"
 
-        rewrite(self._file, update)
+        update_locked(self._file, update)
 
 
 class Callback:

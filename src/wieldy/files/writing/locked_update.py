@@ -1,0 +1,53 @@
+"""Updates a small text file of our own (settings, consent, tokens) under a lock, so that several processes may do it at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def update_locked(path: Path, change: Callable[[str | None], str]) -> None:
+    """Replace a file atomically by what `change` makes of its text (None where there is none). Blocks on the lock."""
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent):
+        before = path.read_bytes().decode("utf-8") if path.exists() else None
+        after = change(before)
+        if after != before:
+            _replace(path, after)
+
+
+def _replace(path: Path, text: str) -> None:
+    # One name, used under the lock: what a killed writer leaves behind is removed by the next.
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o600)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock the folder, so that no lock file is left behind."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
