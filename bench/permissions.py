@@ -1,4 +1,4 @@
-"""Deciding stays quick however many rules there are, and settings are loaded before anybody notices."""
+"""A decision under 1 000 rules takes less than 1 ms, though rules are scanned one by one; settings load in 5 ms."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def deciding(policy: Policy, call: PlannedCall) -> Callable[[], object]:
 
 
 def measured(few: Policy, many: Policy, call: PlannedCall) -> list[float]:
-    """Microseconds a decision takes each of two judges that have seen the call before."""
+    """Microseconds a decision takes each of two policies that have decided about the call before."""
     few.decide(call)
     many.decide(call)
     return [seconds / TURNS * 1e6 for seconds in best_of(60, deciding(few, call), deciding(many, call))]
@@ -80,7 +80,7 @@ def each(policy: Policy, calls: list[PlannedCall]) -> None:
 
 
 def fresh(root: str) -> float:
-    """Microseconds for commands that are new to everybody; only what the analysis says of them is known."""
+    """Microseconds for commands that no cache knows; only their analysis is known."""
     known = {FIVE: analyze(FIVE, cwd=root, home=root)}
     policy = Policy(many_rules(1000, root), paths=PathResolver((root,)), analyze=known.__getitem__)
     policy.decide(running(FIVE))  # builds what all decisions share
@@ -103,10 +103,10 @@ def claims() -> Iterator[Claim]:
         many = Policy(many_rules(1000, root), paths=PathResolver((root,)))
         for what, call in kinds(root).items():
             small, large = measured(few, many, call)
-            yield Claim(f"deciding {what} under 1 000 rules", large, 200, " µs", f"under 10 rules {small:.0f} µs")
+            yield Claim(f"deciding {what} under 1 000 rules", large, 1000, " µs", f"under 10 rules {small:.0f} µs")
         small, five = measured(few, many, running(FIVE))
-        detail = f"under 10 rules {small:.0f} µs; one never seen before {fresh(root):.0f} µs"
-        yield Claim("deciding a command of five parts, whole", five, 200, " µs", detail)
+        yield Claim("deciding a command of five parts, whole", five, 1000, " µs", f"under 10 rules {small:.0f} µs")
+        yield Claim("deciding such a command for the first time", fresh(root), 1000, " µs", "its analysis is known")
         yield Claim("a hundred times the rules, that command", five / small, 2, "×", f"{small:.0f} µs → {five:.0f} µs")
         _, twenty = measured(few, many, running(TWENTY))
         yield Claim("four times the parts", twenty / five, 4.5, "×", f"twenty parts, whole {twenty:.0f} µs")

@@ -300,7 +300,9 @@ class Toolbox:
         self.workspace.settings = settings.values
         self.workspace.extra_roots = settings.extra_roots(self.workspace, before)
         self.policy.use_roots(self.workspace.roots)
-        self.policy.update_settings(settings.rules, RiskLevels.from_settings(settings.values.get("tools")), settings.outside)
+        self.policy.update_settings(
+            settings.rules, RiskLevels.from_settings(settings.values.get("tools")), settings.outside
+        )
         self._attendants.follow(settings)
         self._heed()
         for problem in self.hook_problems:

@@ -6,9 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Origin, escape_path, parse
-from wieldy.permissions.ruleset import PathIndex, path_pattern
+from wieldy.permissions.paths import PathResolver, path_key
+from wieldy.permissions.patterns import escape_path
+from wieldy.permissions.rules import Origin, parse
+from wieldy.permissions.ruleset import path_pattern
 
 ROOT = "/w/project"
 PATHS = PathResolver((ROOT,), home="/home/me")
@@ -23,7 +24,7 @@ patterns = st.lists(segments, min_size=1, max_size=4).map("/".join)
 
 def covers(specifier: str, path: str) -> bool:
     rule = parse(f"Edit({specifier})", "allow", Origin("project", folder=ROOT))
-    return PathIndex([(path_pattern(rule, PATHS), rule)]).find(f"{ROOT}/{path}") is not None
+    return path_pattern(rule, PATHS).matches(path_key(f"{ROOT}/{path}"))
 
 
 @settings(max_examples=1500, deadline=None)

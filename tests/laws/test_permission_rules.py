@@ -304,7 +304,7 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
             case ("grant", rule):
                 policy.grant(rule)
             case ("replace", instead):
-                policy.replace(RuleSet(tuple(instead)))
+                policy.replace_rules(RuleSet(tuple(instead)))
             case ("folds", folds):
                 volume.folds = folds
             case ("roots", roots):

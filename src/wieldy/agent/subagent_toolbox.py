@@ -32,8 +32,7 @@ from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.read_file import RecentReads
 from wieldy.hooks.dispatch import HookApprover, HookReviewer, Hooks
 from wieldy.permissions.advisers import CleanTreeAdviser
-from wieldy.permissions.decide import Policy
-from wieldy.permissions.decide import RuleMatcher
+from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.toolbox import offered

@@ -131,7 +131,9 @@ class ExampleResult(Struct, frozen=True):
 def check_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[ExampleResult]:
     """Check every rule that carries examples; `left_out` are those that failed when the settings were loaded."""
     return [
-        ExampleResult(rule, len(rule.examples.match) + len(rule.examples.not_match), failed_examples(rule, policy.paths))
+        ExampleResult(
+            rule, len(rule.examples.match) + len(rule.examples.not_match), failed_examples(rule, policy.paths)
+        )
         for rule in (*policy.rules.rules, *left_out)
         if rule.examples.match or rule.examples.not_match
     ]

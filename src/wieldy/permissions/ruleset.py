@@ -122,7 +122,9 @@ class CommandRules:
         if not self.has_literal:
             return None
         text = command.strip()
-        return next((rule for pattern, rule in self._rules if pattern.literal == text and rule.behavior == behavior), None)
+        return next(
+            (rule for pattern, rule in self._rules if pattern.literal == text and rule.behavior == behavior), None
+        )
 
     def _covering(self, text: str) -> Sequence[Rule]:
         """Find the rules that cover one simple command."""

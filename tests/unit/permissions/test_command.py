@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.permissions.rules import CommandPattern, escaped
+from wieldy.permissions.patterns import CommandPattern, escape_command
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_pattern_covers(specifier: str, command: str, expected: bool) -> None:
     ("specifier", "word"),
     [("git push:*", "git"), ("git", "git"), ("ls*", None), ("* x", None), ("git *", "git"), ("g*t x", None)],
 )
-def test_the_first_word_is_known_only_where_it_is_fixed(specifier: str, word: str | None) -> None:
-    assert CommandPattern(specifier).first_word == word
+def test_the_program_is_known_only_where_it_is_fixed(specifier: str, word: str | None) -> None:
+    assert CommandPattern(specifier).program == word
 
 
 def test_many_stars_need_no_backtracking() -> None:
@@ -57,6 +57,6 @@ def test_many_stars_need_no_backtracking() -> None:
 
 
 def test_an_escaped_command_matches_only_itself() -> None:
-    pattern = CommandPattern(escaped("rm *.log"))
+    pattern = CommandPattern(escape_command("rm *.log"))
     assert pattern.matches("rm *.log")
     assert not pattern.matches("rm a.log")

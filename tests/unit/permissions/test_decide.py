@@ -4,8 +4,8 @@ import pytest
 
 from wieldy.core.decision import Opinion
 from wieldy.core.effects import NOTHING, Opaque, Runs
-from wieldy.permissions.modes import find_mode, next_mode
-from wieldy.permissions.rules import IN_SESSION, parse
+from wieldy.permissions.modes import find_mode
+from wieldy.permissions.rules import Origin, parse
 from wieldy.permissions.ruleset import RuleSet
 
 
@@ -185,7 +185,7 @@ def test_a_bare_deny_takes_a_tool_from_what_is_offered_and_a_scoped_one_does_not
 
 def test_with_a_broken_settings_file_nothing_is_allowed_unasked(judge, plan, called, root: str) -> None:
     policy = judge(allow=["Deploy"], mode="bypassPermissions")
-    policy.replace(RuleSet(policy.rules.rules, broken="the settings file x.json:2:5: expected `,`"))
+    policy.replace_rules(RuleSet(policy.rules.rules, broken="the settings file x.json:2:5: expected `,`"))
     for one in (plan("Deploy"), called("Read", f"{root}/a")):
         decision = policy.decide(one)
         assert decision.behavior == "ask"
@@ -194,9 +194,9 @@ def test_with_a_broken_settings_file_nothing_is_allowed_unasked(judge, plan, cal
 
 def test_a_grant_holds_until_the_session_ends_and_survives_new_settings(judge, plan) -> None:
     policy = judge()
-    policy.grant(parse("Deploy", "allow", IN_SESSION))
+    policy.grant(parse("Deploy", "allow", Origin("session")))
     assert policy.decide(plan("Deploy")).behavior == "allow"
-    policy.replace(RuleSet())
+    policy.replace_rules(RuleSet())
     assert policy.decide(plan("Deploy")).behavior == "allow"
     policy.mode = "plan"
     assert policy.decide(plan("Deploy")).behavior == "deny"
@@ -206,5 +206,3 @@ def test_modes_are_named_and_an_unknown_one_is_refused_with_a_suggestion() -> No
     assert find_mode("manual").name == "default"
     with pytest.raises(ValueError, match="did you mean `acceptEdits`"):
         find_mode("acceptedits")
-    assert [next_mode("default"), next_mode("acceptEdits"), next_mode("plan")] == ["acceptEdits", "plan", "default"]
-    assert next_mode("plan", bypass=True) == "bypassPermissions"

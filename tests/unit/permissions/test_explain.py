@@ -77,7 +77,7 @@ def test_examples_can_be_tried_again_at_any_time(judge) -> None:
     good = parse("Bash(git push:*)", "deny", examples=Examples(("git push -f",), ("git pull",)))
     bad = parse("Read(src/**)", "deny", examples=Examples(("a/b/src/x", "docs/x"), ("~/x",)))
     host = parse("WebFetch(domain:*.a.org)", "deny", examples=Examples(("https://x.a.org/1",), ("https://a.org",)))
-    policy.replace(RuleSet((good, bad, host, parse("Bash", "ask"))))
+    policy.replace_rules(RuleSet((good, bad, host, parse("Bash", "ask"))))
     first, second, third = check_examples(policy)
     assert (first.examples, first.failures) == (2, ())
     assert second.failures == ("should match `docs/x` and does not",)

@@ -76,7 +76,7 @@ def test_composed_and_decomposed_names_are_one() -> None:
     assert path_key("/a/é") == path_key("/a/é")
     assert is_below("/a/é/x", "/a/é")
     assert path_key("/A") != path_key("/a")
-    assert path_key("/A", fold=True) == path_key("/a", fold=True)
+    assert path_key("/A", folds_case=True) == path_key("/a", folds_case=True)
 
 
 class FoldingVolume:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.permissions.grants import for_call, select_savable_rules
-from wieldy.permissions.suggest import SHELL_KEYWORDS
+from wieldy.permissions.suggest import SHELL_KEYWORDS, select_savable_rules
 
 LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
 
@@ -62,8 +61,10 @@ def test_the_one_part_that_is_not_covered_is_named(judge, called) -> None:
         "FOO=bar frob",
     ],
 )
-def test_what_is_kept_for_odd_commands_is_nothing_or_a_rule_that_reads_back(judge, called, command: str) -> None:
-    grant = for_call(judge(), called("Bash", command))
+def test_what_is_kept_for_odd_commands_is_nothing_or_a_rule_that_reads_back(
+    judge, called, root: str, command: str
+) -> None:
+    grant = select_savable_rules(judge().decide(called("Bash", command)).suggestions, root)
     for rule in grant.rules:
         assert len(rule.text) <= 120 and "\n" not in rule.text and "<<" not in rule.text
         assert (rule.specifier or "").split(" ")[0].removesuffix(":*") not in SHELL_KEYWORDS
@@ -94,5 +95,12 @@ def test_no_more_than_five_rules_are_kept_for_one_call(root: str) -> None:
 
 
 def test_a_denied_or_allowed_call_leaves_nothing_to_keep(judge, called) -> None:
-    assert for_call(judge(deny=["Bash(make:*)"]), called("Bash", "make all")).rules == ()
-    assert for_call(judge(), called("Bash", "ls")).rules == ()
+    assert judge(deny=["Bash(make:*)"]).decide(called("Bash", "make all")).suggestions == ()
+    assert judge().decide(called("Bash", "ls")).suggestions == ()
+
+
+def test_a_file_name_with_glob_characters_is_escaped_in_its_rule(judge, called) -> None:
+    call = called("Bash", "echo x > 'out[1].txt'")
+    rules = judge().decide(call).suggestions
+    assert rules == (r"Edit(/out\[1\].txt)",)
+    assert judge(allow=rules).decide(call).behavior == "allow"

@@ -9,7 +9,9 @@ import pytest
 from wieldy.files.writing.locked_update import update_locked
 from wieldy.permissions.trust import ConsentItem, Trust
 
-HOOK = ConsentItem.for_value("hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}])
+HOOK = ConsentItem.for_value(
+    "hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}]
+)
 SERVER = ConsentItem.for_value("mcpServers.db", {"command": "db-server"})
 
 

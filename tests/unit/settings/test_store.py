@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wieldy.permissions.suggest import select_savable_rules
 from wieldy.permissions.rules import RuleError
+from wieldy.permissions.suggest import select_savable_rules
 from wieldy.permissions.trust import Trust
 from wieldy.settings.keys import FILE, KEYS, as_text, find, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file

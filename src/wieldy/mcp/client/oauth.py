@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
-from wieldy.mcp.client.config import ServerConfig
 from wieldy.files.writing.locked_update import update_locked
+from wieldy.mcp.client.config import ServerConfig
 
 FILE_NAME = "mcp-tokens.json"
 SIGN_IN_SECONDS = 300.0
