@@ -218,4 +218,6 @@ def _check_domain(specifier: str) -> None:
     bare = re.sub(r"^[a-z]+://", "", host).split("/")[0].split(":")[0]
     if is_domain:
         raise RuleError(f"`{host}` is not a host name", f"WebFetch(domain:{bare})")
-    raise RuleError(f"`WebFetch({truncate(specifier, 60)})` names no domain", f"WebFetch(domain:{bare or 'example.com'})")
+    raise RuleError(
+        f"`WebFetch({truncate(specifier, 60)})` names no domain", f"WebFetch(domain:{bare or 'example.com'})"
+    )
