@@ -375,9 +375,8 @@ async def offered(
     context = Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only))
     gate = partial(gate_of, settings=values, env=workspace.env)
     names = [name for name in catalog if every or (gate(name) is None and left_out_by_name(name, context) is None)]
-    look = catalog.find if every else catalog.shown
     rows = await survey(
-        sorted(filter(None, map(look, names)), key=lambda tool: (is_foreign(tool), tool.name)),
+        sorted(filter(None, map(catalog.find, names)), key=lambda tool: (is_foreign(tool), tool.name)),
         context,
         gate=gate,
         removes=getattr(services.judge, "removal_reason", lambda name: None),

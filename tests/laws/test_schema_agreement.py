@@ -14,8 +14,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wieldy.schema.check import Misfit
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Misfit, Parameters
+from wieldy.schema.parameters import Parameters
 
 LAW = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

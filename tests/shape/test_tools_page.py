@@ -26,3 +26,10 @@ def test_the_line_has_the_parameters_and_says_which_may_be_left_out(name: str) -
     assert [parameter for _, parameter in told] == list(schema["properties"])
     assert {parameter for mark, parameter in told if not mark} == required
     assert len(what.strip()) > 10
+
+
+def test_every_built_in_tool_is_loaded_under_its_name():
+    for name, load in builtin_loaders().items():
+        tool = load()
+        assert tool.name == name
+        assert tool.schema["type"] == "object"

@@ -270,10 +270,6 @@ class FilteredCatalog(Catalog):
         """The tool of exactly this name, if the agent has it."""
         return self._catalog.find(name) if self._has(name) else None
 
-    def shown(self, name: str) -> Tool | None:
-        """The tool as a model is shown it, if the agent has it."""
-        return self._catalog.shown(name) if self._has(name) else None
-
     def __iter__(self) -> Iterator[str]:
         return filter(self._has, self._catalog)
 

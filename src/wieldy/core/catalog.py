@@ -37,12 +37,6 @@ class Catalog:
         tool = self._tools[name] = found()
         return tool
 
-    def shown(self, name: str) -> Tool | None:
-        """The tool of this name as a model is shown it: what its loader knows of it, or the tool itself."""
-        found = self._tools.get(name)
-        known: Tool | None = None if isinstance(found, Tool) else getattr(found, "shown", None)
-        return known or self.find(name)
-
     def add(self, tool: Tool) -> None:
         """Offer a tool. Raises `ToolDefinitionError` for one that no model could call."""
         if not isinstance(tool, Tool):
@@ -79,7 +73,8 @@ def unusable(tool: Tool) -> str | None:
         return f"`{tool.name}` is not a tool name: use 1 to 64 letters, digits, `_` or `-`"
     if not tool.description.strip():
         return f"tool `{tool.name}` has no description: write a docstring that says what it does and when to use it"
-    from wieldy.schema.parameters import SchemaError, UnsupportedAnnotation, object_schema_problem
+    from wieldy.schema.check import SchemaError, UnsupportedAnnotation
+    from wieldy.schema.parameters import object_schema_problem
 
     try:
         schema = tool.schema

@@ -104,11 +104,7 @@ class Tool:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The input this tool takes."""
-        return self.declared_parameters()
-
-    def declared_parameters(self) -> Parameters:
-        """The input as it follows from the declarations; a raw schema wins over a typed model."""
+        """The input this tool takes; a raw schema wins over a typed model."""
         from wieldy.schema.parameters import Parameters
 
         if self.input_schema is not None:

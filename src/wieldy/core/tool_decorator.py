@@ -104,7 +104,8 @@ class FunctionTool(Tool):
 
         return prose(self.function.__doc__ or "")
 
-    def declared_parameters(self) -> Parameters:
+    @cached_property
+    def parameters(self) -> Parameters:
         """The input, from the raw schema if one was given, else from the annotations."""
         from wieldy.schema.parameters import Parameters
 

@@ -14,8 +14,9 @@ from uuid import UUID
 
 import pytest
 
+from wieldy.schema.check import Misfit
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Misfit, Parameters
+from wieldy.schema.parameters import Parameters
 
 
 class Color(enum.Enum):

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from wieldy.schema.check import UnsupportedAnnotation
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Parameters, UnsupportedAnnotation
+from wieldy.schema.parameters import Parameters
 
 
 class Color(enum.Enum):

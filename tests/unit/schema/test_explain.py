@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.check import explain
+from wieldy.schema.check import Misfit, explain
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Misfit, Parameters
+from wieldy.schema.parameters import Parameters
 
 
 @dataclass

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
+from wieldy.schema.check import Misfit, UnsupportedAnnotation
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Misfit, Parameters, UnsupportedAnnotation
+from wieldy.schema.parameters import Parameters
 
 if TYPE_CHECKING:
     from decimal import Decimal

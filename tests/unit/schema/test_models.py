@@ -9,8 +9,9 @@ import pytest
 import typing_extensions
 from inline_snapshot import snapshot
 
+from wieldy.schema.check import Misfit, UnsupportedAnnotation
 from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Misfit, Parameters, UnsupportedAnnotation
+from wieldy.schema.parameters import Parameters
 
 
 @dataclass

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from wieldy.schema.parameters import Misfit, Parameters, SchemaError, object_schema_problem
+from wieldy.schema.check import Misfit, SchemaError
+from wieldy.schema.parameters import Parameters, object_schema_problem
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 

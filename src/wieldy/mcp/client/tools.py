@@ -23,7 +23,8 @@ from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Tool, ToolContext
 from wieldy.core.truncate import truncate
-from wieldy.schema.parameters import Parameters, SchemaError
+from wieldy.schema.check import SchemaError
+from wieldy.schema.parameters import Parameters
 from wieldy.schema.provider_dialects import OPENAI, adapted
 
 if TYPE_CHECKING:
