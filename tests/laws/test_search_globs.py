@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.search.ignore import BadGlob, compile_glob
+from wieldy.search.patterns import BadGlob, compile_glob
 from wieldy.search.ripgrep import find_ripgrep
 
 RG = find_ripgrep()

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from wieldy.search.ignore import VERSION_CONTROL, compile_any, inside_repository, rules_above, walk_files
-from wieldy.search.ripgrep import choose_engine, listing
+from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
+from wieldy.search.patterns import compile_globs
+from wieldy.search.ripgrep import Ripgrep
 
 pytestmark = pytest.mark.peer
 
@@ -55,12 +56,12 @@ def test_the_walk_lists_what_rg_lists(paths, rules):
         root.mkdir()
         write_tree(root, {**dict.fromkeys(paths, "x"), **rules})
         env = {"PATH": os.environ["PATH"], "HOME": folder}
-        argv = listing(choose_engine(env), str(root))
+        argv = Ripgrep.installed(env).list_command(str(root))
         printed = subprocess.run(
             argv, cwd=root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         ).stdout
-        in_force = rules_above(str(root), inside_repository(str(root)), env)
-        walked = walk_files(str(root), in_force, compile_any(VERSION_CONTROL))
+        in_force = load_parent_rules(str(root), inside_repository(str(root)), env)
+        walked = walk_files(str(root), in_force, compile_globs(VERSION_CONTROL))
         assert {os.path.relpath(entry.path, root) for entry in walked} == {
             os.fsdecode(name[2:]) for name in printed.split(b"\0") if name
         }

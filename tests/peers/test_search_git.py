@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.search.glob import find_files
-from wieldy.search.grep import grep
-from wieldy.search.query import Query
-from wieldy.search.ripgrep import Engine, choose_engine, find_ripgrep
+from wieldy.search.grep import GrepQuery, grep
+from wieldy.search.ripgrep import Ripgrep, find_ripgrep
 from wieldy.search.tree import list_tree
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(shutil.which("git") is None, reason="no git here")]
@@ -50,8 +49,8 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def engine_at(home: Path) -> Engine:
-    return choose_engine({"PATH": os.environ["PATH"], "HOME": str(home)})
+def engine_at(home: Path) -> Ripgrep:
+    return Ripgrep.installed({"PATH": os.environ["PATH"], "HOME": str(home)})
 
 
 def listed_by_git(root: Path) -> set[str]:
@@ -73,7 +72,7 @@ def test_glob_in_a_folder_lists_what_git_would_there(repository):
 def test_grep_searches_what_git_would(repository):
     names = git(repository, "grep", "-lz", "--untracked", "needle").split(b"\0")
     expected = {os.fsdecode(name) for name in names if name}
-    found = asyncio.run(grep(Query("needle", str(repository), limit=0), engine_at(repository)))
+    found = asyncio.run(grep(GrepQuery("needle", str(repository), limit=0), engine_at(repository)))
     assert {os.path.relpath(file.path, repository) for file in found.files} == expected
 
 
@@ -81,7 +80,7 @@ def test_ls_lists_what_git_would_but_hidden_entries(repository):
     expected = {name for name in listed_by_git(repository) if not any(p.startswith(".") for p in name.split("/"))}
     tree = list_tree(str(repository))
     assert {name for name in tree.names() if not name.endswith("/")} == expected
-    assert tree.whole
+    assert tree.complete
 
 
 def test_ls_lists_what_rg_does(repository):
@@ -95,6 +94,6 @@ def test_ls_lists_what_rg_does(repository):
 def test_lines_and_numbers_are_those_of_git_grep(repository):
     (repository / "code.c").write_text("int a;\n  foo(a);\nfoo();\r\n\n// foo, no(line end)")
     printed = git(repository, "grep", "-n", "--no-color", "--untracked", "foo", "--", "code.c").decode()
-    found = asyncio.run(grep(Query("foo", str(repository / "code.c"), mode="content"), engine_at(repository)))
+    found = asyncio.run(grep(GrepQuery("foo", str(repository / "code.c"), mode="content"), engine_at(repository)))
     ours = [f"code.c:{line.number}:{line.text}" for _, line in found.lines]
     assert ours == [line.rstrip("\r") for line in printed.split("\n") if line]

@@ -79,8 +79,7 @@ def examine(root: Path) -> Iterator[Finding]:
 
 
 def _ripgrep(root: Path) -> Finding:
-    from wieldy.search.errors import SearchFailure
-    from wieldy.search.ripgrep import find_ripgrep
+    from wieldy.search.ripgrep import SearchFailure, find_ripgrep
 
     try:
         ripgrep = find_ripgrep(os.environ)

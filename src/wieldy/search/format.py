@@ -16,10 +16,10 @@ def relative_path(path: str, cwd: str) -> str:
     short = path[len(below) :] if path.startswith(below) else path
     if short.startswith("~"):
         short = f"./{short}"
-    return escape_controls(readable(short))
+    return escape_controls(display_path(short))
 
 
-def readable(path: str) -> str:
+def display_path(path: str) -> str:
     """A path as valid text; bytes that are not UTF-8 become replacement marks."""
     return os.fsencode(path).decode("utf-8", "replace")
 

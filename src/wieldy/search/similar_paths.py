@@ -1,73 +1,85 @@
-"""What a missing path may have been meant to be: existing names like it, found by a small bounded scan."""
+"""Suggest existing paths that a missing path may have been meant to be, found by a small bounded scan."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-SCANNED_ENTRIES = 4_000
-SCANNED_DEPTH = 4
-ALIKE = 60.0
-_NEVER_ENTERED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
+from wieldy.search.format import display_path, escape_controls, relative_path
+
+MAX_SCANNED = 4_000
+MAX_DEPTH = 4
+MIN_SCORE = 60.0
+_SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
 
 
-def similar_names(path: str, limit: int = 3) -> list[str]:
+def explain_unreachable(path: str, error: OSError, cwd: str) -> str:
+    """One or two sentences on a path that cannot be opened; for a missing one they name similar paths."""
+    name = escape_controls(display_path(path))
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        similar = ", ".join(relative_path(found, cwd) for found in find_similar_paths(path))
+        return f"{name} does not exist." + (f" Did you mean: {similar}?" if similar else " Use Glob to find it.")
+    if isinstance(error, PermissionError):
+        return f"{name} cannot be read: permission denied."
+    return f"{name} cannot be read: {error.strerror or error}."
+
+
+def find_similar_paths(path: str, limit: int = 3) -> list[str]:
     """Existing paths that resemble the missing absolute `path`, best first."""
-    wanted = os.path.basename(path.rstrip(os.sep))
-    start, lost = _nearest_folder(path)
-    if not wanted or not start:
+    name = os.path.basename(path.rstrip(os.sep))
+    start, missing = _nearest_folder(path)
+    if not name or not start:
         return []
-    alike = _likeness()
-    scored: dict[str, float] = {}
-    if len(lost) > 1:
-        for folder in _folders_like(start, lost[0], alike):
-            mended = os.path.join(folder, *lost[1:])
-            if os.path.lexists(mended):
-                scored[mended] = 100.0
-    for depth, found in around(start):
-        score = _score(wanted, os.path.basename(found), alike) - 4 * depth
-        if score >= ALIKE:
-            scored.setdefault(found, score)
-    best = sorted(scored, key=lambda name: (-scored[name], name))
-    return [name for name in best if _sayable(name)][:limit]
+    scores: dict[str, float] = {}
+    if len(missing) > 1:
+        for folder in _folders_like(start, missing[0]):
+            corrected = os.path.join(folder, *missing[1:])
+            if os.path.lexists(corrected):
+                scores[corrected] = 100.0
+    for depth, found in scan_breadth_first(start):
+        score = _score(name, os.path.basename(found)) - 4 * depth
+        if score >= MIN_SCORE:
+            scores.setdefault(found, score)
+    best = sorted(scores, key=lambda name: (-scores[name], name))
+    return [name for name in best if _is_utf8(name)][:limit]
 
 
 def _nearest_folder(path: str) -> tuple[str, list[str]]:
     """The deepest existing folder above `path`, and the names that are missing below it."""
-    lost: list[str] = []
-    while not os.path.isdir(path) or not lost:
+    missing: list[str] = []
+    while not os.path.isdir(path) or not missing:
         parent, name = os.path.split(path.rstrip(os.sep))
         if parent == path:
-            return "", lost
-        lost.insert(0, name)
+            return "", missing
+        missing.insert(0, name)
         path = parent
-    return path, lost
+    return path, missing
 
 
-def _folders_like(folder: str, name: str, alike: Callable[[str, str], float]) -> list[str]:
+def _folders_like(folder: str, name: str) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            found = [e.path for e, _ in zip(entries, range(SCANNED_ENTRIES), strict=False) if e.is_dir()]
+        with os.scandir(folder) as scan:
+            folders = [entry.path for entry, _ in zip(scan, range(MAX_SCANNED), strict=False) if entry.is_dir()]
     except OSError:
         return []
-    return [f for f in found if _score(name, os.path.basename(f), alike) >= ALIKE]
+    return [path for path in folders if _score(name, os.path.basename(path)) >= MIN_SCORE]
 
 
-def around(start: str, budget: int = SCANNED_ENTRIES) -> Iterator[tuple[int, str]]:
-    """Entries below `start` with their depth, breadth first, at most `budget` of them."""
-    waiting = deque([(0, start)])
-    while waiting and budget > 0:
-        depth, folder = waiting.popleft()
+def scan_breadth_first(start: str, budget: int = MAX_SCANNED) -> Iterator[tuple[int, str]]:
+    """Entries below `start` with their depth, at most `budget` of them."""
+    pending = deque([(0, start)])
+    while pending and budget > 0:
+        depth, folder = pending.popleft()
         try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
+            with os.scandir(folder) as scan:
+                for entry in scan:
                     budget -= 1
                     if budget < 0:
                         return
                     yield depth, entry.path
-                    if depth < SCANNED_DEPTH and entry.name not in _NEVER_ENTERED and _is_folder(entry):
-                        waiting.append((depth + 1, entry.path))
+                    if depth < MAX_DEPTH and entry.name not in _SKIPPED_FOLDERS and _is_folder(entry):
+                        pending.append((depth + 1, entry.path))
         except OSError:
             continue
 
@@ -79,28 +91,21 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _score(wanted: str, name: str, alike: Callable[[str, str], float]) -> float:
-    if wanted == name:
+def _score(requested: str, name: str) -> float:
+    """How alike two names are, 0 to 100."""
+    if requested == name:
         return 100.0
-    one, other = wanted.casefold(), name.casefold()
+    one, other = requested.casefold(), name.casefold()
     if one == other:
         return 99.0
-    stem, other_stem = os.path.splitext(one)[0], os.path.splitext(other)[0]
-    return 90.0 if stem == other_stem else alike(one, other)
+    if os.path.splitext(one)[0] == os.path.splitext(other)[0]:
+        return 90.0
+    from rapidfuzz.fuzz import ratio
+
+    return ratio(one, other)
 
 
-def _likeness() -> Callable[[str, str], float]:
-    """How alike two names are, 0 to 100."""
-    try:
-        from rapidfuzz.fuzz import ratio
-    except ImportError:
-        from difflib import SequenceMatcher
-
-        return lambda one, other: 100 * SequenceMatcher(None, one, other, autojunk=False).ratio()
-    return ratio
-
-
-def _sayable(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     """A name that is not UTF-8 cannot be written back by a model, so it is no suggestion."""
     try:
         name.encode()

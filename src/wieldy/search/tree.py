@@ -1,4 +1,4 @@
-"""A folder as a tree of names, bounded: every folder gets its fair part of the room before one of them gets more."""
+"""List a folder as a tree of names, bounded: every folder gets its fair share of entries before one of them gets more."""
 
 from __future__ import annotations
 
@@ -8,174 +8,172 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from wieldy.search.format import escape_controls, readable
-from wieldy.search.ignore import Matches, Rules, compile_any, inside_repository, rules_above
-from wieldy.search.query import Omit
+from wieldy.search.format import display_path, escape_controls
+from wieldy.search.ignore import HiddenTest, IgnoreRules, inside_repository, load_parent_rules
+from wieldy.search.patterns import PathTest, compile_globs
 
-ENTRIES = 1000
+MAX_ENTRIES = 1000
 
 
 @dataclass(slots=True)
-class Entry:
-    """One name in the tree. `more` counts the entries of a folder that are not shown; None means it was not opened."""
+class TreeEntry:
+    """One name in the tree. `more` counts the children that are not listed; None means that the folder was not opened."""
 
     name: str
     path: str
     is_folder: bool = False
     target: str | None = None
-    rules: Rules | None = None
-    below: list[Entry] = field(default_factory=list)
+    rules: IgnoreRules | None = None
+    children: list[TreeEntry] = field(default_factory=list)
     more: int | None = None
     unreadable: bool = False
 
 
 class Tree(Struct, frozen=True):
-    """A folder with what is shown of it, and how much was left out on purpose."""
+    """A listed folder: how many entries are listed, and how many were left out because they are hidden or ignored."""
 
-    top: Entry
-    shown: int
+    top: TreeEntry
+    listed: int
     hidden: int
     ignored: int
 
     @property
-    def whole(self) -> bool:
-        """Whether nothing was left out for lack of room."""
+    def complete(self) -> bool:
+        """Whether nothing was left out because of the limit."""
         return all(entry.more == 0 or entry.unreadable for entry in self._folders())
 
     def lines(self) -> Iterator[str]:
-        """The tree as text, two blanks a level; folders end in `/`, links say where they point."""
-        yield from _written(self.top.below, self.top.more, "")
+        """The tree as text, two blanks a level; folders end in `/`, links show their target."""
+        yield from _format(self.top.children, self.top.more, "")
 
     def names(self) -> list[str]:
-        """Paths relative to the folder, in the order shown; folders end in `/`."""
-        return [readable(path) for path in _relative(self.top.below, "")]
+        """Paths relative to the folder, in the order listed; folders end in `/`."""
+        return [display_path(path) for path in _relative_paths(self.top.children, "")]
 
-    def _folders(self) -> Iterator[Entry]:
-        waiting = [self.top]
-        while waiting:
-            entry = waiting.pop()
+    def _folders(self) -> Iterator[TreeEntry]:
+        pending = [self.top]
+        while pending:
+            entry = pending.pop()
             yield entry
-            waiting.extend(below for below in entry.below if below.is_folder)
+            pending.extend(child for child in entry.children if child.is_folder)
 
 
 def list_tree(
     folder: str,
     ignore: Iterable[str] = (),
-    omit: Omit | None = None,
-    limit: int = ENTRIES,
+    hidden: HiddenTest | None = None,
+    limit: int = MAX_ENTRIES,
     stopped: Callable[[], bool] = lambda: False,
-    obedient: bool = True,
+    respect_ignore_files: bool = True,
 ) -> Tree:
-    """List an absolute folder, leaving out what ignore files say if `obedient`.
-
-    Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read.
-    """
-    growth = _Growth(os.path.realpath(folder), compile_any(ignore), omit, limit, stopped)
-    if obedient:
-        growth.top.rules = rules_above(growth.top.path, inside_repository(growth.top.path))
-    return growth.grow()
+    """List an absolute folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
+    lister = _Lister(os.path.realpath(folder), compile_globs(ignore), hidden, limit, stopped)
+    if respect_ignore_files:
+        lister.top.rules = load_parent_rules(lister.top.path, inside_repository(lister.top.path))
+    return lister.build()
 
 
-def fair_shares(wishes: Sequence[int], room: int) -> list[int]:
-    """How much each wish gets of the room: small ones all they want, the others equal parts of the rest."""
-    shares = [0] * len(wishes)
-    order = sorted(range(len(wishes)), key=lambda index: wishes[index])
+def fair_shares(demands: Sequence[int], total: int) -> list[int]:
+    """Share out a total: small demands are met in full, the others get equal parts of the rest."""
+    shares = [0] * len(demands)
+    order = sorted(range(len(demands)), key=lambda index: demands[index])
     for done, index in enumerate(order):
-        shares[index] = min(wishes[index], room // (len(order) - done))
-        room -= shares[index]
+        shares[index] = min(demands[index], total // (len(order) - done))
+        total -= shares[index]
     return shares
 
 
-class _Growth:
-    """Opens folders level by level until there is no room left."""
+class _Lister:
+    """Opens folders level by level until the limit is reached."""
 
     def __init__(
-        self, root: str, excluded: Matches | None, omit: Omit | None, limit: int, stopped: Callable[[], bool]
+        self, root: str, excluded: PathTest | None, hidden: HiddenTest | None, limit: int, stopped: Callable[[], bool]
     ) -> None:
-        self.above = len(root.rstrip("/")) + 1
+        self.prefix = len(root.rstrip("/")) + 1
         self.excluded = excluded
-        self.omit = omit
-        self.limit = self.room = limit
+        self.is_hidden = hidden
+        self.limit = self.left = limit
         self.stopped = stopped
         self.hidden = self.ignored = 0
-        self.top = Entry("", root, is_folder=True)
+        self.top = TreeEntry("", root, is_folder=True)
 
-    def grow(self) -> Tree:
-        held_back: list[tuple[Entry, list[Entry]]] = []
-        opened = [(self.top, self.open(self.top))]
-        while opened and self.room > 0 and not self.stopped():
-            # At first a huge folder gets only a part of the room, so that it does not keep the others closed.
-            most = self.limit * 3 // 4 if opened[0][0] is self.top else self.limit // 4
-            self.show(opened, [min(len(found), max(most, 1)) for _, found in opened])
-            held_back += [(folder, found) for folder, found in opened if folder.more]
-            level = [entry for folder, _ in opened for entry in folder.below if entry.is_folder]
+    def build(self) -> Tree:
+        cut_short: list[tuple[TreeEntry, list[TreeEntry]]] = []
+        level = [(self.top, self.open(self.top))]
+        while level and self.left > 0 and not self.stopped():
+            # At first a huge folder gets only a part, so that it does not keep the others closed.
+            most = self.limit * 3 // 4 if level[0][0] is self.top else self.limit // 4
+            self.add(level, [min(len(entries), max(most, 1)) for _, entries in level])
+            cut_short += [(folder, entries) for folder, entries in level if folder.more]
+            folders = [entry for folder, _ in level for entry in folder.children if entry.is_folder]
             # A folder that would show next to nothing is not worth opening.
-            opened = [(entry, self.open_below(entry)) for entry in level[: self.room // 3]]
-        self.show(held_back, [len(found) for _, found in held_back])
-        return Tree(self.top, self.limit - self.room, self.hidden, self.ignored)
+            level = [(entry, self.open_or_mark(entry)) for entry in folders[: self.left // 3]]
+        self.add(cut_short, [len(entries) for _, entries in cut_short])
+        return Tree(self.top, self.limit - self.left, self.hidden, self.ignored)
 
-    def show(self, opened: list[tuple[Entry, list[Entry]]], wishes: list[int]) -> None:
-        extra = [wish - len(folder.below) for (folder, _), wish in zip(opened, wishes, strict=True)]
-        for (folder, found), share in zip(opened, fair_shares(extra, self.room), strict=True):
-            self.room -= share
-            folder.below = found[: len(folder.below) + share]
-            folder.more = len(found) - len(folder.below)
+    def add(self, folders: list[tuple[TreeEntry, list[TreeEntry]]], demands: list[int]) -> None:
+        extra = [demand - len(folder.children) for (folder, _), demand in zip(folders, demands, strict=True)]
+        for (folder, entries), share in zip(folders, fair_shares(extra, self.left), strict=True):
+            self.left -= share
+            folder.children = entries[: len(folder.children) + share]
+            folder.more = len(entries) - len(folder.children)
 
-    def open_below(self, folder: Entry) -> list[Entry]:
+    def open_or_mark(self, folder: TreeEntry) -> list[TreeEntry]:
         try:
             return self.open(folder)
         except OSError:
             folder.unreadable = True
             return []
 
-    def open(self, folder: Entry) -> list[Entry]:
-        with os.scandir(folder.path) as opened:
-            entries = list(opened)
-        rules = folder.rules and folder.rules.entering(folder.path, {entry.name for entry in entries})
-        kept = (self.entry(entry, rules) for entry in entries)
-        return sorted((entry for entry in kept if entry), key=lambda entry: entry.name)
+    def open(self, folder: TreeEntry) -> list[TreeEntry]:
+        with os.scandir(folder.path) as scan:
+            found = list(scan)
+        rules = folder.rules and folder.rules.enter(folder.path, {entry.name for entry in found})
+        entries = (self.entry(entry, rules) for entry in found)
+        return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
-    def entry(self, found: os.DirEntry[str], rules: Rules | None) -> Entry | None:
+    def entry(self, found: os.DirEntry[str], rules: IgnoreRules | None) -> TreeEntry | None:
         is_link = found.is_symlink()
         is_folder = not is_link and found.is_dir()
-        if (self.excluded and self.excluded(found.path[self.above :])) or (self.omit and self.omit(found.path)):
+        if self.excluded and self.excluded(found.path[self.prefix :]):
+            return None
+        if self.is_hidden and self.is_hidden(found.path):
             return None
         if found.name.startswith("."):
             self.hidden += 1
             return None
-        if rules and rules.ignored(found.path, is_folder):
+        if rules and rules.ignores(found.path, is_folder):
             self.ignored += 1
             return None
-        target = _target(found.path) if is_link else None
-        return Entry(found.name, found.path, is_folder, target, rules)
+        return TreeEntry(found.name, found.path, is_folder, _link_target(found.path) if is_link else None, rules)
 
 
-def _target(path: str) -> str:
+def _link_target(path: str) -> str:
     try:
         return os.readlink(path)
     except OSError:
         return "?"
 
 
-def _written(entries: Iterable[Entry], more: int | None, indent: str) -> Iterator[str]:
+def _format(entries: Iterable[TreeEntry], more: int | None, indent: str) -> Iterator[str]:
     for entry in entries:
-        name = escape_controls(readable(entry.name))
+        name = escape_controls(display_path(entry.name))
         if name.startswith("~"):
             name = f"./{name}"
         if entry.target is not None:
-            yield f"{indent}{name} -> {escape_controls(readable(entry.target))}"
+            yield f"{indent}{name} -> {escape_controls(display_path(entry.target))}"
         elif not entry.is_folder:
             yield indent + name
         else:
             note = " (cannot be read)" if entry.unreadable else " (not opened)" if entry.more is None else ""
             yield f"{indent}{name}/{note}"
-            yield from _written(entry.below, entry.more, indent + "  ")
+            yield from _format(entry.children, entry.more, indent + "  ")
     if more:
         yield f"{indent}… {more} more"
 
 
-def _relative(entries: Iterable[Entry], above: str) -> Iterator[str]:
+def _relative_paths(entries: Iterable[TreeEntry], prefix: str) -> Iterator[str]:
     for entry in entries:
-        path = above + entry.name
+        path = prefix + entry.name
         yield f"{path}/" if entry.is_folder else path
-        yield from _relative(entry.below, f"{path}/")
+        yield from _relative_paths(entry.children, f"{path}/")

@@ -20,7 +20,7 @@ from wieldy.schema.fields import Param
 if TYPE_CHECKING:
     from wieldy.files.editing.search_replace import FileHits, Sweep
     from wieldy.files.journal.entries import Change
-    from wieldy.search.query import Omit
+    from wieldy.search.ignore import HiddenTest
 
 DESCRIPTION, PROMPT = words(__file__)
 SECONDS = 60.0
@@ -61,7 +61,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     """Search, preview or apply."""
     from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.search_replace import Sweep
-    from wieldy.search.ignore import split_globs
+    from wieldy.search.patterns import split_globs
 
     workspace = ctx.workspace
     apply = replace_with is not None and not preview_only
@@ -88,40 +88,40 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
 async def _swept(ctx: ToolContext, sweep: Sweep, max_files: int) -> tuple[list[FileHits], bool]:
     """The files with matches, and whether there are more than wanted."""
     from wieldy.files.editing.search_replace import FileHits
-    from wieldy.search.query import omitted_by
-    from wieldy.search.ripgrep import run
+    from wieldy.search.ignore import hidden_test
+    from wieldy.search.process import run_process
 
     await in_thread(_refuse, sweep, ctx.workspace.cwd)
-    gathered = _Gathered(ctx, omitted_by(ctx.judge), max_files, FileHits.from_json)
-    ending = await run(
+    gathered = _Gathered(ctx, hidden_test(ctx.judge), max_files, FileHits.from_json)
+    result = await run_process(
         sweep.command,
         cwd="/",
         env=ctx.workspace.env,
         seconds=ctx.workspace.setting("search.seconds", SECONDS),
-        feed=gathered.feed,
+        consume=gathered.consume,
     )
     if gathered.error:
         raise ToolFailure(gathered.error)
-    if ending.out_of_time:
+    if result.timed_out:
         raise ToolFailure(
             "The search took too long and was stopped; nothing was changed. Narrow path or file_glob, or simplify the "
             "pattern: nested repetitions such as (a+)+ can take for ever."
         )
-    if ending.code not in (0, None):
-        raise ToolFailure(f"The search failed: {ending.complaint[-500:]}")
+    if result.exit_code not in (0, None):
+        raise ToolFailure(f"The search failed: {result.stderr[-500:]}")
     return gathered.files[:max_files], len(gathered.files) > max_files
 
 
 class _Gathered:
     """Collects what the search prints, line by line."""
 
-    def __init__(self, ctx: ToolContext, omit: Omit | None, most: int, read: Any) -> None:
+    def __init__(self, ctx: ToolContext, omit: HiddenTest | None, most: int, read: Any) -> None:
         self.files: list[FileHits] = []
         self.error = ""
         self._ctx, self._omit, self._most, self._read = ctx, omit, most, read
         self._rest = b""
 
-    def feed(self, piece: bytes) -> bool:
+    def consume(self, piece: bytes) -> bool:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
@@ -144,18 +144,18 @@ def _refuse(sweep: Sweep, cwd: str) -> None:
     import os
     import re
 
-    from wieldy.search.errors import why_unreachable
-    from wieldy.search.ignore import BadGlob, compile_any
+    from wieldy.search.patterns import BadGlob, compile_globs
+    from wieldy.search.similar_paths import explain_unreachable
 
     sweep.compiled()
     try:
-        compile_any((*sweep.wanted, *sweep.excluded))
+        compile_globs((*sweep.wanted, *sweep.excluded))
     except (BadGlob, re.error) as error:
         raise ToolFailure(f"The glob cannot be read: {error}.") from None
     try:
         os.stat(sweep.root)
     except OSError as error:
-        raise ToolFailure(why_unreachable(sweep.root, error, cwd)) from None
+        raise ToolFailure(explain_unreachable(sweep.root, error, cwd)) from None
 
 
 async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tuple[str, ...]:
@@ -232,14 +232,14 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> N
 
 
 def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tuple[str, ...]) -> Output:
-    from wieldy.search.format import readable, relative_path
+    from wieldy.search.format import display_path, relative_path
 
     count = sum(file.count for file in files)
     shown = [line for file in files for line in _lines(relative_path(file.path, cwd), file)]
     if len(shown) > SHOWN_LINES:
         shown = [*shown[:SHOWN_LINES], f"… {len(shown) - SHOWN_LINES} more lines"]
     data = {
-        "files": [{"filePath": readable(f.path), "matches": f.count} for f in files],
+        "files": [{"filePath": display_path(f.path), "matches": f.count} for f in files],
         "numFiles": len(files),
         "numMatches": count,
         "applied": sweep.splices and bool(files),

@@ -20,9 +20,9 @@ LIMIT = 100
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.search.glob import search_place
+    from wieldy.search.glob import split_pattern
 
-    place, _ = search_place(input["pattern"], input.get("path") or workspace.cwd)
+    place, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd)
     return (Reads(place),)
 
 
@@ -42,11 +42,11 @@ async def glob(
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = LIMIT,
 ) -> Output:
     """List the files that match."""
-    from wieldy.search.errors import SearchFailure, why_unreachable
-    from wieldy.search.format import readable, relative_path
+    from wieldy.search.format import display_path, relative_path
     from wieldy.search.glob import find_files
-    from wieldy.search.query import omitted_by
-    from wieldy.search.ripgrep import choose_engine, seconds_within
+    from wieldy.search.ignore import hidden_test
+    from wieldy.search.ripgrep import Ripgrep, SearchFailure
+    from wieldy.search.similar_paths import explain_unreachable
 
     started = time.perf_counter()
     workspace = ctx.workspace
@@ -54,15 +54,14 @@ async def glob(
     if not os.path.isdir(folder):
         if os.path.exists(folder):
             raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
-        raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), workspace.cwd))
+        raise ToolFailure(await in_thread(explain_unreachable, folder, FileNotFoundError(), workspace.cwd))
     try:
-        seconds = seconds_within(workspace.setting("tools.Glob.timeout", None))
-        engine = choose_engine(workspace.env, seconds, workspace.setting("respectGitignore", True))
-        found = await find_files(pattern, folder, engine, limit, omitted_by(ctx.judge))
+        ripgrep = Ripgrep.for_tool("Glob", workspace)
+        found = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(why_unreachable, folder, error, workspace.cwd)) from None
+        raise ToolFailure(await in_thread(explain_unreachable, folder, error, workspace.cwd)) from None
     lines = [relative_path(file, workspace.cwd) for file in found.files]
     truncated = found.total > len(found.files)
     if not found.total:
@@ -71,7 +70,7 @@ async def glob(
         lines.append(f"[{len(found.files)} newest of {found.total} files. Narrow the pattern or raise limit for more]")
     lines += [f"[{notice}]" for notice in found.notices]
     data = {
-        "filenames": [readable(file) for file in found.files],
+        "filenames": [display_path(file) for file in found.files],
         "numFiles": found.total,
         "truncated": truncated,
         "durationMs": round((time.perf_counter() - started) * 1000),

@@ -14,7 +14,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.search.query import Found, Query
+    from wieldy.search.grep import GrepQuery, GrepResult
 
 DESCRIPTION, PROMPT = words(__file__)
 HEAD_LIMIT = 250
@@ -52,14 +52,15 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
     """Search and show one page of what was found."""
-    from wieldy.search.errors import SearchFailure, why_unreachable
+    from wieldy.search.grep import GrepQuery
     from wieldy.search.grep import grep as search
-    from wieldy.search.ignore import split_globs
-    from wieldy.search.query import Query, omitted_by
-    from wieldy.search.ripgrep import choose_engine, seconds_within
+    from wieldy.search.ignore import hidden_test
+    from wieldy.search.patterns import split_globs
+    from wieldy.search.ripgrep import Ripgrep, SearchFailure
+    from wieldy.search.similar_paths import explain_unreachable
 
     workspace = ctx.workspace
-    query = Query(
+    query = GrepQuery(
         pattern=pattern,
         root=path or workspace.cwd,
         mode=output_mode,
@@ -74,19 +75,17 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
         offset=offset,
     )
     try:
-        seconds = seconds_within(workspace.setting("tools.Grep.timeout", None))
-        engine = choose_engine(workspace.env, seconds, workspace.setting("respectGitignore", True))
-        found = await search(query, engine, omitted_by(ctx.judge))
+        found = await search(query, Ripgrep.for_tool("Grep", workspace), hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(why_unreachable, query.root, error, workspace.cwd)) from None
+        raise ToolFailure(await in_thread(explain_unreachable, query.root, error, workspace.cwd)) from None
     body = "\n".join(_body(query, found, workspace.cwd, line_numbers))
     text = "\n".join(filter(None, (body, *_notes(query, found))))
     return Output(text, data=_data(query, found, body))
 
 
-def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]:
+def _body(query: GrepQuery, found: GrepResult, cwd: str, numbered: bool) -> Iterator[str]:
     from wieldy.search.format import relative_path
 
     if query.mode != "content":
@@ -96,15 +95,15 @@ def _body(query: Query, found: Found, cwd: str, numbered: bool) -> Iterator[str]
         return
     last: tuple[str, int] | None = None
     for path, line in found.lines:
-        mark = ":" if line.matched else "-"
-        if last and query.around and last != (path, line.number - 1):
+        mark = ":" if line.is_match else "-"
+        if last and query.has_context and last != (path, line.number - 1):
             yield "--"
         last = (path, line.number)
         number = f"{line.number}{mark}" if numbered else ""
         yield f"{relative_path(path, cwd)}{mark}{number}{line.text}"
 
 
-def _notes(query: Query, found: Found) -> Iterator[str]:
+def _notes(query: GrepQuery, found: GrepResult) -> Iterator[str]:
     """How much there is in all, how to see more of it, and what is missing."""
     shown = len(found.lines) if query.mode == "content" else len(found.files)
     if not found.total_files:
@@ -120,7 +119,7 @@ def _notes(query: Query, found: Found) -> Iterator[str]:
     yield from (f"[{notice}]" for notice in found.notices)
 
 
-def _totals(query: Query, found: Found) -> str:
+def _totals(query: GrepQuery, found: GrepResult) -> str:
     files = f"{found.total_files} file{'' if found.total_files == 1 else 's'}"
     if query.mode == "files_with_matches":
         return f"Found in {files}"
@@ -129,12 +128,12 @@ def _totals(query: Query, found: Found) -> str:
     return f"Found {found.total_matches} {thing}{ending} in {files}"
 
 
-def _data(query: Query, found: Found, body: str) -> dict[str, Any]:
-    from wieldy.search.format import readable
+def _data(query: GrepQuery, found: GrepResult, body: str) -> dict[str, Any]:
+    from wieldy.search.format import display_path
 
     data: dict[str, Any] = {
         "mode": query.mode,
-        "filenames": [readable(file.path) for file in found.files],
+        "filenames": [display_path(file.path) for file in found.files],
         "numFiles": found.total_files,
         "truncated": found.more,
     }

@@ -38,10 +38,10 @@ async def ls(
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
     """Show a folder as a tree."""
-    from wieldy.search.errors import why_unreachable
-    from wieldy.search.format import escape_controls, readable
-    from wieldy.search.ignore import BadGlob
-    from wieldy.search.query import omitted_by
+    from wieldy.search.format import display_path, escape_controls
+    from wieldy.search.ignore import hidden_test
+    from wieldy.search.patterns import BadGlob
+    from wieldy.search.similar_paths import explain_unreachable
     from wieldy.search.tree import list_tree
 
     folder = path or ctx.workspace.cwd
@@ -50,26 +50,28 @@ async def ls(
             list_tree,
             folder,
             ignore or (),
-            omitted_by(ctx.judge),
+            hidden_test(ctx.judge),
             stopped=lambda: ctx.abort.aborted,
-            obedient=ctx.workspace.setting("respectGitignore", True),
+            respect_ignore_files=ctx.workspace.setting("respectGitignore", True),
         )
     except BadGlob as error:
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None
     except NotADirectoryError:
         if os.path.exists(folder):
             raise ToolFailure(f"{folder} is a file, not a folder. Use Read to see it.") from None
-        raise ToolFailure(await in_thread(why_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd)) from None
+        raise ToolFailure(
+            await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd)
+        ) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(why_unreachable, folder, error, ctx.workspace.cwd)) from None
-    heading = escape_controls(readable(folder)).rstrip("/") + "/"
+        raise ToolFailure(await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd)) from None
+    heading = escape_controls(display_path(folder)).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))
     data = {
-        "path": readable(folder),
+        "path": display_path(folder),
         "entries": tree.names(),
-        "numEntries": tree.shown,
-        "truncated": not tree.whole,
+        "numEntries": tree.listed,
+        "truncated": not tree.complete,
         "hidden": tree.hidden,
         "ignored": tree.ignored,
     }
@@ -77,10 +79,10 @@ async def ls(
 
 
 def _notes(tree: Tree) -> Iterator[str]:
-    if not tree.shown:
+    if not tree.listed:
         yield "Nothing to show" if tree.hidden or tree.ignored else "The folder is empty"
-    if not tree.whole:
-        yield f"Only {tree.shown} entries are shown. List a folder below to see the rest of it"
+    if not tree.complete:
+        yield f"Only {tree.listed} entries are shown. List a folder below to see the rest of it"
     if tree.hidden:
         yield f"{tree.hidden} hidden {'entry' if tree.hidden == 1 else 'entries'} not shown"
     if tree.ignored:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.errors import SearchFailure
-from wieldy.search.glob import find_files, search_place
-from wieldy.search.ripgrep import choose_engine
+from wieldy.search.glob import find_files, split_pattern
+from wieldy.search.ripgrep import Ripgrep, SearchFailure
 
 
 def put(root: Path, *names: str) -> None:
@@ -19,7 +18,7 @@ def put(root: Path, *names: str) -> None:
 
 
 async def found(pattern: str, root: Path, limit: int = 100) -> list[str]:
-    files = await find_files(pattern, str(root), choose_engine(), limit)
+    files = await find_files(pattern, str(root), Ripgrep.installed(), limit)
     return [os.path.relpath(path, root) for path in files.files]
 
 
@@ -37,11 +36,11 @@ async def found(pattern: str, root: Path, limit: int = 100) -> list[str]:
     ],
 )
 def test_the_search_starts_as_deep_as_the_pattern_allows(pattern, place, rest):
-    assert search_place(pattern, "/w") == (place, rest)
+    assert split_pattern(pattern, "/w") == (place, rest)
 
 
 def test_home_is_understood():
-    assert search_place("~/x/*.py", "/w") == (os.path.expanduser("~/x"), "/*.py")
+    assert split_pattern("~/x/*.py", "/w") == (os.path.expanduser("~/x"), "/*.py")
 
 
 @pytest.mark.asyncio
@@ -83,17 +82,17 @@ async def test_nothing_found_is_no_failure_and_a_missing_folder_is_nothing(tmp_p
 @pytest.mark.asyncio
 async def test_a_pattern_for_folders_walks_nothing_and_says_how_to_go_on(tmp_path, pattern):
     put(tmp_path, "src/a")
-    files = await find_files(pattern, str(tmp_path), choose_engine())
+    files = await find_files(pattern, str(tmp_path), Ripgrep.installed())
     assert files.total == 0 and "**/*" in files.notices[0]
 
 
 @pytest.mark.asyncio
 async def test_the_total_is_known_beyond_the_limit(tmp_path):
     put(tmp_path, *(f"{n}.py" for n in range(30)))
-    files = await find_files("*.py", str(tmp_path), choose_engine(), 3)
+    files = await find_files("*.py", str(tmp_path), Ripgrep.installed(), 3)
     assert [os.path.basename(path) for path in files.files] == ["29.py", "28.py", "27.py"]
     assert files.total == 30
-    assert len((await find_files("*.py", str(tmp_path), choose_engine(), 0)).files) == 30
+    assert len((await find_files("*.py", str(tmp_path), Ripgrep.installed(), 0)).files) == 30
 
 
 @pytest.mark.asyncio

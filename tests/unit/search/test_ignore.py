@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.ignore import inside_repository, parse, rules_above, walk_files
+from wieldy.search.ignore import inside_repository, load_parent_rules, parse_ignore_file, walk_files
 
 
 def kept(root: Path, in_repository: bool = True, home: Path | None = None) -> list[str]:
     env = {"HOME": str(home or root / "nobody")}
-    rules = rules_above(str(root), in_repository, env)
+    rules = load_parent_rules(str(root), in_repository, env)
     return sorted(os.path.relpath(entry.path, root) for entry in walk_files(str(root), rules))
 
 
@@ -45,13 +45,13 @@ def write(path: Path, text: str = "") -> None:
     ],
 )
 def test_the_last_rule_that_fits_wins(rules, path, is_folder, verdict):
-    read = parse(rules, "/r")
+    read = parse_ignore_file(rules, "/r")
     assert read is not None
     assert read.verdict(path, is_folder) is verdict
 
 
 def test_a_file_without_rules_is_no_rules():
-    assert parse("\n# only a comment\n   \n", "/r") is None
+    assert parse_ignore_file("\n# only a comment\n   \n", "/r") is None
 
 
 def test_a_nested_file_speaks_for_its_folder_and_beats_the_one_above(tmp_path):

@@ -4,36 +4,36 @@ import tracemalloc
 
 import pytest
 
-from wieldy.search.format import LINE_CHARS, cut_line, escape_controls, readable, relative_path
-from wieldy.search.ripgrep import Line, LineReader
+from wieldy.search.format import LINE_CHARS, cut_line, display_path, escape_controls, relative_path
+from wieldy.search.ripgrep import LineReader, MatchLine
 
 
-def read(*pieces: bytes) -> list[Line]:
-    lines: list[Line] = []
+def read(*pieces: bytes) -> list[MatchLine]:
+    lines: list[MatchLine] = []
 
-    def take(line: Line) -> bool:
+    def take(line: MatchLine) -> bool:
         lines.append(line)
         return False
 
     reader = LineReader(take)
     for piece in pieces:
-        assert not reader.feed(piece)
+        assert not reader.consume(piece)
     return lines
 
 
 def test_matches_and_context_are_told_apart():
     assert read(b"./a\x003\x005\x00text\n./a\x004\x01more\n") == [
-        Line(b"./a", 3, True, "text"),
-        Line(b"./a", 4, False, "more"),
+        MatchLine(b"./a", 3, True, "text"),
+        MatchLine(b"./a", 4, False, "more"),
     ]
 
 
 def test_a_match_may_come_without_a_column():
-    assert read(b"./a\x003\x00text\n") == [Line(b"./a", 3, True, "text")]
+    assert read(b"./a\x003\x00text\n") == [MatchLine(b"./a", 3, True, "text")]
 
 
 def test_names_may_have_line_breaks_and_bytes_that_are_not_utf8():
-    assert read(b"./a\nb\xff\x001\x001\x00x\n") == [Line(b"./a\nb\xff", 1, True, "x")]
+    assert read(b"./a\nb\xff\x001\x001\x00x\n") == [MatchLine(b"./a\nb\xff", 1, True, "x")]
 
 
 def test_pieces_may_end_anywhere():
@@ -44,7 +44,7 @@ def test_pieces_may_end_anywhere():
 
 def test_the_reader_says_when_enough_is_enough():
     reader = LineReader(lambda line: line.number == 2)
-    assert reader.feed(b"./a\x001\x001\x00x\n./a\x002\x001\x00y\n./a\x003\x001\x00z\n")
+    assert reader.consume(b"./a\x001\x001\x00x\n./a\x002\x001\x00y\n./a\x003\x001\x00z\n")
 
 
 @pytest.mark.parametrize("size", [50_000, 3_000_000])
@@ -97,5 +97,5 @@ def test_a_name_that_would_mean_home_is_made_safe():
 
 
 def test_odd_names_become_readable_text():
-    assert readable("a\udcff") == "a\ufffd"
+    assert display_path("a\udcff") == "a\ufffd"
     assert escape_controls("a\nb\x1b") == "a\\nb\\x1b"

@@ -7,13 +7,13 @@ import tracemalloc
 
 import pytest
 
-from wieldy.search.ripgrep import run
+from wieldy.search.process import run_process
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
 
 async def start(code: str, feed, seconds: float = 20.0, cwd: str = "/"):
-    return await run([*PYTHON, code], cwd=cwd, env=os.environ, seconds=seconds, feed=feed)
+    return await run_process([*PYTHON, code], cwd=cwd, env=os.environ, seconds=seconds, consume=feed)
 
 
 class Heard:
@@ -45,14 +45,14 @@ async def test_output_comes_in_order_and_the_code_is_kept():
     heard = Heard()
     ending = await start("print('a' * 300000); raise SystemExit(1)", heard)
     assert heard.said == b"a" * 300_000 + b"\n"
-    assert (ending.code, ending.out_of_time) == (1, False)
+    assert (ending.exit_code, ending.timed_out) == (1, False)
 
 
 @pytest.mark.asyncio
 async def test_a_program_that_never_ends_is_stopped_when_there_is_enough():
     heard = Heard(enough=5)
     ending = await start(SAY_ID + "while True: print('y')", heard)
-    assert ending.code is None and not ending.out_of_time
+    assert ending.exit_code is None and not ending.timed_out
     assert heard.program_is_gone()
 
 
@@ -60,7 +60,7 @@ async def test_a_program_that_never_ends_is_stopped_when_there_is_enough():
 async def test_what_came_before_the_time_was_up_is_kept():
     heard = Heard()
     ending = await start(SAY_ID + "print('early', flush=True); time.sleep(60)", heard, seconds=1.0)
-    assert ending.out_of_time and heard.said.endswith(b"early\n")
+    assert ending.timed_out and heard.said.endswith(b"early\n")
     assert heard.program_is_gone()
 
 
@@ -90,9 +90,9 @@ async def test_a_flood_on_both_pipes_neither_blocks_nor_fills_memory():
     ending = await start(code, feed)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert size == 20_000_000 and ending.code == 0
+    assert size == 20_000_000 and ending.exit_code == 0
     assert peak < 6_000_000
-    assert len(ending.complaint) <= 16_384
+    assert len(ending.stderr) <= 16_384
 
 
 @pytest.mark.asyncio
@@ -118,4 +118,4 @@ async def test_unreadable_files_are_counted_across_pieces():
 @pytest.mark.asyncio
 async def test_a_program_that_closes_its_output_and_sleeps_is_stopped_by_the_clock():
     ending = await start("import os, time; os.close(1); os.close(2); time.sleep(60)", lambda piece: False, seconds=0.5)
-    assert ending.out_of_time
+    assert ending.timed_out

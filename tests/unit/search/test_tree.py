@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.ignore import BadGlob
+from wieldy.search.patterns import BadGlob
 from wieldy.search.tree import fair_shares, list_tree
 
 
@@ -34,12 +34,12 @@ def test_hidden_and_ignored_entries_are_counted_not_listed(tmp_path):
     (tmp_path / ".gitignore").write_text("*.log\nbuild/\n")
     tree = list_tree(str(tmp_path))
     assert list(tree.lines()) == ["keep", "sub/"]
-    assert (tree.hidden, tree.ignored, tree.shown) == (3, 3, 2)
+    assert (tree.hidden, tree.ignored, tree.listed) == (3, 3, 2)
 
 
 def test_globs_and_denied_files_leave_no_trace(tmp_path):
     put(tmp_path, "a.py", "a.pyc", "sub/b.pyc", "sub/secret", "sub/c.py")
-    tree = list_tree(str(tmp_path), ["*.pyc"], omit=lambda path: path.endswith("/secret"))
+    tree = list_tree(str(tmp_path), ["*.pyc"], hidden=lambda path: path.endswith("/secret"))
     assert list(tree.lines()) == ["a.py", "sub/", "  c.py"]
     assert tree.ignored == 0
 
@@ -53,7 +53,7 @@ def test_one_huge_folder_does_not_eat_the_room_of_the_others(tmp_path):
     put(tmp_path, *(f"huge/{n:05}" for n in range(3000)), *(f"small/{n}" for n in range(20)), "z/deep/er/file")
     tree = list_tree(str(tmp_path), limit=300)
     lines = list(tree.lines())
-    assert tree.shown == 300 and not tree.whole
+    assert tree.listed == 300 and not tree.complete
     assert sum(line.strip().isdigit() and len(line.strip()) < 5 for line in lines) == 20
     assert "      file" in lines
     shown = sum(line.startswith("  00") for line in lines)
@@ -64,7 +64,7 @@ def test_what_was_not_opened_is_marked(tmp_path):
     put(tmp_path, *(f"d{n:03}/{i}" for n in range(60) for i in range(9)))
     tree = list_tree(str(tmp_path), limit=100)
     lines = list(tree.lines())
-    assert tree.shown <= 100 and not tree.whole
+    assert tree.listed <= 100 and not tree.complete
     assert any(line.endswith("/ (not opened)") for line in lines)
     assert sum(line.startswith("d") for line in lines) == 60
 
@@ -72,7 +72,7 @@ def test_what_was_not_opened_is_marked(tmp_path):
 def test_a_flat_folder_may_use_all_the_room(tmp_path):
     put(tmp_path, *(f"{n:04}" for n in range(150)))
     tree = list_tree(str(tmp_path), limit=100)
-    assert tree.shown == 100
+    assert tree.listed == 100
     assert list(tree.lines())[-1] == "… 50 more"
 
 
@@ -93,7 +93,7 @@ def test_a_folder_that_is_a_link_can_be_listed(tmp_path):
 
 def test_the_flag_stops_the_walk(tmp_path):
     put(tmp_path, "a/b/c/d")
-    assert list_tree(str(tmp_path), stopped=lambda: True).shown == 0
+    assert list_tree(str(tmp_path), stopped=lambda: True).listed == 0
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ def _nearest(sent: list[str], lines: list[str]) -> tuple[int, float]:
     wanted = [line.strip()[:COMPARED_WIDTH] for line in sent]
     longest = sorted((n for n, line in enumerate(wanted) if line), key=lambda n: -len(wanted[n]))[:ANCHORS]
     starts: dict[int, None] = {}
-    for anchor in longest:
-        rivals = process.extract(wanted[anchor], keys, scorer=fuzz.ratio, limit=RIVALS, score_cutoff=ALIKE)
-        starts.update(dict.fromkeys(max(0, index - anchor) for _, _, index in rivals))
+    for anchor_glob in longest:
+        rivals = process.extract(wanted[anchor_glob], keys, scorer=fuzz.ratio, limit=RIVALS, score_cutoff=ALIKE)
+        starts.update(dict.fromkeys(max(0, index - anchor_glob) for _, _, index in rivals))
     best, likeness = 0, 0.0
     for start in starts:
         pairs = zip_longest(wanted, keys[start : start + len(wanted)], fillvalue="")

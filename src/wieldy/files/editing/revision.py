@@ -212,8 +212,8 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
 
 
 def _refuse_missing(target: Target) -> NoReturn:
-    from wieldy.search.similar_paths import similar_names
+    from wieldy.search.similar_paths import find_similar_paths
 
-    names = similar_names(target.path)
+    names = find_similar_paths(target.path)
     meant = f"Did you mean {' or '.join(names)}? " if names else ""
     raise ToolFailure(f"{target.path} does not exist. {meant}To create a file use Write.")

@@ -24,7 +24,8 @@ from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import digest_of
 from wieldy.files.editing.splicing import Splice, splice
 from wieldy.files.kinds import binary_kind
-from wieldy.search.ignore import VERSION_CONTROL, compile_any, inside_repository, rules_above, walk_files
+from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
+from wieldy.search.patterns import compile_globs
 
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -166,10 +167,10 @@ def _files(sweep: Sweep) -> Iterator[str]:
     if not os.path.isdir(root):
         yield root
         return
-    wanted = compile_any(sweep.wanted)
-    excluded = compile_any((*sweep.excluded, *VERSION_CONTROL))
+    wanted = compile_globs(sweep.wanted)
+    excluded = compile_globs((*sweep.excluded, *VERSION_CONTROL))
     below = len(root.rstrip("/")) + 1
-    found = walk_files(root, rules_above(root, inside_repository(root)), excluded)
+    found = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
     yield from sorted(e.path for e in found if wanted is None or wanted(e.path[below:]))
 
 

@@ -9,7 +9,7 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.tree_snapshot import Snapshot, Snapshots
-from wieldy.search.ignore import VERSION_CONTROL, inside_repository, rules_above, walk_files
+from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 
 
 class Witness:
@@ -56,6 +56,6 @@ def _files(tops: tuple[str, ...], workspace: Workspace) -> Iterator[str]:
         if not os.path.isdir(top):
             yield top
             continue
-        rules = rules_above(top, inside_repository(top), workspace.env)
+        rules = load_parent_rules(top, inside_repository(top), workspace.env)
         for entry in walk_files(top, rules, lambda path: os.path.basename(path) in VERSION_CONTROL):
             yield entry.path

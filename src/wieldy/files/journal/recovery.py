@@ -71,6 +71,6 @@ class Recovery:
 
 
 def _listed(entry: Entry) -> str:
-    from wieldy.search.format import escape_controls, readable
+    from wieldy.search.format import display_path, escape_controls
 
-    return ", ".join(escape_controls(readable(path.path)) for path in entry.paths)
+    return ", ".join(escape_controls(display_path(path.path)) for path in entry.paths)

@@ -22,7 +22,7 @@ from wieldy.files.journal.journal import Origin
 from wieldy.files.journal.store import Unreadable, digest_of
 from wieldy.files.writing.errors import format_size
 from wieldy.files.writing.target import read_target
-from wieldy.search.format import escape_controls, readable
+from wieldy.search.format import display_path, escape_controls
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
@@ -260,7 +260,7 @@ def history_lines(events: Iterable[Event]) -> list[str]:
 
 def _file_line(file: Restored) -> str:
     if file.problem is not None:
-        return f"! {escape_controls(readable(file.problem))}"
+        return f"! {escape_controls(display_path(file.problem))}"
     path = _named(file.path)
     merged = ", merged with later changes" if file.merged else ""
     if file.now == file.then:
@@ -274,7 +274,7 @@ def _file_line(file: Restored) -> str:
 
 def _named(path: str) -> str:
     """A path as it can be shown: what a name holds must not command the terminal."""
-    return escape_controls(readable(path))
+    return escape_controls(display_path(path))
 
 
 def _difference(now: bytes, then: bytes) -> str:

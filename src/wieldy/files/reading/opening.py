@@ -128,7 +128,7 @@ def _link(path: str) -> str | None:
 
 
 def _suggestion(path: str) -> str:
-    from wieldy.search.similar_paths import similar_names
+    from wieldy.search.similar_paths import find_similar_paths
 
-    names = similar_names(path)
+    names = find_similar_paths(path)
     return f"Did you mean {' or '.join(names)}?" if names else "Use Glob or LS to find the right path."

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.search.ignore import BadGlob, anchor, compile_any, compile_glob, literal_prefix, split_globs
+from wieldy.search.patterns import BadGlob, anchor_glob, compile_glob, compile_globs, literal_prefix, split_globs
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_a_pattern_that_cannot_be_read_says_why(glob):
 
 
 def test_a_list_of_patterns_holds_when_one_does():
-    test = compile_any(["*.a", "*.b"])
+    test = compile_globs(["*.a", "*.b"])
     assert test is not None
     assert test("x.a") and test("x.b") and not test("x.c")
-    assert compile_any([]) is None
+    assert compile_globs([]) is None
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_the_folders_without_wildcards_come_off(glob, parts):
 
 
 def test_a_bare_name_is_looked_for_everywhere_and_a_path_where_it_says():
-    assert anchor("x.py") == "**/x.py"
-    assert anchor("./x.py") == "x.py"
-    assert anchor("a/x.py") == "a/x.py"
+    assert anchor_glob("x.py") == "**/x.py"
+    assert anchor_glob("./x.py") == "x.py"
+    assert anchor_glob("a/x.py") == "a/x.py"

@@ -1,0 +1,114 @@
+"""Run a program without input and stream its output to a consumer, bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+CHUNK = 262_144
+MAX_STDERR = 16_384
+_UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
+
+# Takes a chunk of output; returns true when it has enough and the program may be stopped.
+Consumer: TypeAlias = Callable[[bytes], bool]
+
+
+class ProcessResult(Struct, frozen=True):
+    """How a program ended. `exit_code` is None when it was stopped, by the clock or because the consumer had enough;
+    `unreadable` counts the files that ripgrep could not read."""
+
+    exit_code: int | None
+    timed_out: bool
+    stderr: str
+    unreadable: int
+
+
+async def run_process(
+    argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], seconds: float, consume: Consumer
+) -> ProcessResult:
+    """Run a program. It is dead when this returns, also when this is cancelled."""
+    errors = _ErrorOutput()
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        limit=CHUNK,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    enough = timed_out = finished = False
+    try:
+        async with asyncio.timeout(seconds):
+            # Both are awaited to the end, whichever fails: nobody else may read a pipe meanwhile.
+            output, error_output = await asyncio.gather(
+                _read_or_kill(process, process.stdout, consume),
+                _drain(process.stderr, errors.consume),
+                return_exceptions=True,
+            )
+            for result in (output, error_output):
+                if isinstance(result, BaseException):
+                    raise result
+            enough = output is True
+            await process.wait()
+            finished = True
+    except TimeoutError:
+        timed_out = True
+    finally:
+        if not finished:
+            _kill(process)
+            # A full pipe keeps the loop from seeing its end: read on until nothing comes.
+            await _drain(process.stdout, lambda _: False)
+            await _drain(process.stderr, errors.consume)
+            await process.wait()
+    exit_code = None if enough or timed_out else process.returncode
+    return ProcessResult(exit_code, timed_out, errors.text, errors.unreadable)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    try:
+        process.kill()
+    except ProcessLookupError:
+        return
+
+
+async def _read_or_kill(process: asyncio.subprocess.Process, stream: asyncio.StreamReader, consume: Consumer) -> bool:
+    """Pass on the output; whatever ends that before the stream does also ends the program."""
+    try:
+        return await _drain(stream, consume)
+    finally:
+        if not stream.at_eof():
+            _kill(process)
+
+
+async def _drain(stream: asyncio.StreamReader, consume: Consumer) -> bool:
+    while chunk := await stream.read(CHUNK):
+        if consume(chunk):
+            return True
+    return False
+
+
+class _ErrorOutput:
+    """Keeps the beginning of stderr and counts the files that could not be read."""
+
+    def __init__(self) -> None:
+        self.beginning = b""
+        self.unreadable = 0
+        self._open_line = b""
+
+    def consume(self, chunk: bytes) -> bool:
+        self.beginning += chunk[: MAX_STDERR - len(self.beginning)]
+        lines, newline, self._open_line = (self._open_line + chunk).rpartition(b"\n")
+        self.unreadable += len(_UNREADABLE.findall(lines)) if newline else 0
+        self._open_line = self._open_line[-MAX_STDERR:]
+        return False
+
+    @property
+    def text(self) -> str:
+        return self.beginning.decode("utf-8", "replace").strip()
