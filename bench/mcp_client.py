@@ -77,7 +77,7 @@ async def _calls(folder: str) -> tuple[float, float, float]:
     async with Client(parameters) as client, Toolbox(folder, settings=settings) as box:
         await client.list_tools()
         await box.connected()
-        entry_of_s = box.workspace.service(McpServers).entries["s"]
+        entry_of_s = box.workspace.service(McpServers).servers["s"]
         echo = entry_of_s.tools["mcp__s__echo"].definition
         ways = (
             lambda: client.call_tool("echo", {"text": "hello"}),

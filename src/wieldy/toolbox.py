@@ -316,21 +316,21 @@ class Toolbox:
         from wieldy.mcp.client.manager import McpServers
 
         states = self.workspace.service(McpServers).states()
-        return [name for name, state in states.items() if state.word == "connecting"]
+        return [name for name, state in states.items() if state.name == "connecting"]
 
     async def _expected(self, tool: str) -> None:
         """Wait for the MCP server that a tool's name speaks of; this is a caller's word, not a model's, that it will come."""
         if self.settings.get("mcpServers"):
             from wieldy.mcp.client.manager import McpServers
 
-            await self.workspace.service(McpServers).expected(tool)
+            await self.workspace.service(McpServers).wait_for_tool(tool)
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, but not longer than told."""
         if self.settings.get("mcpServers"):
             from wieldy.mcp.client.manager import McpServers
 
-            await self.workspace.service(McpServers).settled(seconds)
+            await self.workspace.service(McpServers).wait_settled(seconds)
 
     async def _put_right(self) -> None:
         """Finish or take back what a crash left half done. Without a journal of this project there is nothing to look at."""

@@ -34,9 +34,9 @@ async def main(url: str) -> int:
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
             await asyncio.sleep(0.2)
             await box.connected(60)
-            await asyncio.wait_for(connection.signed_in(), 60)
+            await asyncio.wait_for(connection.wait_signed_in(), 60)
             await box.connected(60)
-            ready = connection.state.word == "ready"
+            ready = connection.state.name == "ready"
             failures = await use_all(box, told.get("toolCalls", [])) if ready else [connection.state.why]
             visitor.cancel()
             await asyncio.wait((visitor,))
@@ -67,7 +67,7 @@ async def sign_in_wherever_asked(connection: Any) -> None:
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         while True:
             url = connection.state.why.rpartition(" ")[2]
-            if connection.state.word == "needs approval" and url not in visited:
+            if connection.state.name == "needs approval" and url not in visited:
                 visited.add(url)
                 await browser.get(url)
             await asyncio.sleep(0.02)

@@ -145,7 +145,7 @@ async def test_a_port_where_nobody_listens_is_said_to_be_so(tmp_path: Path, port
     async with box_with(tmp_path, {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}) as box:
         await asyncio.wait_for(box.connected(), 15)
         state = box.workspace.service(McpServers).states()["p"]
-        assert state.word == "failed"
+        assert state.name == "failed"
         assert state.why
 
 

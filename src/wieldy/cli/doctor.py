@@ -20,8 +20,8 @@ from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.mcp.client.connection import State
-    from wieldy.mcp.client.manager import Entry
+    from wieldy.mcp.client.connection import ServerState
+    from wieldy.mcp.client.manager import ManagedServer
 
 SERVER_SECONDS = 15.0
 
@@ -186,20 +186,20 @@ async def _tried(root: Path) -> list[Finding]:
         from wieldy.mcp.client.manager import McpServers
 
         servers = box.workspace.service(McpServers)
-        await servers.settled(SERVER_SECONDS)
+        await servers.wait_settled(SERVER_SECONDS)
         found = [Finding("mcp servers", "missing", problem, "mend the entry") for problem in servers.problems]
-        return found + [_server(name, state, servers.entries.get(name)) for name, state in servers.states().items()]
+        return found + [_server(name, state, servers.servers.get(name)) for name, state in servers.states().items()]
 
 
-def _server(name: str, state: State, entry: Entry | None) -> Finding:
+def _server(name: str, state: ServerState, entry: ManagedServer | None) -> Finding:
     what = f"mcp {name}"
-    if state.word == "ready" and entry is not None:
+    if state.name == "ready" and entry is not None:
         out = f", {len(entry.quarantined)} left out" if entry.quarantined else ""
         return Finding(what, "ok", f"ready, {len(entry.tools)} tools{out}")
-    if state.word == "needs approval":
+    if state.name == "needs approval":
         fix = f"wieldy mcp reconnect {name}" if entry else "wieldy permissions trust"
         return Finding(what, "missing", str(state), fix)
-    late = f"no answer within {SERVER_SECONDS:g} s" if state.word == "connecting" else str(state)
+    late = f"no answer within {SERVER_SECONDS:g} s" if state.name == "connecting" else str(state)
     said = entry.connection.stderr.last_lines(1) if entry is not None else ""
     detail = f"{late} ({said[:200]})" if said and said[:200] not in late else late
     return Finding(what, "missing", detail, f"wieldy mcp get {name}")

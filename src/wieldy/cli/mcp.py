@@ -102,7 +102,7 @@ def _file(scope: str, root: str) -> Path:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from wieldy.mcp.client.config import Unusable, server_of
+    from wieldy.mcp.client.config import InvalidServer, parse_server
     from wieldy.permissions.trust import ConsentItem, Trust
 
     if not NAME.fullmatch(options.name):
@@ -111,8 +111,8 @@ def _add(options: argparse.Namespace) -> int:
         return _wrong("give either a URL or, behind `--`, a command line")
     try:
         entry = _entry(options)
-        server_of(options.name, entry)
-    except (Unusable, ValueError) as why:
+        parse_server(options.name, entry)
+    except (InvalidServer, ValueError) as why:
         return _wrong(str(why))
     file = _file(options.scope, options.root)
     set_value(file, f"mcpServers.{options.name}", entry)
@@ -211,14 +211,14 @@ async def _rows(root: str, only: str | None = None) -> list[dict[str, Any]]:
 
         servers = box.workspace.service(McpServers)
         with waiting_told(servers, only):
-            await servers.settled(PATIENCE, only)
+            await servers.wait_settled(PATIENCE, only)
         if only is not None and only in servers.connections:
             await _signed_in(servers.connections[only])
         for problem in servers.problems:
             print(f"wieldy: {problem}", file=sys.stderr)
-        from wieldy.mcp.client.prompts import prompts_of
+        from wieldy.mcp.client.prompts import list_prompts
 
-        prompts = await prompts_of(servers)
+        prompts = await list_prompts(servers)
         return [_row(servers, name, prompts.values()) for name in servers.states()]
 
 
@@ -227,7 +227,7 @@ def waiting_told(servers: McpServers, only: str | None = None) -> Iterator[None]
     """Somebody who waits at a terminal is told for whom."""
 
     def tell() -> None:
-        late = [name for name in servers.starting() if only in (None, name)]
+        late = [name for name in servers.connecting() if only in (None, name)]
         if late and sys.stderr.isatty():
             print(f"waiting for {', '.join(late)} …", file=sys.stderr)
 
@@ -240,21 +240,21 @@ def waiting_told(servers: McpServers, only: str | None = None) -> Iterator[None]
 
 async def _signed_in(connection: Any) -> None:
     """Where the server wants a person to sign in, show where and wait for it."""
-    if connection.state.word == "needs approval" and sys.stdin.isatty():
+    if connection.state.name == "needs approval" and sys.stdin.isatty():
         import webbrowser
 
         print(connection.state.why, file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, connection.state.why.rpartition(" ")[2])
-        await connection.signed_in()
+        await connection.wait_signed_in()
 
 
 def _row(servers: McpServers, name: str, prompts: Iterable[ServerPrompt]) -> dict[str, Any]:
     state = servers.states()[name]
-    entry = servers.entries.get(name)
+    entry = servers.servers.get(name)
     return {
         "name": name,
         "where": entry.connection.config.where if entry else "",
-        "state": state.word,
+        "state": state.name,
         "why": state.why,
         "tools": {wire: _first(tool.description) for wire, tool in sorted(entry.tools.items())} if entry else {},
         "quarantined": dict(entry.quarantined) if entry else {},

@@ -97,10 +97,10 @@ async def _servers(box: Toolbox) -> None:
     with waiting_told(servers):
         await box.connected(PATIENCE)
     for name, state in servers.states().items():
-        if state.word != "ready":
-            why = "still starting" if state.word == "connecting" else state
+        if state.name != "ready":
+            why = "still starting" if state.name == "connecting" else state
             print(f"wieldy: the MCP server {name} has no tools to offer; {why}", file=sys.stderr)
-    for name, entry in servers.entries.items():
+    for name, entry in servers.servers.items():
         for tool, why in entry.quarantined.items():
             print(f"wieldy: the tool {tool} of the MCP server {name} is left out: {why}", file=sys.stderr)
 

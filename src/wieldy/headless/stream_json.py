@@ -232,4 +232,4 @@ def _servers(session: Session) -> list[dict[str, str]]:
     from wieldy.mcp.client.manager import McpServers
 
     states = session.box.workspace.service(McpServers).states()
-    return [{"name": name, "status": state.word} for name, state in states.items()]
+    return [{"name": name, "status": state.name} for name, state in states.items()]

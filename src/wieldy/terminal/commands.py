@@ -62,16 +62,16 @@ async def _call(chat: Chat, rest: str) -> None:
 
 async def _mcp(chat: Chat, rest: str) -> None:
     from wieldy.mcp.client.manager import McpServers
-    from wieldy.mcp.client.prompts import prompts_of
+    from wieldy.mcp.client.prompts import list_prompts
 
     servers = chat.session.box.workspace.service(McpServers)
     for name, state in servers.states().items():
-        entry = servers.entries.get(name)
-        about = f"{len(entry.tools)} tools" if entry and state.word == "ready" else str(state)
+        entry = servers.servers.get(name)
+        about = f"{len(entry.tools)} tools" if entry and state.name == "ready" else str(state)
         chat.say(f"  {name:<18} {about}")
     if not servers.states():
         chat.say("  no MCP server is configured; `wieldy mcp add --help` shows how")
-    elif prompts := await prompts_of(servers):
+    elif prompts := await list_prompts(servers):
         chat.say("  prompts:")
         for prompt in prompts.values():
             chat.say(f"  {prompt.usage}  {prompt.description}")
@@ -99,16 +99,16 @@ async def prompted(chat: Chat, name: str, rest: str) -> None:
     """Have a prompt of an MCP server told to the model."""
     from wieldy.core.errors import ToolFailure
     from wieldy.mcp.client.manager import McpServers
-    from wieldy.mcp.client.prompts import prompt_text, prompts_of
+    from wieldy.mcp.client.prompts import list_prompts, render_prompt
 
     servers = chat.session.box.workspace.service(McpServers)
-    await servers.expected(name.removeprefix("/"))
-    prompt = (await prompts_of(servers)).get(name.removeprefix("/"))
+    await servers.wait_for_tool(name.removeprefix("/"))
+    prompt = (await list_prompts(servers)).get(name.removeprefix("/"))
     if prompt is None:
         chat.say(f"there is no {name}; /mcp lists the prompts there are", "red")
         return
     try:
-        text = await prompt_text(servers, prompt, rest)
+        text = await render_prompt(servers, prompt, rest)
     except ToolFailure as failure:
         chat.say(failure.message, "red")
         return

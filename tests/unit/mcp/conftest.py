@@ -58,4 +58,4 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.fixture
 def states() -> Callable[[Toolbox], dict[str, str]]:
     """How the servers of a toolbox are doing, in words."""
-    return lambda box: {name: state.word for name, state in box.workspace.service(McpServers).states().items()}
+    return lambda box: {name: state.name for name, state in box.workspace.service(McpServers).states().items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.mcp.client.config import Unusable, configured, server_of
+from wieldy.mcp.client.config import InvalidServer, parse_server, parse_servers
 from wieldy.permissions.trust import Trust
 from wieldy.settings.load import load_settings
 
@@ -18,20 +18,20 @@ def test_variables_are_filled_in_everywhere_and_what_is_not_set_stays_and_is_sai
         "args": ["--key=${KEY}", "${PORT:-80}", "${EMPTY:-full}", "$HOME", "${no"],
         "env": {"A": "${MISSING}"},
     }
-    found = configured({"mcpServers": {"s": entry}}, {"HOME": "/home/ann", "KEY": "k", "EMPTY": ""})
-    server = found.servers[0]
+    servers, problems = parse_servers({"mcpServers": {"s": entry}}, {"HOME": "/home/ann", "KEY": "k", "EMPTY": ""})
+    [server] = servers
     assert server.command == "/home/ann/bin/x"
     assert server.args == ("--key=k", "80", "full", "$HOME", "${no")
     assert server.env == {"A": "${MISSING}"}
-    assert found.problems == ("MCP server `s`: ${MISSING} is not set",)
+    assert problems == ["MCP server `s`: ${MISSING} is not set"]
 
 
 def test_each_kind_is_read_with_its_limits_in_milliseconds():
-    http = server_of("h", {"url": "https://x.org/mcp", "headers": {"A": "b"}, "timeout": 2500, "alwaysLoad": True})
+    http = parse_server("h", {"url": "https://x.org/mcp", "headers": {"A": "b"}, "timeout": 2500, "alwaysLoad": True})
     assert (http.kind, http.timeout, http.always_load, dict(http.headers)) == ("http", 2.5, True, {"A": "b"})
-    assert server_of("s", {"type": "sse", "url": "http://x.org/sse"}).kind == "sse"
-    assert server_of("t", {"type": "streamable-http", "url": "http://x.org"}).kind == "http"
-    assert server_of("c", {"command": "x", "args": ["y z"]}).where == "x y z"
+    assert parse_server("s", {"type": "sse", "url": "http://x.org/sse"}).kind == "sse"
+    assert parse_server("t", {"type": "streamable-http", "url": "http://x.org"}).kind == "http"
+    assert parse_server("c", {"command": "x", "args": ["y z"]}).where == "x y z"
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,17 @@ def test_each_kind_is_read_with_its_limits_in_milliseconds():
     ],
 )
 def test_an_entry_that_describes_no_server_is_said_and_the_others_are_used(entry, word):
-    found = configured({"mcpServers": {"bad": entry, "good": {"command": "x"}}}, {})
-    assert [server.name for server in found.servers] == ["good"]
-    assert word in found.problems[0]
-    with pytest.raises(Unusable):
-        server_of("bad", entry)
+    servers, problems = parse_servers({"mcpServers": {"bad": entry, "good": {"command": "x"}}}, {})
+    assert [server.name for server in servers] == ["good"]
+    assert word in problems[0]
+    with pytest.raises(InvalidServer):
+        parse_server("bad", entry)
 
 
 def test_disabled_servers_are_not_started():
     servers = {"a": {"command": "x"}, "b": {"command": "x", "disabled": True}, "c": {"command": "x"}}
-    found = configured({"mcpServers": servers, "disabledMcpjsonServers": ["c"]}, {})
-    assert [server.name for server in found.servers] == ["a"]
+    enabled, _ = parse_servers({"mcpServers": servers, "disabledMcpjsonServers": ["c"]}, {})
+    assert [server.name for server in enabled] == ["a"]
 
 
 def test_a_project_s_mcp_json_counts_once_the_user_has_agreed(tmp_path: Path):

@@ -13,7 +13,7 @@ from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.decision import Answer
 from wieldy.core.events import ToolProgress
-from wieldy.mcp.client.connection import ServerSaid
+from wieldy.mcp.client.connection import ServerLogMessage
 from wieldy.mcp.client.manager import McpServers
 
 
@@ -81,7 +81,9 @@ async def test_progress_and_log_messages_are_passed_on(stage):
         box.subscribe(hear)
         assert (await box.call("mcp__s__slowly", {})).text == "done"
     assert [event.text for event in heard if isinstance(event, ToolProgress)] == ["step (1/2)", "step (2/2)"]
-    assert [(event.level, event.text) for event in heard if isinstance(event, ServerSaid)] == [("warning", "careful")]
+    assert [(event.level, event.text) for event in heard if isinstance(event, ServerLogMessage)] == [
+        ("warning", "careful")
+    ]
 
 
 @pytest.mark.asyncio
@@ -144,7 +146,7 @@ async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
     (stage.folder / ".wieldy" / "settings.json").write_text(json.dumps({"mcpServers": {"s": stage.entry()}}))
     async with Toolbox(stage.folder) as box:
         state = box.workspace.service(McpServers).states()["s"]
-        assert state.word == "needs approval" and "wieldy permissions trust" in state.why
+        assert state.name == "needs approval" and "wieldy permissions trust" in state.why
         assert stage.words() == []
 
 
@@ -174,7 +176,7 @@ async def test_changed_settings_start_end_and_keep_servers(stage, states):
         servers = box.workspace.service(McpServers)
         kept = box.catalog.find("mcp__two__echo")
         servers.update({"mcpServers": {"two": stage.entry(), "three": stage.entry()}})
-        await servers.settled()
+        await servers.wait_settled()
         assert states(box) == {"two": "ready", "three": "ready"}
         assert "mcp__one__echo" not in box.catalog
         assert "mcp__three__echo" in box.catalog

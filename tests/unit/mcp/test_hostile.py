@@ -38,7 +38,7 @@ async def test_a_server_that_never_answers_fails_in_time_and_says_why(stage, sta
         result = await box.call("mcp__h__echo", text="a")
         assert result.is_error
         state = box.workspace.service(McpServers).states()["h"]
-        assert state.word in ("failed", "connecting")
+        assert state.name in ("failed", "connecting")
         assert "no answer within 0.3 s (last words)" in state.why
     assert vanished(stage.pids())
 
@@ -185,7 +185,7 @@ async def test_bad_definitions_cost_only_themselves(stage):
         assert "mcp__s__dot_ted" in names
         assert all(len(name) <= 64 for name in names)
         assert len(names) == 7
-        entry = box.workspace.service(McpServers).entries["s"]
+        entry = box.workspace.service(McpServers).servers["s"]
         assert set(entry.quarantined) == {"a string", "elsewhere"}
         for name in names:
             schema = box.catalog.find(name).schema
@@ -237,3 +237,11 @@ def test_without_a_server_the_sdk_is_not_loaded(tmp_path: Path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.asyncio
+async def test_a_death_is_noticed_though_a_child_keeps_stdout_open(stage):
+    async with stage.box(s=stage.entry(child=True)) as box:
+        await box.connected()
+        died = await asyncio.wait_for(box.call("mcp__s__die", {}), 10)
+        assert "went away during the call" in died.text

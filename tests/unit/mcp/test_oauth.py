@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wieldy.mcp.client.oauth import FILE_NAME, Callback, Tokens
+from wieldy.mcp.client.oauth import FILE_NAME, CallbackServer, TokenStorage
 
 
 async def visit(address: str, path: str) -> bytes:
@@ -27,13 +27,13 @@ async def visit(address: str, path: str) -> bytes:
 
 @pytest.mark.asyncio
 async def test_the_code_is_taken_from_the_browser_and_nonsense_is_not():
-    callback = Callback(0)
+    callback = CallbackServer(0)
     try:
         await callback.listen()
-        waiting = asyncio.create_task(callback.code())
-        assert b"400" in await visit(callback.address, "/favicon.ico")
+        waiting = asyncio.create_task(callback.wait_for_code())
+        assert b"400" in await visit(callback.url, "/favicon.ico")
         assert not waiting.done()
-        assert b"200 OK" in await visit(callback.address, "/callback?code=abc&state=s&iss=i")
+        assert b"200 OK" in await visit(callback.url, "/callback?code=abc&state=s&iss=i")
         brought = await asyncio.wait_for(waiting, 5)
         assert (brought.code, brought.state, brought.iss) == ("abc", "s", "i")
     finally:
@@ -42,12 +42,12 @@ async def test_the_code_is_taken_from_the_browser_and_nonsense_is_not():
 
 @pytest.mark.asyncio
 async def test_a_refused_sign_in_is_over_at_once():
-    callback = Callback(0)
+    callback = CallbackServer(0)
     try:
         await callback.listen()
-        waiting = asyncio.create_task(callback.code())
+        waiting = asyncio.create_task(callback.wait_for_code())
         await asyncio.sleep(0)
-        assert b"400" in await visit(callback.address, "/callback?error=access_denied")
+        assert b"400" in await visit(callback.url, "/callback?error=access_denied")
         with pytest.raises(ConnectionRefusedError, match="refused: access_denied"):
             await asyncio.wait_for(waiting, 5)
     finally:
@@ -55,9 +55,9 @@ async def test_a_refused_sign_in_is_over_at_once():
 
 
 def test_the_port_is_shut_until_somebody_has_to_sign_in():
-    callback = Callback(0)
+    callback = CallbackServer(0)
     try:
-        where = urlsplit(callback.address)
+        where = urlsplit(callback.url)
         with pytest.raises(OSError), socket.create_connection((str(where.hostname), where.port), timeout=2):
             pass
     finally:
@@ -69,10 +69,10 @@ async def test_tokens_are_kept_by_server_and_readable_by_their_owner_alone(tmp_p
     from mcp.shared.auth import OAuthToken
 
     env = {"WIELDY_HOME": str(tmp_path)}
-    one, other = Tokens("https://one.org/mcp", {}, env), Tokens("https://two.org/mcp", {}, env)
+    one, other = TokenStorage("https://one.org/mcp", {}, env), TokenStorage("https://two.org/mcp", {}, env)
     assert await one.get_tokens() is None
     await one.set_tokens(OAuthToken(access_token="secret", refresh_token="again"))
-    kept = await Tokens("https://one.org/mcp", {}, env).get_tokens()
+    kept = await TokenStorage("https://one.org/mcp", {}, env).get_tokens()
     assert (kept.access_token, kept.refresh_token) == ("secret", "again")
     assert await other.get_tokens() is None
     file = tmp_path / FILE_NAME
@@ -86,5 +86,5 @@ async def test_tokens_are_kept_by_server_and_readable_by_their_owner_alone(tmp_p
 @pytest.mark.asyncio
 async def test_a_configured_client_is_used_as_it_is(tmp_path: Path):
     given = {"client_id": "me", "client_secret": "s", "redirect_uris": ["http://127.0.0.1:1/callback"]}
-    info = await Tokens("https://one.org/mcp", given, {"WIELDY_HOME": str(tmp_path)}).get_client_info()
+    info = await TokenStorage("https://one.org/mcp", given, {"WIELDY_HOME": str(tmp_path)}).get_client_info()
     assert (info.client_id, info.client_secret) == ("me", "s")

@@ -9,7 +9,7 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.mcp.client.manager import McpServers
-from wieldy.mcp.client.prompts import ServerPrompt, filled, prompt_text, prompts_of
+from wieldy.mcp.client.prompts import ServerPrompt, list_prompts, parse_arguments, render_prompt
 
 SERVER = Path(__file__).with_name("prompting_server.py")
 GREET = ServerPrompt("mcp__p__greet", "p", "greet", "Greet somebody.", ("name", "style"), ("name",))
@@ -28,7 +28,7 @@ GREET = ServerPrompt("mcp__p__greet", "p", "greet", "Greet somebody.", ("name", 
     ],
 )
 def test_words_are_arguments_by_name_or_in_order(words: str, given: dict[str, str]):
-    assert filled(GREET, words) == given
+    assert parse_arguments(GREET, words) == given
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,18 @@ def test_words_are_arguments_by_name_or_in_order(words: str, given: dict[str, st
 )
 def test_what_is_missing_or_too_much_is_said_with_the_usage(words: str, said: str):
     with pytest.raises(ToolFailure) as caught:
-        filled(GREET, words)
+        parse_arguments(GREET, words)
     assert said in caught.value.message
 
 
 @pytest.mark.asyncio
-async def test_prompts_of_all_servers_are_listed_and_filled_in(stage):
+async def test_list_prompts_all_servers_are_listed_and_parse_arguments_in(stage):
     prompting = {"command": sys.executable, "args": [str(SERVER)]}
     async with stage.box(p=prompting, s=stage.entry()) as box:
         servers = box.workspace.service(McpServers)
         await box.connected()
-        found = await prompts_of(servers)
+        found = await list_prompts(servers)
         assert found["mcp__p__greet"] == GREET
         assert list(found) == ["mcp__p__greet", "mcp__p__plain_words"]
-        assert await prompt_text(servers, found["mcp__p__greet"], "Ann") == "Write a friendly greeting for Ann."
-        assert await prompt_text(servers, found["mcp__p__plain_words"], "") == "Just say hello."
+        assert await render_prompt(servers, found["mcp__p__greet"], "Ann") == "Write a friendly greeting for Ann."
+        assert await render_prompt(servers, found["mcp__p__plain_words"], "") == "Just say hello."

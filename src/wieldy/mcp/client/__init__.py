@@ -1,1 +1,1 @@
-"""The MCP client: other servers' tools, prompts and resources for our model."""
+"""The MCP client: tools, prompts and resources of other servers for our model."""

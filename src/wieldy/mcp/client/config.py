@@ -1,18 +1,12 @@
-"""Servers as settings describe them, with `${VAR}` filled in; what cannot be used is said, one line a server."""
+"""MCP servers as the settings describe them, with `${VAR}` expanded."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
-
-from wieldy.core.state_dirs import config_home
-from wieldy.files.writing.locked_update import update_locked
 
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
@@ -47,26 +41,19 @@ class ServerConfig(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """The command line or address, for people."""
+        """The command line or URL, for people."""
         return self.url if self.url else " ".join((self.command, *self.args))
 
 
-class Configured(Struct, frozen=True):
-    """The servers that can be started, and what is wrong with the rest."""
-
-    servers: tuple[ServerConfig, ...]
-    problems: tuple[str, ...]
-
-
-class Unusable(ValueError):
+class InvalidServer(ValueError):
     """An entry that describes no server; the message says why."""
 
 
-def configured(settings: Mapping[str, Any], env: Mapping[str, str]) -> Configured:
-    """The servers of the settings' `mcpServers` but the disabled ones."""
+def parse_servers(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[ServerConfig], list[str]]:
+    """Return the enabled servers of `mcpServers`, and the problems with the rest, one line each."""
     entries = settings.get("mcpServers")
-    off = settings.get("disabledMcpjsonServers")
-    disabled = set(off) if isinstance(off, list) else set()
+    disabled_names = settings.get("disabledMcpjsonServers")
+    disabled = set(disabled_names) if isinstance(disabled_names, list) else set()
     servers: list[ServerConfig] = []
     problems: list[str] = []
     for name, entry in entries.items() if isinstance(entries, Mapping) else ():
@@ -74,25 +61,25 @@ def configured(settings: Mapping[str, Any], env: Mapping[str, str]) -> Configure
             continue
         unset: dict[str, None] = {}
         try:
-            servers.append(server_of(str(name), expanded(entry, env, unset)))
-        except Unusable as why:
-            problems.append(f"MCP server `{name}` is left out: {why}")
+            servers.append(parse_server(str(name), expand_variables(entry, env, unset)))
+        except InvalidServer as error:
+            problems.append(f"MCP server `{name}` is left out: {error}")
         problems += [f"MCP server `{name}`: ${{{variable}}} is not set" for variable in unset]
-    return Configured(tuple(servers), tuple(problems))
+    return servers, problems
 
 
-def server_of(name: str, entry: Any) -> ServerConfig:
-    """One entry, read. Raises `Unusable`."""
+def parse_server(name: str, entry: Any) -> ServerConfig:
+    """Parse one entry. Raises `InvalidServer`."""
     if not isinstance(entry, Mapping):
-        raise Unusable("its entry is not an object")
+        raise InvalidServer("its entry is not an object")
     kind = _kind(entry)
     if kind == "stdio" and not _text(entry, "command"):
-        raise Unusable("it has neither `command` nor `url`")
+        raise InvalidServer("it has neither `command` nor `url`")
     if kind != "stdio" and not _text(entry, "url").startswith(("http://", "https://")):
-        raise Unusable("its `url` must begin with http:// or https://")
+        raise InvalidServer("its `url` must begin with http:// or https://")
     args = entry.get("args", ())
     if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
-        raise Unusable("`args` must be a list of strings")
+        raise InvalidServer("`args` must be a list of strings")
     oauth = entry.get("oauth")
     return ServerConfig(
         name,
@@ -110,46 +97,46 @@ def server_of(name: str, entry: Any) -> ServerConfig:
     )
 
 
-def expanded(value: Any, env: Mapping[str, str], unset: dict[str, None]) -> Any:
-    """The value with `${VAR}` and `${VAR:-default}` replaced; what is not set stays as it is written and is noted."""
+def expand_variables(value: Any, env: Mapping[str, str], unset: dict[str, None]) -> Any:
+    """Replace `${VAR}` and `${VAR:-default}`; a variable without value stays as written and is added to `unset`."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _value(found, env, unset), value)
+        return _VARIABLE.sub(lambda match: _variable_value(match, env, unset), value)
     if isinstance(value, Mapping):
-        return {key: expanded(item, env, unset) for key, item in value.items()}
-    return [expanded(item, env, unset) for item in value] if isinstance(value, list | tuple) else value
+        return {key: expand_variables(item, env, unset) for key, item in value.items()}
+    return [expand_variables(item, env, unset) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _value(found: re.Match[str], env: Mapping[str, str], unset: dict[str, None]) -> str:
-    name, default = found[1], found[2]
+def _variable_value(match: re.Match[str], env: Mapping[str, str], unset: dict[str, None]) -> str:
+    name, default = match[1], match[2]
     if default is not None:
         return env.get(name) or default
     if name not in env:
         unset[name] = None
-        return found[0]
+        return match[0]
     return env[name]
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
-    said = entry.get("type", entry.get("transport"))
-    if said is None:
+    name = entry.get("type", entry.get("transport"))
+    if name is None:
         return "http" if "url" in entry and "command" not in entry else "stdio"
-    kind = KINDS.get(said) if isinstance(said, str) else None
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise Unusable(f"its type `{said}` is not known: use stdio, http or sse")
+        raise InvalidServer(f"its type `{name}` is not known: use stdio, http or sse")
     return kind
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str) or "\0" in value:
-        raise Unusable(f"`{key}` must be a string")
+        raise InvalidServer(f"`{key}` must be a string")
     return value
 
 
 def _strings(entry: Mapping[str, Any], key: str) -> dict[str, str]:
     value = entry.get(key, {})
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for item in value.values()):
-        raise Unusable(f"`{key}` must be an object of strings")
+        raise InvalidServer(f"`{key}` must be an object of strings")
     return {str(name): item for name, item in value.items()}
 
 
@@ -158,53 +145,5 @@ def _milliseconds(entry: Mapping[str, Any], key: str, default: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise Unusable(f"`{key}` must be a number of milliseconds")
+        raise InvalidServer(f"`{key}` must be a number of milliseconds")
     return value / 1000
-
-
-FILE_NAME = "mcp-pins.json"
-
-
-class Pins:
-    """Fingerprints by project, server and tool. All methods block on disk."""
-
-    def __init__(self, root: str, file: Path | None = None, env: Mapping[str, str] = os.environ) -> None:
-        self._root = os.path.realpath(root)
-        self._file = config_home(env) / FILE_NAME if file is None else file
-
-    def changed(self, server: str, digests: Mapping[str, str]) -> frozenset[str]:
-        """The tools that differ from what is pinned; those never seen before are pinned now."""
-        known = self._known(server)
-        new = {tool: digest for tool, digest in digests.items() if tool not in known}
-        if new:
-            self.pin(server, new)
-        return frozenset(tool for tool, digest in digests.items() if known.get(tool, digest) != digest)
-
-    def pin(self, server: str, digests: Mapping[str, str]) -> None:
-        """Record what the user has agreed to."""
-
-        def update(text: str | None) -> str:
-            records = _parsed(text)
-            project = records.setdefault(self._root, {})
-            held = project.get(server)
-            project[server] = {**(held if isinstance(held, dict) else {}), **digests}
-            return json.dumps(records, indent=1, sort_keys=True) + "\n"
-
-        update_locked(self._file, update)
-
-    def _known(self, server: str) -> Mapping[str, str]:
-        try:
-            text = self._file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            return {}
-        project = _parsed(text).get(self._root)
-        found = project.get(server) if isinstance(project, dict) else None
-        return found if isinstance(found, dict) else {}
-
-
-def _parsed(text: str | None) -> dict[str, Any]:
-    try:
-        records = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return records if isinstance(records, dict) else {}

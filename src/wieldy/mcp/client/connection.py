@@ -1,7 +1,7 @@
-"""One server, from its first start to its last: connected by one task that owns it, called from any.
+"""A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
-The owner enters the connection, keeps its list of tools fresh, notices its end, and tries again with growing pauses. Calls have
-an absolute deadline; one that only reads is tried once more when the connection breaks under it.
+The owner connects, keeps the tool list fresh, notices when the connection ends, and reconnects with growing pauses. Calls have
+an absolute deadline; a read-only call is retried once when the connection breaks.
 """
 
 from __future__ import annotations
@@ -21,63 +21,39 @@ from wieldy.core.events import Event
 from wieldy.core.logs import log
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.config import ServerConfig
+from wieldy.mcp.client.definitions import ToolDefinition
 from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
-from wieldy.mcp.client.server_requests import Answers, Sampling
-from wieldy.mcp.client.tools import PAUSES, Definition, call_as_task, follow, must_subscribe, tools_of
-from wieldy.mcp.client.transport import Program, Tail, environment, remote, running
+from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
+from wieldy.mcp.client.tools import RETRY_PAUSES, call_as_task, list_tools, needs_subscription, watch_tool_changes
+from wieldy.mcp.client.transport import OutputTail, ServerProgram, open_http, open_stdio, server_environment
 
-CONNECTION_CLOSED = -32000
-_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-SESSION_GONE = ("session terminated", "session not found", "connection closed")
+# What wakes the owner of a connection; any other text is the reason why the connection was lost.
+REFRESH = "refresh"
+RECONNECT = "reconnect"
+CLOSE = "close"
 
+MAX_FAILURES = 4
+STABLE_SECONDS = 5.0
+DISCONNECT_SECONDS = 3.0
+MAX_LOG_CHARS = 2_000
+CONNECTION_LOST = ("session terminated", "session not found", "connection closed")
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
-def is_lost(error: BaseException) -> bool:
-    """Whether the connection is no longer there, as opposed to an answer nobody likes."""
-    import anyio
-    import httpx2
-
-    if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError | httpx2.TransportError | OSError):
-        return True
-    code = getattr(error, "code", None)
-    said = str(getattr(error, "message", error)).lower()
-    return code is not None and (any(words in said for words in SESSION_GONE))
-
-
-def reason_of(error: BaseException, config: ServerConfig, stderr: Tail) -> str:
-    """Why a server cannot be reached, for a person: what went wrong, and what it said itself."""
-    error = _innermost(error)
-    if isinstance(error, TimeoutError):
-        why = f"no answer within {config.startup:g} s"
-    elif isinstance(error, FileNotFoundError) and config.kind == "stdio":
-        why = f"there is no program `{config.command}`" if not config.cwd else f"cannot start: {error}"
-    elif isinstance(error, PermissionError) and config.kind == "stdio":
-        why = f"`{config.command}` may not be run"
-    else:
-        why = _NUMBER.sub("", " ".join(str(error).split())) or type(error).__name__
-    said = stderr.last_lines(1)
-    return f"{why} ({said[:300]})" if said else why
+StateName: TypeAlias = Literal["connecting", "ready", "failed", "needs approval", "closed"]
+ProgressCallback: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    return error
+class ServerState(Struct, frozen=True):
+    """The state of a connection, and why."""
 
-
-Word: TypeAlias = Literal["connecting", "ready", "failed", "needs approval", "closed"]
-
-
-class State(Struct, frozen=True):
-    """Where a server stands now, and why."""
-
-    word: Word
+    name: StateName
     why: str = ""
 
     def __str__(self) -> str:
-        return f"{self.word}: {self.why}" if self.why else self.word
+        return f"{self.name}: {self.why}" if self.why else self.name
 
 
-class ServerChanged(Event, frozen=True, kw_only=True):
+class ServerStateChanged(Event, frozen=True, kw_only=True):
     """A server's state changed."""
 
     kind: ClassVar[str] = "mcp.server"
@@ -87,7 +63,7 @@ class ServerChanged(Event, frozen=True, kw_only=True):
     tools: int = 0
 
 
-class ServerSaid(Event, frozen=True, kw_only=True):
+class ServerLogMessage(Event, frozen=True, kw_only=True):
     """A server logged something."""
 
     kind: ClassVar[str] = "mcp.log"
@@ -96,195 +72,118 @@ class ServerSaid(Event, frozen=True, kw_only=True):
     text: str
 
 
-MOST_LOGGED = 2_000
-
-Listed: TypeAlias = Callable[[Sequence[Any]], Awaitable[None]]
-
-
-class Surroundings(Struct, frozen=True):
-    """What a connection needs of the rest: whom to tell of tools and states, who answers, and who watches processes."""
+class ConnectionContext(Struct, frozen=True):
+    """What a connection needs from its manager: request handlers, callbacks, and the mark of its processes."""
 
     workspace: Workspace
-    answers: Answers
-    listed: Listed
-    changed: Callable[[State], None]
-    started: Callable[[int], None]
+    requests: ServerRequestHandler
+    on_tools: Callable[[Sequence[Any]], Awaitable[None]]
+    on_state: Callable[[ServerState], None]
+    on_process: Callable[[int], None]
     mark: str
-    sampling: Sampling | None = None
-
-
-class Ears(Struct, frozen=True):
-    """What is heard of a server beside its answers: its tools changed, it is gone, somebody must sign in at an address."""
-
-    changed: Callable[[], None]
-    gone: Callable[[str], None]
-    sent_away: Callable[[str], None]
-
-
-@asynccontextmanager
-async def dialled(config: ServerConfig, around: Surroundings, stderr: Tail, ears: Ears) -> AsyncIterator[Any]:
-    """A client that is yet to be entered; whatever waits for a sign-in is closed with the block."""
-    from mcp.client.client import Client
-    from mcp_types import Implementation
-
-    from wieldy import __version__
-
-    sign_in = SignIn(config, around.workspace.env, ears.sent_away) if _may_sign_in(config) else None
-
-    async def told(message: Any) -> None:
-        if type(message).__name__ == "ToolListChangedNotification":
-            ears.changed()
-
-    async def logged(params: Any) -> None:
-        text = params.data if isinstance(params.data, str) else repr(params.data)
-        around.workspace.emit(ServerSaid(server=config.name, level=params.level, text=text[:MOST_LOGGED]))
-
-    try:
-        auth = sign_in.provider() if sign_in is not None else None
-        yield Client(
-            _program(config, around, stderr, ears) if config.kind == "stdio" else remote(config, auth),
-            cache=None,
-            client_info=Implementation(name="wieldy", version=__version__),
-            list_roots_callback=around.answers.roots,
-            elicitation_callback=around.answers.elicit,
-            sampling_callback=around.sampling,
-            logging_callback=logged,
-            log_level="info",
-            message_handler=told,
-        )
-    finally:
-        if sign_in is not None:
-            sign_in.close()
-
-
-def _may_sign_in(config: ServerConfig) -> bool:
-    given = any(name.lower() == "authorization" for name in config.headers)
-    return config.kind != "stdio" and not given
-
-
-def _program(config: ServerConfig, around: Surroundings, stderr: Tail, ears: Ears) -> Any:
-    workspace = around.workspace
-    env = {**workspace.setting("env", dict[str, str]()), **config.env}
-    return running(
-        Program(
-            (config.command, *config.args),
-            environment(workspace.env, env, around.mark),
-            config.cwd or workspace.root,
-            around.mark,
-            stderr,
-            around.started,
-            ears.gone,
-        )
-    )
-
-
-REFRESH = "refresh"
-FRUITLESS = 4
-STEADY_SECONDS = 5.0
-GOODBYE_SECONDS = 3.0
-
-Progressed: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+    sampling: SamplingHandler | None = None
 
 
 class Connection:
     """A server and how to call it."""
 
-    def __init__(self, config: ServerConfig, around: Surroundings) -> None:
+    def __init__(self, config: ServerConfig, context: ConnectionContext) -> None:
         self.config = config
-        self.state = State("connecting")
-        self.stderr = Tail()
+        self.state = ServerState("connecting")
+        self.stderr = OutputTail()
         self.client: Any = None
-        self._around = around
-        self._wakes: asyncio.Queue[str] = asyncio.Queue()
+        self._context = context
+        self._wakeups: asyncio.Queue[str] = asyncio.Queue()
         self._settled = asyncio.Event()
-        self._news = asyncio.Event()
-        self._attempt: asyncio.Timeout | None = None
+        self._state_changed = asyncio.Event()
+        self._connect_timeout: asyncio.Timeout | None = None
         self._closing = False
-        self._held = False
+        self._was_ready = False
 
     async def run(self) -> None:
         """Own the connection until `close`. Raises nothing."""
-        fruitless = 0
+        failures = 0
         why = ""
         while not self._closing:
-            self._forget_wakes()
-            self._become(State("connecting", why))
-            began, self._held = time.monotonic(), False
+            while not self._wakeups.empty():  # meant for the last connection
+                self._wakeups.get_nowait()
+            self._set_state("connecting", why)
+            start, self._was_ready = time.monotonic(), False
             try:
-                async with self._connected():
+                async with self._connect():
                     why = await self._serve()
             except Exception as error:
-                why = reason_of(error, self.config, self.stderr)
+                why = describe_failure(error, self.config, self.stderr)
                 log.info("MCP server %s: %s", self.config.name, why)
                 log.debug("MCP server %s", self.config.name, exc_info=error)
                 if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
-                    fruitless = FRUITLESS
+                    failures = MAX_FAILURES
             finally:
                 self.client = None
-            steady = self._held and time.monotonic() - began > STEADY_SECONDS
-            fruitless = 0 if steady else fruitless + 1
-            if not self._closing and not (self._held and fruitless <= 1):
-                self._become(State("failed", why))
-                await self._pause(fruitless)
-        self._become(State("closed"))
+            was_stable = self._was_ready and time.monotonic() - start > STABLE_SECONDS
+            failures = 0 if was_stable else failures + 1
+            if not self._closing and not (self._was_ready and failures <= 1):
+                self._set_state("failed", why)
+                await self._wait_to_retry(failures)
+        self._set_state("closed")
 
     def close(self) -> None:
-        """Have the owner end it; an attempt to connect is broken off."""
+        """Make the owner end the connection, or its attempt to connect."""
         self._closing = True
-        if self.client is None and self._attempt is not None and self._attempt.when() is not None:
-            with contextlib.suppress(RuntimeError):
-                self._attempt.reschedule(asyncio.get_running_loop().time())
-        self._wakes.put_nowait("close")
+        if self.client is None:
+            self._extend_connect_timeout(0)
+        self._wakeups.put_nowait(CLOSE)
 
     def reconnect(self) -> None:
-        """Have the owner connect afresh, now."""
-        if self.state.word not in ("connecting", "needs approval"):
+        """Make the owner connect again, now."""
+        if self.state.name not in ("connecting", "needs approval"):
             self._settled.clear()
-            self._wakes.put_nowait("reconnect")
+            self._wakeups.put_nowait(RECONNECT)
 
-    async def settled(self) -> None:
-        """Wait until it is ready or has failed, or waits itself for a person."""
+    async def wait_settled(self) -> None:
+        """Wait until the server is ready, has failed, or waits for a person to sign in."""
         await self._settled.wait()
 
-    async def signed_in(self) -> None:
+    async def wait_signed_in(self) -> None:
         """Wait until nobody has to sign in any more."""
-        while self.state.word == "needs approval":
-            await self._news.wait()
+        while self.state.name == "needs approval":
+            await self._state_changed.wait()
 
-    async def call(self, tool: Definition, arguments: dict[str, Any], progressed: Progressed | None = None) -> Any:
-        """The result of a tool. One that only reads is called once more when the connection breaks. Raises `ToolFailure`."""
+    async def call(
+        self, tool: ToolDefinition, arguments: dict[str, Any], on_progress: ProgressCallback | None = None
+    ) -> Any:
+        """Call a tool and return its result. Raises `ToolFailure`."""
 
         def request(client: Any) -> Awaitable[Any]:
             if tool.as_task:
                 return call_as_task(client, tool.name, arguments, self.config.timeout)
-            call: Awaitable[Any] = client.call_tool(tool.name, arguments, progress_callback=progressed)
+            call: Awaitable[Any] = client.call_tool(tool.name, arguments, progress_callback=on_progress)
             return call
 
-        return await self.ask(request, again=tool.read_only)
+        return await self.request(request, retry=tool.read_only)
 
-    async def ask(self, request: Callable[[Any], Awaitable[Any]], *, again: bool = False) -> Any:
-        """The answer to any request, before the deadline. Raises `ToolFailure`."""
+    async def request(self, send: Callable[[Any], Awaitable[Any]], *, retry: bool = False) -> Any:
+        """Return the response to any request, before the deadline. Raises `ToolFailure`."""
         from mcp.shared.exceptions import MCPError
 
         name, seconds = self.config.name, self.config.timeout
         try:
             async with asyncio.timeout(seconds):
-                for last in (not again, True):
-                    client = await self._ready()
+                for is_last_attempt in (not retry, True):
+                    client = await self._wait_ready()
                     try:
-                        return await request(client)
+                        return await send(client)
                     except MCPError as error:
-                        if not is_lost(error):
-                            raise ToolFailure(
-                                f"The MCP server {name} answered with an error: {error.message}"
-                            ) from None
+                        if not is_connection_lost(error):
+                            text = f"The MCP server {name} answered with an error: {error.message}"
+                            raise ToolFailure(text) from None
                         why = error.message
                     except (OSError, RuntimeError, ValueError) as error:
-                        if not is_lost(error):
+                        if not is_connection_lost(error):
                             raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {error}") from None
                         why = str(error)
-                    self._lost(client, why)
-                    if last:
+                    self._connection_lost(client, why)
+                    if is_last_attempt:
                         break
         except TimeoutError:
             raise ToolFailure(
@@ -297,101 +196,175 @@ class Connection:
             stderr=self.stderr.last_lines(),
         )
 
-    async def _ready(self) -> Any:
-        """The client, once there is one; a server that had failed is given another chance."""
+    async def _wait_ready(self) -> Any:
+        """Return the client once there is one; reconnect to a server that had failed."""
         if self.client is None:
             self.reconnect()
             await self._settled.wait()
         if self.client is None:
             raise ToolFailure(
-                f"The MCP server {self.config.name} cannot be reached: {self.state.why or self.state.word}"
+                f"The MCP server {self.config.name} cannot be reached: {self.state.why or self.state.name}"
             )
         return self.client
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[None]:
-        """Connect, learn the tools, and be ready until the block is left; entered and left by the owner alone."""
-        ears = Ears(self._tools_changed, lambda why: self._lost(self.client, why), self._sent_away)
-        async with dialled(self.config, self._around, self.stderr, ears) as client:
-            async with asyncio.timeout(self.config.startup) as self._attempt:
+    async def _connect(self) -> AsyncIterator[None]:
+        """Connect, list the tools, and be ready until the block ends; entered and left by the owner alone."""
+        sign_in = None
+        if self.config.kind != "stdio" and not any(name.lower() == "authorization" for name in self.config.headers):
+            sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
+        try:
+            client = self._create_client(sign_in.provider() if sign_in is not None else None)
+            async with asyncio.timeout(self.config.startup) as self._connect_timeout:
                 await client.__aenter__()
             try:
                 await self._refresh(client)
-                self.client, self._held = client, True
-                self._become(State("ready"))
+                self.client, self._was_ready = client, True
+                self._set_state("ready")
                 yield
             finally:
-                await self._left(client)
+                await self._disconnect(client)
+        finally:
+            if sign_in is not None:
+                sign_in.close()
 
-    async def _left(self, client: Any) -> None:
-        """Leave. The end of a process is bounded in itself and must not be cut short; a remote server may never say goodbye."""
-        limit = None if self.config.kind == "stdio" else GOODBYE_SECONDS
+    def _create_client(self, auth: Any) -> Any:
+        from mcp.client.client import Client
+        from mcp_types import Implementation
+
+        from wieldy import __version__
+
+        context = self._context
+
+        async def handle_message(message: Any) -> None:
+            if type(message).__name__ == "ToolListChangedNotification":
+                self._tools_changed()
+
+        async def handle_log(params: Any) -> None:
+            text = params.data if isinstance(params.data, str) else repr(params.data)
+            message = ServerLogMessage(server=self.config.name, level=params.level, text=text[:MAX_LOG_CHARS])
+            context.workspace.emit(message)
+
+        return Client(
+            open_stdio(self._program()) if self.config.kind == "stdio" else open_http(self.config, auth),
+            cache=None,
+            client_info=Implementation(name="wieldy", version=__version__),
+            list_roots_callback=context.requests.list_roots,
+            elicitation_callback=context.requests.elicit,
+            sampling_callback=context.sampling,
+            logging_callback=handle_log,
+            log_level="info",
+            message_handler=handle_message,
+        )
+
+    def _program(self) -> ServerProgram:
+        config, context = self.config, self._context
+        workspace = context.workspace
+        env = {**workspace.setting("env", dict[str, str]()), **config.env}
+        return ServerProgram(
+            (config.command, *config.args),
+            server_environment(workspace.env, env, context.mark),
+            config.cwd or workspace.root,
+            context.mark,
+            self.stderr,
+            context.on_process,
+            lambda why: self._connection_lost(self.client, why),
+        )
+
+    async def _disconnect(self, client: Any) -> None:
+        """Leave the client. Stopping a process is bounded in itself; a remote server may never answer."""
+        limit = None if self.config.kind == "stdio" else DISCONNECT_SECONDS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await client.__aexit__(None, None, None)
 
-    def _tools_changed(self) -> None:
-        self._wakes.put_nowait(REFRESH)
-
-    def _sent_away(self, url: str) -> None:
-        """The server wants somebody to sign in first: say where, and give them time."""
-        if self._attempt is not None and self.client is None:
-            with contextlib.suppress(RuntimeError):
-                self._attempt.reschedule(asyncio.get_running_loop().time() + SIGN_IN_SECONDS)
-        self._become(State("needs approval", f"sign in at {url}"))
-
     async def _serve(self) -> str:
-        """Keep the list of tools fresh until the connection ends; says why it did."""
+        """Keep the tool list fresh until the connection ends; return why it ended."""
         import anyio
 
         client = self.client
         async with anyio.create_task_group() as tasks:
-            if must_subscribe(client):
-                tasks.start_soon(follow, client, self.config.name, self._tools_changed)
-            while (wake := await self._next_wake()) == REFRESH:
+            if needs_subscription(client):
+                tasks.start_soon(watch_tool_changes, client, self.config.name, self._tools_changed)
+            while (wakeup := await self._next_wakeup()) == REFRESH:
                 try:
                     await self._refresh(client)
-                except Exception as error:
-                    # What was offered before is better than nothing.
+                except Exception as error:  # keep the tools that were listed before
                     log.warning("MCP server %s changed its tools and cannot list them: %s", self.config.name, error)
             tasks.cancel_scope.cancel()
-        return wake
+        return wakeup
 
-    async def _next_wake(self) -> str:
-        """The next thing to see to; several changes of the tools are one."""
-        wake = await self._wakes.get()
-        while wake == REFRESH and not self._wakes.empty():
-            wake = self._wakes.get_nowait()
-        return wake
+    async def _next_wakeup(self) -> str:
+        """Return the next wake-up; several refreshes in a row are one."""
+        wakeup = await self._wakeups.get()
+        while wakeup == REFRESH and not self._wakeups.empty():
+            wakeup = self._wakeups.get_nowait()
+        return wakeup
 
     async def _refresh(self, client: Any) -> None:
-        await self._around.listed(await tools_of(client, self.config.name))
+        await self._context.on_tools(await list_tools(client))
 
-    def _lost(self, client: Any, why: str) -> None:
+    def _tools_changed(self) -> None:
+        self._wakeups.put_nowait(REFRESH)
+
+    def _connection_lost(self, client: Any, why: str) -> None:
         if client is not None and client is self.client:
             self.client = None
             self._settled.clear()
-            self._wakes.put_nowait(why or "the connection was lost")
+            self._wakeups.put_nowait(why or "the connection was lost")
 
-    def _forget_wakes(self) -> None:
-        """What was asked of the last connection is not asked of the next."""
-        while not self._wakes.empty():
-            self._wakes.get_nowait()
+    def _sign_in_required(self, url: str) -> None:
+        """Show the address where a person signs in, and give them time."""
+        if self.client is None:
+            self._extend_connect_timeout(SIGN_IN_SECONDS)
+        self._set_state("needs approval", f"sign in at {url}")
 
-    def _become(self, state: State) -> None:
-        self.state = state
-        if state.word == "connecting":
+    def _extend_connect_timeout(self, seconds: float) -> None:
+        if self._connect_timeout is not None and self._connect_timeout.when() is not None:
+            with contextlib.suppress(RuntimeError):  # it has expired
+                self._connect_timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    def _set_state(self, name: StateName, why: str = "") -> None:
+        self.state = ServerState(name, why)
+        if name == "connecting":
             self._settled.clear()
         else:
             self._settled.set()
-        self._news.set()
-        self._news = asyncio.Event()
-        self._around.changed(state)
+        self._state_changed.set()
+        self._state_changed = asyncio.Event()
+        self._context.on_state(self.state)
 
-    async def _pause(self, fruitless: int) -> None:
-        """Wait before the next attempt; after too many in vain, until somebody asks for one."""
-        limit = None if fruitless >= FRUITLESS else PAUSES[min(fruitless, len(PAUSES) - 1)]
+    async def _wait_to_retry(self, failures: int) -> None:
+        """Pause before the next attempt; after too many failures, until somebody asks for one."""
+        limit = None if failures >= MAX_FAILURES else RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
-                while await self._wakes.get() not in ("reconnect", "close"):
+                while await self._wakeups.get() not in (RECONNECT, CLOSE):
                     pass
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Return whether the connection is gone, as opposed to an error response."""
+    import anyio
+    import httpx2
+
+    if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError | httpx2.TransportError | OSError):
+        return True
+    text = str(getattr(error, "message", error)).lower()
+    return getattr(error, "code", None) is not None and any(phrase in text for phrase in CONNECTION_LOST)
+
+
+def describe_failure(error: BaseException, config: ServerConfig, stderr: OutputTail) -> str:
+    """Say why a server cannot be reached, with the last line of its stderr."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        why = f"no answer within {config.startup:g} s"
+    elif isinstance(error, FileNotFoundError) and config.kind == "stdio":
+        why = f"there is no program `{config.command}`" if not config.cwd else f"cannot start: {error}"
+    elif isinstance(error, PermissionError) and config.kind == "stdio":
+        why = f"`{config.command}` may not be run"
+    else:
+        why = _ERRNO.sub("", " ".join(str(error).split())) or type(error).__name__
+    last_line = stderr.last_lines(1)
+    return f"{why} ({last_line[:300]})" if last_line else why

@@ -1,11 +1,10 @@
-"""All servers of a workspace: started side by side in the background, their tools in the catalog, their common end."""
+"""All MCP servers of a workspace: started in the background, their tools in the catalog, closed together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -20,18 +19,25 @@ from wieldy.core.logs import log
 from wieldy.core.provider import SideModel
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.client.config import Pins, ServerConfig, configured
-from wieldy.mcp.client.connection import Connection, ServerChanged, State, Surroundings
-from wieldy.mcp.client.server_requests import Answers, Sampling
-from wieldy.mcp.client.tools import Definition, ServerTool, Unfit, definition_of, server_keys, wire_names
+from wieldy.mcp.client.config import ServerConfig, parse_servers
+from wieldy.mcp.client.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
+from wieldy.mcp.client.definitions import (
+    InvalidDefinition,
+    ToolDefinition,
+    ToolPins,
+    parse_definition,
+    server_keys,
+    wire_names,
+)
+from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
+from wieldy.mcp.client.tools import ServerTool
 from wieldy.shell.running.guardian import Guardian
 
 CLOSE_SECONDS = 12.0
-HEAD_START_SECONDS = 0.15
-COURTEOUS_SECONDS = 0.0003
+IMPORT_DELAY_SECONDS = 0.15
 
 
-class Entry:
+class ManagedServer:
     """A server's connection, the task that owns it, and its tools by the name a model calls them."""
 
     def __init__(self, connection: Connection, key: str) -> None:
@@ -49,22 +55,21 @@ class McpServers:
         self.workspace = workspace
         self.problems: list[str] = []
         self.pending: tuple[str, ...] = ()
-        self.entries: dict[str, Entry] = {}
+        self.servers: dict[str, ManagedServer] = {}
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
-        self._pins = Pins(workspace.root, env=workspace.env)
-        self._token = os.urandom(8).hex()
-        self._guardian = Guardian(self._token)
-        self._loaded: asyncio.Future[None] | None = None
-        self._needed = asyncio.Event()
-        self._numbers = count()
-        self._told: set[str] = set()
-        self._retired: set[asyncio.Task[None]] = set()
+        self._pins = ToolPins(workspace.root, env=workspace.env)
+        self._mark = os.urandom(8).hex()
+        self._guardian = Guardian(self._mark)
+        self._sdk_loaded: asyncio.Future[None] | None = None
+        self._needed_now = asyncio.Event()
+        self._process_numbers = count()
+        self._reported: set[str] = set()
+        self._removed_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def connections(self) -> Mapping[str, Connection]:
-        """The connections by server."""
-        return {name: entry.connection for name, entry in self.entries.items()}
+        return {name: server.connection for name, server in self.servers.items()}
 
     def start(self, catalog: Catalog, approver: Approver | None, pending: Iterable[str] = ()) -> None:
         """Start every configured server in the background. `pending` ones wait for the user's consent."""
@@ -73,53 +78,50 @@ class McpServers:
         self.update(self.workspace.settings)
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Start what has come into the settings, end what has gone, restart what has changed; the rest goes on."""
-        found = configured(settings, self.workspace.env)
-        self.problems = list(found.problems)
-        for problem in found.problems:
+        """Start new servers, stop removed ones, restart changed ones, keep the rest."""
+        configs, problems = parse_servers(settings, self.workspace.env)
+        self.problems = problems
+        for problem in problems:
             log.warning("%s", problem)
-        wanted = {config.name: config for config in found.servers}
-        for name in [name for name, entry in self.entries.items() if wanted.get(name) != entry.connection.config]:
-            self._retire(name)
-        keys = server_keys(wanted)
-        for name, config in wanted.items():
-            if name not in self.entries:
+        by_name = {config.name: config for config in configs}
+        for name in [name for name, server in self.servers.items() if by_name.get(name) != server.connection.config]:
+            self._remove(name)
+        keys = server_keys(by_name)
+        for name, config in by_name.items():
+            if name not in self.servers:
                 self._add(config, keys[name])
 
-    def states(self) -> dict[str, State]:
-        """How each server is doing."""
-        waiting = {name: State("needs approval", "run `wieldy permissions trust`") for name in self.pending}
-        return {**{name: entry.connection.state for name, entry in self.entries.items()}, **waiting}
+    def states(self) -> dict[str, ServerState]:
+        """Return the state of each server, pending ones included."""
+        pending = {name: ServerState("needs approval", "run `wieldy permissions trust`") for name in self.pending}
+        return {**{name: connection.state for name, connection in self.connections.items()}, **pending}
 
-    def starting(self) -> list[str]:
-        """The servers of which it is not known yet whether they come up."""
-        return [name for name, state in self.states().items() if state.word == "connecting"]
+    def connecting(self) -> list[str]:
+        """Return the servers that are neither ready nor failed yet."""
+        return [name for name, state in self.states().items() if state.name == "connecting"]
 
-    async def settled(self, seconds: float | None = None, only: str | None = None) -> None:
+    async def wait_settled(self, seconds: float | None = None, only: str | None = None) -> None:
         """Wait until every server, or only one, is ready or has failed, or time is up."""
-        self._needed.set()
-        waits = [connection.settled() for name, connection in self.connections.items() if only in (None, name)]
-        if waits:
-            try:
-                async with asyncio.timeout(seconds):
-                    await asyncio.gather(*waits)
-            except TimeoutError:
-                return
+        self._needed_now.set()
+        waits = [connection.wait_settled() for name, connection in self.connections.items() if only in (None, name)]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*waits)
 
-    async def expected(self, tool: str) -> None:
-        """Wait until the server that a tool's name speaks of is ready or has failed."""
-        self._needed.set()
-        for entry in list(self.entries.values()):
-            if tool.startswith(f"mcp__{entry.key}__"):
-                await entry.connection.settled()
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait until the server of a tool or prompt is ready or has failed."""
+        self._needed_now.set()
+        for server in list(self.servers.values()):
+            if name.startswith(f"mcp__{server.key}__"):
+                await server.connection.wait_settled()
 
     async def aclose(self) -> None:
-        """End all connections side by side, and every process they started."""
-        self._needed.set()
-        entries = list(self.entries.values())
-        for entry in entries:
-            entry.connection.close()
-        tasks = [*self._retired, *(entry.task for entry in entries if entry.task is not None)]
+        """Close all connections concurrently and end every process they started."""
+        self._needed_now.set()
+        servers = list(self.servers.values())
+        for server in servers:
+            server.connection.close()
+        tasks = [*self._removed_tasks, *(server.task for server in servers if server.task is not None)]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
             for task in late:
@@ -127,127 +129,118 @@ class McpServers:
             if late:
                 await asyncio.wait(late, timeout=CLOSE_SECONDS)
         await in_thread(self._guardian.dismiss)
-        self.entries.clear()
+        self.servers.clear()
 
     def _add(self, config: ServerConfig, key: str) -> None:
-        entry: Entry
-        answers = Answers(config.name, self.workspace, self._approver)
-        # A server hears that it may ask the model only where there is one.
+        server: ManagedServer
+        requests = ServerRequestHandler(config.name, self.workspace, self._approver)
+        # The sampling capability is announced only where there is a model.
         has_model = self.workspace.service(SideModel).complete is not None
-        around = Surroundings(
+        context = ConnectionContext(
             workspace=self.workspace,
-            answers=answers,
-            listed=lambda tools: self._listed(entry, tools),
-            changed=lambda state: self._changed(entry, state),
-            started=self._watch,
-            mark=f"{self._token}.{next(self._numbers)}.",
-            sampling=Sampling(config.name, self.workspace, answers) if has_model else None,
+            requests=requests,
+            on_tools=lambda tools: self._update_tools(server, tools),
+            on_state=lambda state: self._report_state(server, state),
+            on_process=self._guard_process,
+            mark=f"{self._mark}.{next(self._process_numbers)}.",
+            sampling=SamplingHandler(config.name, self.workspace, requests) if has_model else None,
         )
-        entry = self.entries[config.name] = Entry(Connection(config, around), key)
-        entry.task = asyncio.get_running_loop().create_task(self._run(entry.connection))
+        server = self.servers[config.name] = ManagedServer(Connection(config, context), key)
+        server.task = asyncio.get_running_loop().create_task(self._run(server.connection))
 
     async def _run(self, connection: Connection) -> None:
-        await self._sdk()
+        await self._load_sdk()
         await connection.run()
 
-    async def _sdk(self) -> None:
-        """The SDK takes most of a second to import: once, not on the loop, and not before the first request is on its way."""
-        if self._loaded is None:
-            self._loaded = asyncio.get_running_loop().create_future()
+    async def _load_sdk(self) -> None:
+        """Import the SDK once, in a thread because it takes most of a second.
+
+        The short delay lets the first model request go out before the import competes for the interpreter.
+        """
+        if self._sdk_loaded is None:
+            self._sdk_loaded = asyncio.get_running_loop().create_future()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._needed.wait(), HEAD_START_SECONDS)
+                await asyncio.wait_for(self._needed_now.wait(), IMPORT_DELAY_SECONDS)
             await in_thread(self._prepare)
-            self._loaded.set_result(None)
-        await self._loaded
+            self._sdk_loaded.set_result(None)
+        await self._sdk_loaded
 
     def _prepare(self) -> None:
-        """What would hold up the loop: the import, and the start of the guardian."""
-        _load()
-        if any(entry.connection.config.kind == "stdio" for entry in list(self.entries.values())):
+        import_module("mcp.client.client")
+        if any(server.connection.config.kind == "stdio" for server in list(self.servers.values())):
             self._guardian.wake()
 
-    def _retire(self, name: str) -> None:
-        entry = self.entries.pop(name)
-        entry.connection.close()
-        if entry.task is not None:
-            self._retired.add(entry.task)
-            entry.task.add_done_callback(self._retired.discard)
-        self._take_away(entry.tools)
+    def _remove(self, name: str) -> None:
+        server = self.servers.pop(name)
+        server.connection.close()
+        if server.task is not None:
+            self._removed_tasks.add(server.task)
+            server.task.add_done_callback(self._removed_tasks.discard)
+        self._remove_tools(server.tools)
 
-    def _watch(self, pid: int) -> None:
+    def _guard_process(self, pid: int) -> None:
         self._guardian.wake()
         self._guardian.note(pid, running=True)
 
-    def _changed(self, entry: Entry, state: State) -> None:
-        name = entry.connection.config.name
-        self.workspace.emit(ServerChanged(server=name, state=state.word, why=state.why, tools=len(entry.tools)))
-        if state.word == "failed":
-            self._tell(f"the MCP server {name} is not there: {state.why}")
+    def _report_state(self, server: ManagedServer, state: ServerState) -> None:
+        name = server.connection.config.name
+        self.workspace.emit(ServerStateChanged(server=name, state=state.name, why=state.why, tools=len(server.tools)))
+        if state.name == "failed":
+            self._report(f"the MCP server {name} is not available: {state.why}")
 
-    async def _listed(self, entry: Entry, listed: Sequence[Any]) -> None:
-        """Take over a server's list: tools that stayed the same stay the same objects."""
-        server = entry.connection.config.name
-        entry.quarantined = {}
-        sound = {tool.name: found for tool in listed if (found := self._sound(entry, tool)) is not None}
-        digests = {name: definition.digest for name, definition in sound.items()}
-        changed = await in_thread(self._pins.changed, server, digests)
-        names = wire_names(entry.key, sound)
-        before, entry.tools = entry.tools, {}
-        for own, definition in sound.items():
-            wire = names[own]
-            old = before.get(wire)
-            if old is not None and old.definition.digest == definition.digest:
-                entry.tools[wire] = old
-                continue
-            accept = partial(self._pins.pin, server, {own: definition.digest}) if own in changed else None
-            entry.tools[wire] = ServerTool(wire, definition, entry.connection, accept)
-        self._take_away({wire: tool for wire, tool in before.items() if entry.tools.get(wire) is not tool})
-        self._put_in({wire: tool for wire, tool in entry.tools.items() if before.get(wire) is not tool})
-        if entry.connection.state.word == "ready" and before != entry.tools:
-            self._changed(entry, entry.connection.state)
-
-    def _sound(self, entry: Entry, tool: Any) -> Definition | None:
-        try:
-            return definition_of(tool)
-        except Unfit as why:
-            self._quarantine(entry, tool.name, str(why))
-            return None
-
-    def _quarantine(self, entry: Entry, tool: str, why: str) -> None:
-        entry.quarantined[tool] = why
-        text = f"the tool {tool} of the MCP server {entry.connection.config.name} is left out: {why}"
-        self._tell(text)
-
-    def _tell(self, text: str) -> None:
-        """Say something to the person, once."""
-        if text not in self._told:
-            self._told.add(text)
+    def _report(self, text: str) -> None:
+        """Emit a notice once."""
+        if text not in self._reported:
+            self._reported.add(text)
             log.warning("%s", text)
             self.workspace.emit(Notice(text=text))
 
-    def _put_in(self, tools: Mapping[str, ServerTool]) -> None:
+    async def _update_tools(self, server: ManagedServer, listed: Sequence[Any]) -> None:
+        """Take over a server's tool list; unchanged tools stay the same objects."""
+        name = server.connection.config.name
+        server.quarantined = {}
+        definitions = {tool.name: parsed for tool in listed if (parsed := self._parse(server, tool)) is not None}
+        digests = {own_name: definition.digest for own_name, definition in definitions.items()}
+        changed = await in_thread(self._pins.changed, name, digests)
+        names = wire_names(server.key, definitions)
+        previous, server.tools = server.tools, {}
+        for own_name, definition in definitions.items():
+            wire_name = names[own_name]
+            old = previous.get(wire_name)
+            if old is not None and old.definition.digest == definition.digest:
+                server.tools[wire_name] = old
+                continue
+            accept = partial(self._pins.pin, name, {own_name: definition.digest}) if own_name in changed else None
+            server.tools[wire_name] = ServerTool(wire_name, definition, server.connection, accept)
+        self._remove_tools({wire: tool for wire, tool in previous.items() if server.tools.get(wire) is not tool})
+        self._add_tools({wire: tool for wire, tool in server.tools.items() if previous.get(wire) is not tool})
+        if server.connection.state.name == "ready" and previous != server.tools:
+            self._report_state(server, server.connection.state)
+
+    def _parse(self, server: ManagedServer, tool: Any) -> ToolDefinition | None:
+        try:
+            return parse_definition(tool)
+        except InvalidDefinition as error:
+            self._quarantine(server, tool.name, str(error))
+            return None
+
+    def _quarantine(self, server: ManagedServer, tool: str, why: str) -> None:
+        server.quarantined[tool] = why
+        self._report(f"the tool {tool} of the MCP server {server.connection.config.name} is left out: {why}")
+
+    def _add_tools(self, tools: Mapping[str, ServerTool]) -> None:
         assert self._catalog is not None
         for tool in tools.values():
             try:
                 self._catalog.add(tool)
-            except ToolDefinitionError as why:
-                entry = self.entries.get(tool.server)
-                if entry is not None:
-                    entry.tools.pop(tool.name, None)
-                    self._quarantine(entry, tool.definition.name, str(why))
+            except ToolDefinitionError as error:
+                server = self.servers.get(tool.server)
+                if server is not None:
+                    server.tools.pop(tool.name, None)
+                    self._quarantine(server, tool.definition.name, str(error))
 
-    def _take_away(self, tools: Mapping[str, ServerTool]) -> None:
+    def _remove_tools(self, tools: Mapping[str, ServerTool]) -> None:
         assert self._catalog is not None
         for name, tool in tools.items():
             if self._catalog.find(name) is tool:
                 self._catalog.remove(name)
-
-
-def _load() -> None:
-    """Import the SDK, handing the interpreter over often: whoever works meanwhile must not wait for it."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(COURTEOUS_SECONDS)
-    try:
-        import_module("wieldy.mcp.client.connection")
-    finally:
-        sys.setswitchinterval(before)

@@ -1,125 +1,116 @@
-"""The prompts of all servers: listed together under names a person can type, filled in, and told to the model."""
+"""Prompts of MCP servers: listed under names a person can type, and rendered with arguments."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from wieldy.core.content import Image, Text
+from wieldy.core.content import Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.connection import Connection
+from wieldy.mcp.client.content import convert_part
+from wieldy.mcp.client.definitions import wire_names
 from wieldy.mcp.client.manager import McpServers
-from wieldy.mcp.client.tools import message_blocks, wire_names
+from wieldy.mcp.client.tools import list_all
 
-PAGES = 20
+MAX_PAGES = 20
 
 
 class ServerPrompt(Struct, frozen=True):
-    """One prompt: the name it goes by here and there, and the arguments it takes; `required` ones must be given."""
+    """One prompt: `name` is what a person types, `own_name` what its server calls it."""
 
     name: str
     server: str
-    own: str
+    own_name: str
     description: str
     arguments: tuple[str, ...]
     required: tuple[str, ...]
 
     @property
     def usage(self) -> str:
-        """How it is called."""
+        """The command with its arguments; optional ones in brackets."""
         takes = (each if each in self.required else f"[{each}]" for each in self.arguments)
         return " ".join((f"/{self.name}", *takes))
 
 
-async def prompts_of(servers: McpServers) -> dict[str, ServerPrompt]:
-    """The prompts of the servers that are ready, by name; one that fails to list hides nobody else's."""
-    ready = [entry for entry in servers.entries.values() if entry.connection.client is not None]
-    found = await asyncio.gather(*(_listed(entry.connection) for entry in ready), return_exceptions=True)
+async def list_prompts(servers: McpServers) -> dict[str, ServerPrompt]:
+    """Return the prompts of all ready servers by name; a server that fails to list them is skipped."""
+    ready = [server for server in servers.servers.values() if server.connection.client is not None]
+    lists = await asyncio.gather(*(_request_prompts(server.connection) for server in ready), return_exceptions=True)
     prompts: dict[str, ServerPrompt] = {}
-    for entry, listed in zip(ready, found, strict=True):
+    for server, listed in zip(ready, lists, strict=True):
         if isinstance(listed, BaseException):
             continue
-        names = wire_names(entry.key, [prompt.name for prompt in listed])
+        names = wire_names(server.key, [prompt.name for prompt in listed])
         for prompt in listed:
             arguments = prompt.arguments or []
             prompts[names[prompt.name]] = ServerPrompt(
                 names[prompt.name],
-                entry.connection.config.name,
+                server.connection.config.name,
                 prompt.name,
                 prompt.description or prompt.title or "",
-                tuple(each.name for each in arguments),
-                tuple(each.name for each in arguments if each.required),
+                tuple(argument.name for argument in arguments),
+                tuple(argument.name for argument in arguments if argument.required),
             )
     return dict(sorted(prompts.items()))
 
 
-async def prompt_text(servers: McpServers, prompt: ServerPrompt, words: str) -> str:
-    """What a prompt says, filled in with the words behind its name. Raises `ToolFailure`, one line for the person."""
-    given = filled(prompt, words)
+async def _request_prompts(connection: Connection) -> Sequence[Any]:
+    async def send(client: Any) -> list[Any]:
+        if client.server_capabilities.prompts is None:
+            return []
+        return await list_all(client.list_prompts, "prompts", MAX_PAGES)
+
+    prompts: list[Any] = await connection.request(send, retry=True)
+    return prompts
+
+
+async def render_prompt(servers: McpServers, prompt: ServerPrompt, words: str) -> str:
+    """Return the text of a prompt with the words behind its name as arguments. Raises `ToolFailure`, one line for a person."""
+    arguments = parse_arguments(prompt, words)
     connection = servers.connections[prompt.server]
-    result = await connection.ask(lambda client: client.get_prompt(prompt.own, given or None), again=True)
+    result = await connection.request(lambda client: client.get_prompt(prompt.own_name, arguments or None), retry=True)
     folder = servers.workspace.session_dir / "tool-results"
-    return await in_thread(_told, result.messages, folder)
+    return await in_thread(_join_messages, result.messages, folder)
 
 
-def filled(prompt: ServerPrompt, words: str) -> dict[str, str]:
-    """The words as arguments: `name=value`, or in order; the last takes all that is left. Raises `ToolFailure`."""
+def parse_arguments(prompt: ServerPrompt, words: str) -> dict[str, str]:
+    """Parse `name=value` words, then positional ones; the last argument takes all that is left. Raises `ToolFailure`."""
     try:
         parts = shlex.split(words)
     except ValueError:
         parts = words.split()
-    given: dict[str, str] = {}
-    plain: list[str] = []
+    arguments: dict[str, str] = {}
+    positional: list[str] = []
     for part in parts:
-        name, sign, value = part.partition("=")
-        if sign and name in prompt.arguments:
-            given[name] = value
+        name, equals, value = part.partition("=")
+        if equals and name in prompt.arguments:
+            arguments[name] = value
         else:
-            plain.append(part)
-    open_ones = [name for name in prompt.arguments if name not in given]
-    for number, name in enumerate(open_ones):
-        if number < len(plain):
-            given[name] = " ".join(plain[number:]) if number == len(open_ones) - 1 else plain[number]
-    missing = [name for name in prompt.required if name not in given]
+            positional.append(part)
+    unset = [name for name in prompt.arguments if name not in arguments]
+    for number, name in enumerate(unset):
+        if number < len(positional):
+            arguments[name] = " ".join(positional[number:]) if number == len(unset) - 1 else positional[number]
+    missing = [name for name in prompt.required if name not in arguments]
     if missing:
         raise ToolFailure(f"{', '.join(missing)} is missing: {prompt.usage}")
-    if plain and not open_ones:
-        raise ToolFailure(f"`{plain[0]}` is too much: {prompt.usage}")
-    return given
+    if positional and not unset:
+        raise ToolFailure(f"`{positional[0]}` is too much: {prompt.usage}")
+    return arguments
 
 
-async def _listed(connection: Connection) -> Sequence[Any]:
-    async def pages(client: Any) -> list[Any]:
-        if client.server_capabilities.prompts is None:
-            return []
-        prompts: list[Any] = []
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await client.list_prompts(cursor=cursor)
-            prompts += page.prompts
-            cursor = page.next_cursor
-            if not cursor:
-                break
-        return prompts
-
-    listed: list[Any] = await connection.ask(pages, again=True)
-    return listed
-
-
-def _told(messages: Sequence[Any], folder: Any) -> str:
-    """Messages as one text; what the assistant is made to have said is marked as such."""
+def _join_messages(messages: Sequence[Any], folder: Path) -> str:
+    """Join messages into one text; those of the assistant are marked."""
     parts: list[str] = []
     for message in messages:
-        for block in message_blocks(message.content, folder):
-            text = block.text if isinstance(block, Text) else _kept(block)
+        for block in convert_part(message.content, folder):
+            text = block.text if isinstance(block, Text) else f"[an image ({block.media_type}): prompts are text only]"
             parts.append(f"Assistant: {text}" if message.role == "assistant" else text)
     return "\n\n".join(parts)
-
-
-def _kept(picture: Image) -> str:
-    return f"[a picture ({picture.media_type}) that a prompt cannot carry]"

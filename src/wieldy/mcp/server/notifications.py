@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.events import Event, Notice
-from wieldy.mcp.client.connection import ServerChanged, ServerSaid
+from wieldy.mcp.client.connection import ServerLogMessage, ServerStateChanged
 from wieldy.mcp.server.tools import whole
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class News:
 
         def overheard(event: Event) -> None:
             emit(event)
-            if isinstance(event, Notice | ServerSaid | ServerChanged):
+            if isinstance(event, Notice | ServerLogMessage | ServerStateChanged):
                 loop.call_soon_threadsafe(self.add, event)
 
         # Only what belongs to no call is of interest; a subscription would have every step of every call announced.
@@ -87,7 +87,7 @@ class News:
             with contextlib.suppress(*_gone()):
                 if isinstance(item, Notice):
                     await self._say("warning", item.text)
-                elif isinstance(item, ServerSaid):
+                elif isinstance(item, ServerLogMessage):
                     await self._say(item.level, item.text, item.server)
                 else:
                     await self._compare()

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.client.config import Pins
-from wieldy.mcp.client.tools import (
-    INPUT,
-    OUTPUT,
-    REFUSED,
-    TASK,
-    Unfit,
-    definition_of,
-    mended,
-    parameters_of,
+from wieldy.mcp.client.definitions import (
+    INPUT_SCHEMA_KEY,
+    OUTPUT_SCHEMA_KEY,
+    REJECTED_KEY,
+    TASK_KEY,
+    InvalidDefinition,
+    ToolPins,
+    parse_definition,
+    parse_input_schema,
+    sanitize_result,
     server_keys,
     wire_names,
 )
-from wieldy.mcp.client.transport import Tail
+from wieldy.mcp.client.transport import OutputTail
 from wieldy.schema.check import Misfit
 
 FIT = re.compile(r"mcp__[A-Za-z0-9_-]+__[A-Za-z0-9_-]*")
@@ -81,30 +81,30 @@ def test_a_list_is_mended_entry_by_entry():
             None,
         ]
     }
-    mended(result)
+    sanitize_result(result)
     good, odd = result["tools"]
-    assert good["_meta"] == {OUTPUT: {"type": "object"}} and "outputSchema" not in good
-    assert odd["inputSchema"] == {"type": "object"} and odd["_meta"] == {INPUT: union}
+    assert good["_meta"] == {OUTPUT_SCHEMA_KEY: {"type": "object"}} and "outputSchema" not in good
+    assert odd["inputSchema"] == {"type": "object"} and odd["_meta"] == {INPUT_SCHEMA_KEY: union}
     assert odd["annotations"] == {"title": "T"}
-    assert len(result["_meta"][REFUSED]) == 2
+    assert len(result["_meta"][REJECTED_KEY]) == 2
 
 
 def test_other_results_are_left_alone_and_a_task_is_set_aside():
     others: list[Any] = [None, 3, {"messages": []}, {"tools": 3}]
     for result in others:
         before = repr(result)
-        mended(result)
+        sanitize_result(result)
         assert repr(result) == before
     made: dict[str, Any] = {"task": {"taskId": "1"}}
-    mended(made)
-    assert made == {"content": [], "resultType": "complete", "_meta": {TASK: {"taskId": "1"}}}
+    sanitize_result(made)
+    assert made == {"content": [], "resultType": "complete", "_meta": {TASK_KEY: {"taskId": "1"}}}
 
 
 def test_a_result_that_does_not_say_so_is_complete():
     plain: dict[str, Any] = {"content": []}
     asking: dict[str, Any] = {"content": [], "resultType": "input_required"}
-    mended(plain)
-    mended(asking)
+    sanitize_result(plain)
+    sanitize_result(asking)
     assert (plain["resultType"], asking["resultType"]) == ("complete", "input_required")
 
 
@@ -112,13 +112,13 @@ def test_a_result_that_does_not_say_so_is_complete():
     "schema", ["x", 3, [], False, {"type": "array"}, {"type": ["string", "null"]}, {"type": "objct"}]
 )
 def test_a_schema_that_takes_no_object_is_unfit(schema):
-    with pytest.raises(Unfit):
-        parameters_of(schema)
+    with pytest.raises(InvalidDefinition):
+        parse_input_schema(schema)
 
 
 def test_the_shown_schema_is_acceptable_and_the_given_one_decides():
     given = {"oneOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"required": ["b"]}]}
-    parameters = parameters_of(given)
+    parameters = parse_input_schema(given)
     assert parameters.schema["type"] == "object" and "oneOf" not in parameters.schema
     assert parameters.accept({"a": "x"}) == {"a": "x"}
     with pytest.raises(Misfit):
@@ -131,26 +131,26 @@ def tool(**fields: Any) -> Any:
 
 
 def test_the_fingerprint_follows_what_a_reader_would_see():
-    one = definition_of(tool()).digest
-    assert definition_of(tool()).digest == one
-    assert definition_of(tool(description="other")).digest != one
-    assert definition_of(tool(input_schema={"type": "object", "properties": {"a": {}}})).digest != one
+    one = parse_definition(tool()).digest
+    assert parse_definition(tool()).digest == one
+    assert parse_definition(tool(description="other")).digest != one
+    assert parse_definition(tool(input_schema={"type": "object", "properties": {"a": {}}})).digest != one
 
 
 def test_limits_and_wishes_of_a_tool_are_read_from_its_meta():
-    found = definition_of(tool(meta={"anthropic/maxResultSizeChars": 10**9, "anthropic/alwaysLoad": True}))
+    found = parse_definition(tool(meta={"anthropic/maxResultSizeChars": 10**9, "anthropic/alwaysLoad": True}))
     assert (found.max_result_chars, found.always_load) == (500_000, True)
-    assert len(definition_of(tool(description="d" * 10_000)).description) == 4_000
+    assert len(parse_definition(tool(description="d" * 10_000)).description) == 4_000
 
 
 def test_pins_know_what_changed_and_only_that(tmp_path):
-    pins = Pins(str(tmp_path), tmp_path / "pins.json")
+    pins = ToolPins(str(tmp_path), tmp_path / "pins.json")
     assert pins.changed("s", {"a": "1", "b": "2"}) == frozenset()
     assert pins.changed("s", {"a": "1", "b": "3", "c": "4"}) == {"b"}
     assert pins.changed("s", {"b": "3"}) == {"b"}
     pins.pin("s", {"b": "3"})
     assert pins.changed("s", {"a": "1", "b": "3"}) == frozenset()
-    assert Pins(str(tmp_path / "other"), tmp_path / "pins.json").changed("s", {"a": "9"}) == frozenset()
+    assert ToolPins(str(tmp_path / "other"), tmp_path / "pins.json").changed("s", {"a": "9"}) == frozenset()
     (tmp_path / "pins.json").write_text("{broken")
     assert pins.changed("s", {"a": "1"}) == frozenset()
 
@@ -158,7 +158,7 @@ def test_pins_know_what_changed_and_only_that(tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=30))
 def test_a_tail_is_bounded_and_ends_where_the_words_end(pieces):
-    tail = Tail(most=50)
+    tail = OutputTail(max_bytes=50)
     for piece in pieces:
         tail.add(piece)
     whole = b"".join(pieces)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from wieldy.core.user_questions import Inquiry, Person, Reply
-from wieldy.mcp.client.server_requests import inquiries, values
+from wieldy.mcp.client.server_requests import form_questions, form_values
 
 SCHEMA = {
     "type": "object",
@@ -25,7 +25,7 @@ SCHEMA = {
 
 
 def test_each_field_is_a_question_with_its_options_and_the_first_says_who_asks():
-    asked = inquiries("shop", "Who are you?", SCHEMA)
+    asked = form_questions("shop", "Who are you?", SCHEMA)
     assert asked[0] == Inquiry("The MCP server shop asks: Who are you?\nYour name (as on the door)")
     assert asked[1] == Inquiry("age [Enter: 7]")
     assert asked[3] == Inquiry("sure [Enter: no]", ("yes", "no"))
@@ -43,7 +43,7 @@ def test_replies_become_values_of_the_right_kind_and_silence_the_default():
         Reply(("Green",)),
         Reply(("mon", "wed")),
     ]
-    assert values(SCHEMA, said) == {
+    assert form_values(SCHEMA, said) == {
         "name": "Ann",
         "age": 7,
         "share": 0.5,
@@ -52,11 +52,11 @@ def test_replies_become_values_of_the_right_kind_and_silence_the_default():
         "colour": "g",
         "days": ["mon", "wed"],
     }
-    assert values(SCHEMA, [Reply(words="Ann"), *[Reply()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
+    assert form_values(SCHEMA, [Reply(words="Ann"), *[Reply()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
 
 
 def test_what_is_no_number_stays_what_was_said_and_does_not_fit():
-    assert values({"properties": {"age": {"type": "integer"}}}, [Reply(words="old")]) == {"age": "old"}
+    assert form_values({"properties": {"age": {"type": "integer"}}}, [Reply(words="old")]) == {"age": "old"}
 
 
 class Answering:

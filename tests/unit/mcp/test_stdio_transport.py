@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.client.transport import QUEUED, Wire
+from wieldy.mcp.client.transport import MAX_QUEUED_MESSAGES, StdoutReader
 
 
 class Pipe:
@@ -31,8 +31,8 @@ class Pipe:
         return 7
 
 
-def wire_to(pipe: Pipe, gone: list[str], heard: list[bytes]) -> Wire:
-    wire = Wire(lambda line: None if line.startswith(b"#") else line, heard.append, gone.append)
+def wire_to(pipe: Pipe, gone: list[str], heard: list[bytes]) -> StdoutReader:
+    wire = StdoutReader(lambda line: None if line.startswith(b"#") else line, heard.append, gone.append)
     wire.connection_made(pipe)  # type: ignore[arg-type]
     return wire
 
@@ -75,9 +75,9 @@ async def test_whoever_waits_is_woken_by_a_message_and_by_the_end():
 async def test_reading_pauses_while_too_much_waits_and_goes_on_when_it_is_taken():
     pipe = Pipe()
     wire = wire_to(pipe, [], [])
-    wire.pipe_data_received(1, b"m\n" * (QUEUED + 1))
+    wire.pipe_data_received(1, b"m\n" * (MAX_QUEUED_MESSAGES + 1))
     assert not pipe.reading
-    for _ in range(QUEUED + 1):
+    for _ in range(MAX_QUEUED_MESSAGES + 1):
         await wire.receive()
     assert pipe.reading
 
