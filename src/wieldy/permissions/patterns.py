@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from wieldy.core.decision import Behavior
 from wieldy.permissions.paths import is_below, path_key
+from wieldy.search.patterns import translate_rule
 
 _UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
 _GLOB_CHARACTER = re.compile(r"(?<!\\)[*?\[]")
@@ -163,69 +164,9 @@ def _anchored(start: str, pattern: str) -> PathPattern:
 
 @lru_cache(maxsize=4096)
 def _compile_path(rest: str, floating: bool, folds_case: bool) -> re.Pattern[str]:
-    segments = rest.split("/")
-    source = _translate(["**", *segments] if floating else segments)
-    return re.compile(source, re.DOTALL | (re.IGNORECASE if folds_case else 0))
-
-
-def _translate(segments: list[str]) -> str:
-    """Translate the runs of segments between `**`; each takes its first match and never backtracks, which keeps it linear."""
-    runs: list[list[str]] = [[]]
-    for segment in segments:
-        if segment == "**":
-            runs.append([])
-        else:
-            runs[-1].append(_translate_segment(segment))
-    texts = ["/".join(run) for run in runs if run]
-    if not texts:
-        return ".+"
-    first = texts[0] if runs[0] else _at_any_depth(texts[0])
-    following = "".join(f"/{_at_any_depth(text)}" for text in texts[1:])
-    # What matches a folder matches everything in it.
-    return first + following + ("(?:/.*)?" if runs[-1] else "/.+")
-
-
-def _at_any_depth(run: str) -> str:
-    return f"(?>(?:[^/]+/)*?{run}(?=/|\\Z))"
-
-
-def _translate_segment(segment: str) -> str:
-    pieces = [""]
-    position = 0
-    while position < len(segment):
-        letter = segment[position]
-        position += 1
-        if letter == "*":
-            pieces.append("")
-        elif letter == "?":
-            pieces[-1] += "[^/]"
-        elif letter == "[":
-            text, position = _translate_class(segment, position)
-            pieces[-1] += text
-        elif letter == "\\" and position < len(segment):
-            pieces[-1] += re.escape(segment[position])
-            position += 1
-        else:
-            pieces[-1] += re.escape(letter)
-    if len(pieces) == 1:
-        return pieces[0]
-    # Between two stars the leftmost match is always good enough, so no backtracking is needed.
-    between = "".join(f"(?>[^/]*?{piece})" for piece in pieces[1:-1] if piece)
-    return f"{pieces[0]}{between}[^/]*{pieces[-1]}"
-
-
-def _translate_class(segment: str, start: int) -> tuple[str, int]:
-    negated = segment[start : start + 1] in ("!", "^")
-    end = segment.find("]", start + negated + 1)
-    if end < 0:
-        return r"\[", start
-    inner = segment[start + negated : end].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-    inner = inner.replace("&&", "&\\&").replace("~~", "~\\~").replace("||", "|\\|").replace("--", "-\\-")
-    try:
-        re.compile(f"[{inner}]")
-    except re.error:
-        return r"(?!)", end + 1
-    return f"(?!/)[{'^' if negated else ''}{inner}]", end + 1
+    return re.compile(
+        translate_rule(f"**/{rest}" if floating else rest), re.DOTALL | (re.IGNORECASE if folds_case else 0)
+    )
 
 
 def _unescape(text: str) -> str:
