@@ -10,7 +10,7 @@ from bench.claim import Claim, best_of
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.toolset.order import arrange, budget
+from wieldy.toolset.order import budget, order_tools
 from wieldy.toolset.search import Index
 
 VERBS = ("create", "list", "update", "delete", "search")
@@ -40,8 +40,8 @@ def claims() -> Iterator[Claim]:
     yield Claim("ToolSearch over 5 000 tools, a query", query / len(queries) * 1000, 10, " ms", "index prepared")
 
     names = [tool.name for tool in many[:20]]
-    arrange(many, tokens=budget(200_000))
-    [order] = best_of(7, lambda: arrange(many, tokens=budget(200_000), activated=names))
+    order_tools(many, tokens=budget(200_000))
+    [order] = best_of(7, lambda: order_tools(many, tokens=budget(200_000), activated=names))
     yield Claim("arranging 5 000 tools for a request", order * 1000, 30, " ms", "weights known")
 
     [small] = best_of(5, lambda: asyncio.run(_offering(many[:500])))

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import msgspec
 from bench.claim import Claim, best_of
 
-from wieldy.schema.json_repair import Unreadable, read_object
+from wieldy.schema.json_repair import UnreadableJson, read_object
 from wieldy.schema.parameters import Parameters
 
 FUNCTIONS = 500
@@ -117,7 +117,7 @@ def _refused(text: str) -> Callable[[], None]:
     def run() -> None:
         try:
             read_object(text)
-        except Unreadable as unreadable:
+        except UnreadableJson as unreadable:
             assert unreadable.cut_off
 
     return run

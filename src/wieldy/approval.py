@@ -9,7 +9,7 @@ from wieldy.core.decision import Answer, Approver, Question
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.events import Notice
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import settle
+from wieldy.core.tool import maybe_await
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[Question], bool | str | Answer | Awaitable[bool | str | Answer]]
 
 
-class Callback:
+class CallbackApprover:
     """The person behind an `ask` callback: True, False, words for the model (a no), or a whole `Answer`."""
 
     def __init__(self, ask: Ask, policy: Policy, workspace: Workspace, *, keep: bool) -> None:
@@ -29,7 +29,7 @@ class Callback:
 
     async def ask(self, question: Question) -> Answer:
         """Put the question; rules the person grants hold from now on."""
-        said = await settle(self._ask(question))
+        said = await maybe_await(self._ask(question))
         answer = said if isinstance(said, Answer) else Answer(said is True, said if isinstance(said, str) else "")
         if answer.allowed and answer.remember:
             await self._grant(answer)
@@ -50,7 +50,7 @@ class Callback:
                 self._workspace.emit(Notice(text=f"allowed for this session only: {error}"))
 
 
-class Witnessed:
+class ObservedApprover:
     """Somebody who answers, and somebody who is told which calls they are asked about."""
 
     def __init__(self, person: Approver, told: Callable[[str], None]) -> None:
@@ -63,7 +63,7 @@ class Witnessed:
         return await self._person.ask(question)
 
 
-class Nobody:
+class NoApprover:
     """Where nobody can answer, a question is a denial that says how to go on."""
 
     async def ask(self, question: Question) -> Answer:

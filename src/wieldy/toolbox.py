@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from wieldy.approval import Ask, Callback, Nobody, Witnessed
+from wieldy.approval import Ask, CallbackApprover, NoApprover, ObservedApprover
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
-from wieldy.core.catalog import Catalog, Offered
+from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Approver, Decision, Judge
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
@@ -35,9 +35,16 @@ from wieldy.settings.load import Settings, SettingsWatcher
 from wieldy.settings.load import load_settings as settings_of
 from wieldy.settings.wiring import Wiring
 from wieldy.tools import MODULES, builtin_loaders
-from wieldy.toolset.gates import SIMPLE, Context, gate_of, is_on, left_out_by_name, survey
-from wieldy.toolset.order import FOREIGN, is_foreign
-from wieldy.toolset.toolset import Called, Offering, Pool
+from wieldy.toolset.gates import (
+    SIMPLE,
+    Context,
+    check_availability,
+    feature_gate,
+    is_feature_enabled,
+    why_excluded_by_name,
+)
+from wieldy.toolset.order import MCP_PREFIX, is_mcp_tool
+from wieldy.toolset.toolset import ActivatingCatalog, OfferedTools, Toolset
 
 if TYPE_CHECKING:
     from wieldy.files.journal.undo import UndoPlan
@@ -97,11 +104,11 @@ class Toolbox:
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)
-        self.person: Approver = Callback(ask, self.policy, self.workspace, keep=files) if ask else Nobody()
-        pool = self.workspace.service(Pool)
+        self.person: Approver = CallbackApprover(ask, self.policy, self.workspace, keep=files) if ask else NoApprover()
+        pool = self.workspace.service(Toolset)
         pool.refresh, pool.starting, pool.settled = self.offering, self._starting, self.connected
         self._services = Services(
-            catalog=Called(self.catalog, pool),
+            catalog=ActivatingCatalog(self.catalog, pool),
             workspace=self.workspace,
             queue=Queue(max_concurrency or _concurrency(self.workspace.env), supervisor),
             supervisor=supervisor,
@@ -145,7 +152,7 @@ class Toolbox:
     def witness(self, told: Callable[[str], None]) -> None:
         """Have the id of every call told about which a person is asked, or would be if there were one."""
         self._told = told
-        self._services.approver = Witnessed(self._services.approver, told)
+        self._services.approver = ObservedApprover(self._services.approver, told)
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
@@ -153,7 +160,7 @@ class Toolbox:
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
-        if name.startswith(FOREIGN) and name not in self.catalog:
+        if name.startswith(MCP_PREFIX) and name not in self.catalog:
             await self._expected(name)
         self._notice_changes()
         return await handle(self._call((name, fields if input is None else input)), self._services)
@@ -179,12 +186,12 @@ class Toolbox:
         plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
         return self._services.judge.decide(plan, ())
 
-    async def offer(self) -> list[Offered]:
+    async def offer(self) -> list[ToolAvailability]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
         found = await offered(self.catalog, self._services, self.settings, self.policy.mode, every=True)
         return list(found.rows)
 
-    async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> Offering:
+    async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
         return await offered(self.catalog, self._services, self.settings, self.policy.mode, window, only)
 
@@ -366,23 +373,23 @@ async def offered(
     window: int | None = None,
     only: Sequence[str] | None = None,
     every: bool = False,
-) -> Offering:
+) -> OfferedTools:
     """What a request carries of the tools in a catalog, for somebody who works at a bench in some mode.
 
     Tools that are left out by their names alone are not even loaded, unless `every` one is to have its row.
     """
     workspace, values = services.workspace, settings.values
-    context = Context(mode, is_on(SIMPLE, values, workspace.env), None if only is None else tuple(only))
-    gate = partial(gate_of, settings=values, env=workspace.env)
-    names = [name for name in catalog if every or (gate(name) is None and left_out_by_name(name, context) is None)]
-    rows = await survey(
-        sorted(filter(None, map(catalog.find, names)), key=lambda tool: (is_foreign(tool), tool.name)),
+    context = Context(mode, is_feature_enabled(SIMPLE, values, workspace.env), None if only is None else tuple(only))
+    gate = partial(feature_gate, settings=values, env=workspace.env)
+    names = [name for name in catalog if every or (gate(name) is None and why_excluded_by_name(name, context) is None)]
+    rows = await check_availability(
+        sorted(filter(None, map(catalog.find, names)), key=lambda tool: (is_mcp_tool(tool), tool.name)),
         context,
         gate=gate,
         removes=getattr(services.judge, "removal_reason", lambda name: None),
         enabled=lambda tool: services.supervisor.run(tool.enabled(workspace), Abort(), ENABLED_SECONDS),
     )
-    return workspace.service(Pool).offering(rows, MODULES, window)
+    return workspace.service(Toolset).offering(rows, MODULES, window)
 
 
 def _concurrency(env: Mapping[str, str]) -> int:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.modes import MODES
@@ -80,7 +80,7 @@ def made_calls(draw: st.DrawFn) -> PlannedCall:
         st.sampled_from(["Bash", "Read", "Grep", "Write", "Edit", "WebFetch", "mcp__db__query", "Agent", "Deploy"])
     )
     path = f"{ROOT}/{draw(st.sampled_from(FILES))}"
-    effects: Effects = UNKNOWN
+    effects: Effects = UNKNOWN_EFFECTS
     input: dict[str, object] = {}
     if name == "Bash":
         command = draw(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=3).map(" && ".join))
@@ -265,7 +265,7 @@ def test_any_text_is_decided_and_nothing_that_cannot_be_read_is_allowed_by_a_rul
 
 
 def test_nothing_touched_and_nothing_said_is_still_decided() -> None:
-    assert decided([], "default", called("Grep", NOTHING)).behavior == "allow"
+    assert decided([], "default", called("Grep", NO_EFFECTS)).behavior == "allow"
 
 
 class Volume:

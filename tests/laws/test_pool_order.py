@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.tool import Tool
-from wieldy.toolset.order import arrange, is_foreign
+from wieldy.toolset.order import is_mcp_tool, order_tools
 
 own_names = st.lists(st.from_regex(r"[A-Z][a-z]{1,6}", fullmatch=True), unique=True, max_size=6)
 server_names = st.lists(st.from_regex(r"mcp__[ab]__[a-z]{1,4}", fullmatch=True), unique=True, max_size=8)
@@ -26,7 +26,7 @@ def as_bytes(tools) -> bytes:
 
 
 def first_block(arranged) -> bytes:
-    own = [tool for tool in arranged.tools if not is_foreign(tool)]
+    own = [tool for tool in arranged.tools if not is_mcp_tool(tool)]
     assert list(arranged.tools[: len(own)]) == own, "our own tools are one block"
     assert not own or len(own) in arranged.breaks
     return as_bytes(own)
@@ -36,8 +36,8 @@ def first_block(arranged) -> bytes:
 @given(own_names, server_names, server_names, policies, budgets)
 def test_adding_or_removing_servers_never_changes_a_byte_of_our_own_block(own, before, after, defer, tokens):
     tools = [make(name) for name in own]
-    one = arrange([*tools, *map(make, before)], builtin=own[:3], defer=defer, tokens=tokens)
-    other = arrange([*map(make, after), *tools], builtin=own[:3], defer=defer, tokens=tokens)
+    one = order_tools([*tools, *map(make, before)], builtin=own[:3], defer=defer, tokens=tokens)
+    other = order_tools([*map(make, after), *tools], builtin=own[:3], defer=defer, tokens=tokens)
     assert first_block(one) == first_block(other)
 
 
@@ -48,8 +48,8 @@ def test_activation_only_appends(own, foreign, data, defer, tokens):
     names = [tool.name for tool in tools]
     activated = data.draw(st.permutations(names)) if names else []
     cut = data.draw(st.integers(0, len(activated)))
-    before = arrange(tools, defer=defer, tokens=tokens, activated=activated[:cut])
-    after = arrange(tools, defer=defer, tokens=tokens, activated=activated)
+    before = order_tools(tools, defer=defer, tokens=tokens, activated=activated[:cut])
+    after = order_tools(tools, defer=defer, tokens=tokens, activated=activated)
     assert after.tools[: len(before.tools)] == before.tools
     assert {tool.name for tool in after.tools} | {tool.name for tool in after.deferred} == set(names)
 
@@ -60,7 +60,7 @@ def test_the_order_of_arrival_does_not_matter(own, foreign, random, defer, token
     tools = list(map(make, [*own, *foreign]))
     shuffled = tools.copy()
     random.shuffle(shuffled)
-    one = arrange(tools, defer=defer, tokens=tokens)
-    assert one == arrange(shuffled, defer=defer, tokens=tokens)
+    one = order_tools(tools, defer=defer, tokens=tokens)
+    assert one == order_tools(shuffled, defer=defer, tokens=tokens)
     assert list(one.breaks) == sorted(set(one.breaks))
     assert not one.breaks or one.breaks[-1] == len(one.tools)

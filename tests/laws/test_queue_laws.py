@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Fetches, Reads, Runs, Writes, clash
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes, clash
 from wieldy.engine.queue import Place, Queue
 from wieldy.engine.supervise import Aborted, Supervisor
 
@@ -21,8 +21,8 @@ EFFECT = st.one_of(
     st.just(Fetches("http://localhost/")),
 )
 EFFECTS = st.one_of(
-    st.just(NOTHING),
-    st.just(UNKNOWN),
+    st.just(NO_EFFECTS),
+    st.just(UNKNOWN_EFFECTS),
     st.just((Runs("make"),)),
     st.lists(EFFECT, max_size=3).map(tuple),
 )
@@ -176,7 +176,7 @@ def test_calls_that_do_not_clash_overlap() -> None:
                 await together.wait()
 
         await asyncio.wait_for(
-            asyncio.gather(reader((Reads("/p/a"),)), reader((Writes("/p/b"),)), reader(NOTHING)), timeout=5
+            asyncio.gather(reader((Reads("/p/a"),)), reader((Writes("/p/b"),)), reader(NO_EFFECTS)), timeout=5
         )
         return 3
 
@@ -191,7 +191,7 @@ def test_a_declared_safety_overrides_the_effects() -> None:
         async def call() -> None:
             nonlocal running, most
             with queue.place() as place:
-                queue.enter(place, UNKNOWN if safe else NOTHING, safe)
+                queue.enter(place, UNKNOWN_EFFECTS if safe else NO_EFFECTS, safe)
                 await queue.admitted(place, abort)
                 await queue.start(place, abort)
                 running += 1
@@ -211,7 +211,7 @@ def test_who_may_go_is_waited_for_though_it_has_not_gone_yet() -> None:
         queue, abort, seen = Queue(10, Supervisor()), Abort(), []
         first, rewritten, waiting = queue.place(), queue.place(), queue.place()
         queue.enter(first, (Writes("/p/a"),), None)
-        queue.enter(rewritten, NOTHING, None)
+        queue.enter(rewritten, NO_EFFECTS, None)
         assert not queue.enter(waiting, (Reads("/p/a"),), None)
 
         async def go(place: Place, name: str) -> None:
@@ -223,7 +223,7 @@ def test_who_may_go_is_waited_for_though_it_has_not_gone_yet() -> None:
 
         going = asyncio.create_task(go(waiting, "waiting"))
         await asyncio.sleep(0)
-        becoming = asyncio.create_task(queue.readmit(rewritten, UNKNOWN, None, abort))
+        becoming = asyncio.create_task(queue.readmit(rewritten, UNKNOWN_EFFECTS, None, abort))
         queue.leave(first)  # the one that waits may go from here on, but the other gets to its rewriting before it does
         becoming.add_done_callback(lambda _: seen.append("rewritten"))
         await asyncio.gather(going, becoming)

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.check import Misfit
+from wieldy.schema.check import InvalidInput
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -155,7 +155,7 @@ def _function(**annotations: Any) -> Any:
 def _accepts(parameters: Parameters, value: dict[str, Any]) -> bool:
     try:
         parameters.accept(value)
-    except Misfit as misfit:
+    except InvalidInput as misfit:
         assert misfit.problems
         return False
     return True

@@ -8,7 +8,7 @@ import math
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.json_repair import Unreadable, read_object
+from wieldy.schema.json_repair import UnreadableJson, read_object
 
 LAW = settings(max_examples=100, deadline=None)
 
@@ -71,7 +71,7 @@ def test_no_proper_prefix_of_an_object_is_ever_accepted(text):
     for end in range(start + 1, len(text)):
         try:
             read = read_object(text[:end])
-        except Unreadable as unreadable:
+        except UnreadableJson as unreadable:
             assert unreadable.cut_off, (text[:end], unreadable.reason)
         else:
             raise AssertionError(f"{text[:end]!r} was read as {read}")
@@ -84,7 +84,7 @@ def test_no_proper_prefix_of_an_object_is_ever_accepted(text):
 def test_anything_is_either_read_or_refused_and_reading_again_changes_nothing(text):
     try:
         read = read_object(text)
-    except Unreadable as unreadable:
+    except UnreadableJson as unreadable:
         assert unreadable.reason
         return
     again = read_object(json.dumps(read.value))
@@ -98,7 +98,7 @@ def test_a_note_is_made_whenever_python_would_have_refused_the_text(text):
     assume(text.strip())
     try:
         read = read_object(text)
-    except Unreadable:
+    except UnreadableJson:
         return
     try:
         plain = json.loads(text)

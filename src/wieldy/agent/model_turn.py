@@ -18,9 +18,9 @@ from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
-from wieldy.core.events import ModelAnswered, ModelBlock, ModelCalls, ModelRequested, ModelSaid, Retried
+from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
 from wieldy.core.outcome import Refused, ToolResult
-from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
+from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
@@ -112,23 +112,23 @@ class TurnAttempt:
             self.keep_result(task.result())
 
     def _announce(self, delta: Delta) -> None:
-        if isinstance(delta, BlockGrew):
+        if isinstance(delta, BlockDelta):
             index, piece = delta.index, delta.piece
             if delta.field in ("text", "thinking"):
-                self._events.emit(ModelSaid(text=piece, thinking=delta.field == "thinking", index=index))
+                self._events.emit(ModelTextDelta(text=piece, thinking=delta.field == "thinking", index=index))
             elif delta.field == "input":
                 start = self.answer.open[index].start
-                self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], piece=piece, index=index))
+                self._events.emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
             else:
-                self._events.emit(ModelBlock(index=index, grew={"type": GREW[delta.field], delta.field: piece}))
+                self._events.emit(ModelBlockDelta(index=index, delta={"type": GREW[delta.field], delta.field: piece}))
         elif isinstance(delta, BlockEnded):
-            self._events.emit(ModelBlock(index=delta.index))
+            self._events.emit(ModelBlockDelta(index=delta.index))
         elif isinstance(delta, BlockStarted):
             start = self.answer.open[delta.index].start
-            self._events.emit(ModelBlock(index=delta.index, start=start))
+            self._events.emit(ModelBlockDelta(index=delta.index, start=start))
             if start["type"] != "tool_use":
                 return
-            self._events.emit(ModelCalls(call_id=start["id"], name=start["name"], index=delta.index))
+            self._events.emit(ToolInputDelta(call_id=start["id"], name=start["name"], index=delta.index))
 
 
 MOST_ATTEMPTS = 8

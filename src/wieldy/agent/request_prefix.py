@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from wieldy.agent.system_prompt import ROLE, instructions, surroundings, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.core.provider import Provider, ToolOffer
+from wieldy.core.provider import Provider, ToolDefinition
 from wieldy.skills.discovery import Skills
 from wieldy.toolset.toolset import Activations
 
@@ -25,7 +25,7 @@ class RequestPrefix:
         self._changes = -1
         self._stale = False
         self._activated: Callable[[list[str]], None] = lambda names: None
-        self.offers: tuple[ToolOffer, ...] = ()
+        self.offers: tuple[ToolDefinition, ...] = ()
         self.breaks: tuple[int, ...] = ()
         self.prompt: tuple[str, ...] = ()
 

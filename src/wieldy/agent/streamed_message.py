@@ -8,7 +8,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.call import ToolCall
-from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, StopReason, Usage
+from wieldy.core.provider import (
+    BlockDelta,
+    BlockEnded,
+    BlockStarted,
+    Delta,
+    ProviderFailure,
+    StopReason,
+    Usage,
+    UsageReported,
+)
 
 if TYPE_CHECKING:
     from wieldy.schema.json_repair import Read
@@ -62,7 +71,7 @@ class StreamedMessage:
 
     def take(self, delta: Delta) -> ToolCall | None:
         """Add a delta; returns the call that may start now. Raises `ProviderFailure` for a stream that makes no sense."""
-        if isinstance(delta, BlockGrew):
+        if isinstance(delta, BlockDelta):
             opened = self.open.get(delta.index)
             if opened is None:
                 raise _nonsense(f"block {delta.index} grows without having begun")
@@ -74,7 +83,7 @@ class StreamedMessage:
             if delta.index not in self.open:
                 raise _nonsense(f"block {delta.index} ends without having begun")
             return self._close(delta.index)
-        if isinstance(delta, Metered):
+        if isinstance(delta, UsageReported):
             self.usage = delta.usage
             return None
         self.stop_reason = delta.reason
@@ -173,9 +182,9 @@ def _as_object(raw: str) -> tuple[dict[str, Any], bool]:
 @cache
 def _reading() -> tuple[Callable[[str], Read], type[Exception]]:
     """How inputs are read, loaded with the first."""
-    from wieldy.schema.json_repair import Unreadable, read_object
+    from wieldy.schema.json_repair import UnreadableJson, read_object
 
-    return read_object, Unreadable
+    return read_object, UnreadableJson
 
 
 def _whole(text: str) -> str:

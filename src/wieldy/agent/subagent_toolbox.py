@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from wieldy.agent.session_hooks import MOST_STOPS, SessionHooks
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.approval import Witnessed
+from wieldy.approval import ObservedApprover
 from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
@@ -37,7 +37,7 @@ from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.toolbox import offered
 from wieldy.tools.todo_write import TodoList
-from wieldy.toolset.toolset import Activations, Called, Offering, Pool
+from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools, Toolset
 
 # From the strictest on: which of several modes a person is told of.
 WIDTH = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
@@ -248,7 +248,7 @@ def _one_line(text: str) -> str:
 
 
 # What one model has seen, loaded, planned and sent: no other one has.
-ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Pool, TodoList, SubagentAccess)
+ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Toolset, TodoList, SubagentAccess)
 # The person speaks with the session's own model; a sub-agent reports to its parent.
 NEVER = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SENDERS = frozenset({"Agent", "Architect"})
@@ -323,14 +323,14 @@ class SubagentToolbox:
         self.services = self._services(above.services, abort, asked)
 
     def _services(self, above: Services, abort: Abort, asked: Callable[[str], None]) -> Services:
-        pool, theirs = self.workspace.service(Pool), above.workspace.service(Pool)
+        pool, theirs = self.workspace.service(Toolset), above.workspace.service(Toolset)
         pool.refresh, pool.starting, pool.settled = self.offering, theirs.starting, theirs.settled
         return replace(
             above,
-            catalog=Called(self.catalog, pool),
+            catalog=ActivatingCatalog(self.catalog, pool),
             workspace=self.workspace,
             judge=self.policy,
-            approver=Witnessed(HookApprover(self.hooks, self.person), asked),
+            approver=ObservedApprover(HookApprover(self.hooks, self.person), asked),
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
             advisers=tuple(map(self._adviser, above.advisers)),
@@ -357,7 +357,7 @@ class SubagentToolbox:
         """Calls of the agent belong to the turn that sent it."""
         return Turn(self.services, self._turn_id)
 
-    async def offering(self, window: int | None = None) -> Offering:
+    async def offering(self, window: int | None = None) -> OfferedTools:
         """What a request carries of this agent's tools."""
         return await offered(self.catalog, self.services, self.settings, self.policy.mode, window)
 

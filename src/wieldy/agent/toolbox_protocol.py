@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wieldy.engine.turn import Turn
     from wieldy.hooks.dispatch import Hooks
     from wieldy.settings.load import Settings
-    from wieldy.toolset.toolset import Offering
+    from wieldy.toolset.toolset import OfferedTools
 
 
 class HasMode(Protocol):
@@ -72,6 +72,6 @@ class ToolboxProtocol(Protocol):
         """A turn whose calls are submitted one by one."""
         ...
 
-    async def offering(self, window: int | None = None) -> Offering:
+    async def offering(self, window: int | None = None) -> OfferedTools:
         """What a request carries of tools."""
         ...

@@ -17,7 +17,7 @@ from typing import Any
 from wieldy.core.errors import SessionError
 from wieldy.core.threads import in_thread
 from wieldy.engine.results import clean
-from wieldy.schema.strict_json import dense
+from wieldy.schema.strict_json import encode_json
 
 PAUSE = (
     0.1  # seconds between two waits for the disk, unless somebody asks: a file is not written while it is being synced
@@ -338,9 +338,9 @@ def records(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _line(record: dict[str, Any]) -> bytes:
     try:
-        return dense(record) + b"\n"
+        return encode_json(record) + b"\n"
     except UnicodeEncodeError:
-        return dense(cleaned(record)) + b"\n"
+        return encode_json(cleaned(record)) + b"\n"
 
 
 def cleaned(value: Any) -> Any:

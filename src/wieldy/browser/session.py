@@ -12,7 +12,7 @@ from wieldy.browser.chromium import Chromium, missing_requirement
 from wieldy.browser.navigation import NavigationGuard, NavigationPolicy, RequestedHosts
 from wieldy.browser.page_events import PageEvents
 from wieldy.core.decision import Judge
-from wieldy.core.effects import NOTHING, Effects, Fetches
+from wieldy.core.effects import NO_EFFECTS, Effects, Fetches
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.web.address_policy import HostRefused
@@ -41,7 +41,7 @@ def browser_available(workspace: Workspace) -> bool | str:
 def page_effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     """The effects of an action on the page: it talks to the page's host."""
     url = workspace.service(BrowserSession).url
-    return (Fetches(url),) if url else NOTHING
+    return (Fetches(url),) if url else NO_EFFECTS
 
 
 async def snapshot(session: BrowserSession, judge: Judge, ref: str = "") -> str:

@@ -14,7 +14,7 @@ from wieldy.cli.notices import with_notices
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.core.user_questions import Person
+from wieldy.core.user_questions import UserQuestions
 from wieldy.engine.results import plain
 from wieldy.terminal.commands import input_of, shown
 from wieldy.toolbox import Toolbox
@@ -61,7 +61,7 @@ async def _call(options: argparse.Namespace, words: list[str], given: str | None
 
     box = Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True)
     async with with_notices(box):
-        box.workspace.service(Person).asker = terminal_asker()
+        box.workspace.service(UserQuestions).handler = terminal_asker()
         tool = box.catalog.find(options.tool)
         input = input_of(words, tool) if given is None else given
         await _look_first(box, tool, input)

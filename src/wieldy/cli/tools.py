@@ -12,7 +12,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
 from wieldy.toolbox import Toolbox
-from wieldy.toolset.order import FOREIGN
+from wieldy.toolset.order import MCP_PREFIX
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
@@ -56,7 +56,7 @@ def main(command: str, argv: list[str]) -> int:
 
 async def _rows(root: str, name: str | None) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
-        if name is None or (name not in box.catalog and name.startswith(FOREIGN)):
+        if name is None or (name not in box.catalog and name.startswith(MCP_PREFIX)):
             await _servers(box)
         alone = {entry.tool.name for entry in await box.offer() if entry.offered}
         _as_in_a_session(box)

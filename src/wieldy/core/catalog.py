@@ -87,7 +87,7 @@ def unusable(tool: Tool) -> str | None:
     return None
 
 
-class Offered(Struct, frozen=True):
+class ToolAvailability(Struct, frozen=True):
     """One tool, whether a model is offered it, and why or why not."""
 
     tool: Tool

@@ -40,8 +40,8 @@ class Opaque(Struct, frozen=True):
 Effect: TypeAlias = Reads | Writes | Runs | Fetches | Opaque
 Effects: TypeAlias = tuple[Effect, ...]
 
-NOTHING: Effects = ()
-UNKNOWN: Effects = (Opaque(),)
+NO_EFFECTS: Effects = ()
+UNKNOWN_EFFECTS: Effects = (Opaque(),)
 
 
 def is_opaque(effect: Effect) -> bool:
@@ -49,7 +49,7 @@ def is_opaque(effect: Effect) -> bool:
     return isinstance(effect, Opaque) or (isinstance(effect, Runs) and not effect.contained)
 
 
-def lasts(effect: Effect) -> bool:
+def is_lasting(effect: Effect) -> bool:
     """Whether doing it once more would not be the same as having done it once, as far as anybody can tell."""
     return isinstance(effect, Writes) or is_opaque(effect)
 

@@ -138,7 +138,7 @@ class ModelRequested(Event, frozen=True, kw_only=True):
     turn: int
 
 
-class ModelSaid(Event, frozen=True, kw_only=True):
+class ModelTextDelta(Event, frozen=True, kw_only=True):
     """The model said a piece of text, or thought it."""
 
     kind: ClassVar[str] = "model.said"
@@ -147,7 +147,7 @@ class ModelSaid(Event, frozen=True, kw_only=True):
     index: int = 0
 
 
-class ModelCalls(Event, frozen=True, kw_only=True):
+class ToolInputDelta(Event, frozen=True, kw_only=True):
     """The model is writing a tool call; `piece` is the next piece of its JSON."""
 
     kind: ClassVar[str] = "model.calls"
@@ -157,13 +157,13 @@ class ModelCalls(Event, frozen=True, kw_only=True):
     index: int = 0
 
 
-class ModelBlock(Event, frozen=True, kw_only=True):
+class ModelBlockDelta(Event, frozen=True, kw_only=True):
     """A block of the model's message begins as `start`, grows by something nobody is shown (`grew`), or has ended."""
 
     kind: ClassVar[str] = "model.block"
     index: int
     start: Mapping[str, Any] | None = None
-    grew: Mapping[str, Any] | None = None
+    delta: Mapping[str, Any] | None = None
 
 
 class ModelAnswered(Event, frozen=True, kw_only=True):

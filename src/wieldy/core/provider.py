@@ -26,7 +26,7 @@ class BlockStarted(Struct, frozen=True):
     block: ContentBlock
 
 
-class BlockGrew(Struct, frozen=True):
+class BlockDelta(Struct, frozen=True):
     """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
 
     index: int
@@ -49,7 +49,7 @@ class Usage(Struct, frozen=True):
     cache_write_tokens: int = 0
 
 
-class Metered(Struct, frozen=True):
+class UsageReported(Struct, frozen=True):
     """What the request has cost so far."""
 
     usage: Usage
@@ -61,10 +61,10 @@ class Stopped(Struct, frozen=True):
     reason: StopReason
 
 
-Delta: TypeAlias = BlockStarted | BlockGrew | BlockEnded | Metered | Stopped
+Delta: TypeAlias = BlockStarted | BlockDelta | BlockEnded | UsageReported | Stopped
 
 
-class ToolOffer(Struct, frozen=True):
+class ToolDefinition(Struct, frozen=True):
     """One tool as a model is shown it; `encoded` caches its bytes by wire."""
 
     name: str
@@ -78,7 +78,7 @@ class Request(Struct, frozen=True):
 
     system: tuple[str, ...]
     messages: History
-    tools: tuple[ToolOffer, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     breaks: tuple[int, ...] = ()
     server_tools: tuple[Mapping[str, Any], ...] = ()
     max_tokens: int | None = None

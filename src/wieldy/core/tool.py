@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from wieldy.core.abort import Abort
 from wieldy.core.content import Block, Content, Text
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects, is_opaque
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, is_opaque
 from wieldy.core.outcome import ToolResult
 from wieldy.core.truncate import truncate_line
 
@@ -127,7 +127,7 @@ class Tool:
         return True
 
     @property
-    def says_itself(self) -> bool:
+    def has_enabled_check(self) -> bool:
         """Whether there is an `enabled` of its own to be asked."""
         return type(self).enabled is not Tool.enabled
 
@@ -137,7 +137,7 @@ class Tool:
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         """What this call touches."""
-        return NOTHING if self.read_only else UNKNOWN
+        return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
 
     def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
         """Whether the call may run beside others; None leaves it to its effects."""
@@ -152,7 +152,7 @@ class Tool:
         return False
 
     @property
-    def checks(self) -> bool:
+    def has_check(self) -> bool:
         """Whether there is a check of its own to be asked."""
         return type(self).check is not Tool.check
 
@@ -202,7 +202,7 @@ def _short(value: Any) -> str:
     return truncate_line(text, 60)
 
 
-async def settle(value: Any) -> Any:
+async def maybe_await(value: Any) -> Any:
     """Await a value if it wants to be awaited."""
     return await value if isinstance(value, Awaitable) else value
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects, Reads, Writes
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
-from wieldy.core.tool import Doubt, Tool, ToolContext, settle
+from wieldy.core.tool import Doubt, Tool, ToolContext, maybe_await
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
@@ -129,7 +129,7 @@ class FunctionTool(Tool):
         if declared := self.declared.get("effects"):
             return declared(input, workspace)
         if not self.reads and not self.writes:
-            return NOTHING if self.read_only else UNKNOWN
+            return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
         read = [Reads(path) for name in self.reads for path in _paths(input.get(name))]
         return (*read, *[Writes(path) for name in self.writes for path in _paths(input.get(name))])
 
@@ -154,22 +154,22 @@ class FunctionTool(Tool):
     async def enabled(self, workspace: Workspace) -> bool | str:
         """What the declared self-check says."""
         declared = self.declared.get("enabled")
-        return True if declared is None else await settle(declared(workspace))
+        return True if declared is None else await maybe_await(declared(workspace))
 
     @property
-    def says_itself(self) -> bool:
+    def has_enabled_check(self) -> bool:
         """Whether a self-check was declared, or a subclass has one."""
         return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
 
     @property
-    def checks(self) -> bool:
+    def has_check(self) -> bool:
         """Whether a check was declared."""
         return "check" in self.declared
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """What the declared check says."""
         declared = self.declared.get("check")
-        return None if declared is None else await settle(declared(input, ctx))
+        return None if declared is None else await maybe_await(declared(input, ctx))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The plain function, for whoever wants to call it without a toolbox."""
@@ -211,7 +211,7 @@ class HandlerTool(FunctionTool):
         return len(positional) > 1
 
 
-def words(module_file: str) -> tuple[str, str]:
+def load_description(module_file: str) -> tuple[str, str]:
     """What the model reads of a tool, from the `.md` beside its module: the first paragraph describes it, the rest guides."""
     with open(os.path.splitext(module_file)[0] + ".md", "rb", buffering=0) as file:
         text = file.read().decode().replace("\r\n", "\n").strip()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-class Inquiry(Struct, frozen=True):
+class UserQuestion(Struct, frozen=True):
     """One question. The person may always answer in words of their own; `several` lets them choose more than one option."""
 
     question: str
@@ -21,7 +21,7 @@ class Inquiry(Struct, frozen=True):
     several: bool = False
 
 
-class Reply(Struct, frozen=True):
+class UserAnswer(Struct, frozen=True):
     """What the person said: options they chose, words of their own, or both."""
 
     chosen: tuple[str, ...] = ()
@@ -31,29 +31,29 @@ class Reply(Struct, frozen=True):
         return "; ".join((*self.chosen, *([self.words] if self.words else [])))
 
 
-class Asker(Protocol):
+class QuestionHandler(Protocol):
     """Puts questions to a person. A terminal, an editor or a program behind an API is one."""
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         """One reply to each question, in order, or None when the person does not want to answer."""
         ...
 
 
-class Person:
+class UserQuestions:
     """The person of one workspace, as tools may ask them: `workspace.service(Person)`. Whoever has a screen sets `asker`."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.asker: Asker | None = None
+        self.handler: QuestionHandler | None = None
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> tuple[Reply, ...]:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
         """The person's replies. Raises `Refusal` where nobody is there, or they do not want to answer."""
-        if self.asker is None:
+        if self.handler is None:
             raise Refusal(
                 "permission",
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
             )
-        replies = await self.asker.answer(inquiries)
+        replies = await self.handler.answer(inquiries)
         if replies is None:
             raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
         return tuple(replies)

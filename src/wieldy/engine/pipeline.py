@@ -13,7 +13,7 @@ from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.content import Block, Content, Text, text_of
 from wieldy.core.decision import Advice, Answer, Decision, Opinion, Question, Reason
-from wieldy.core.effects import Effects, Reads, Writes, lasts
+from wieldy.core.effects import Effects, Reads, Writes, is_lasting
 from wieldy.core.errors import Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
     PermissionAsked,
@@ -37,8 +37,8 @@ from wieldy.engine.queue import Place
 from wieldy.engine.results import Spill, as_output, clean
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Aborted, TimedOut
-from wieldy.schema.check import Misfit
-from wieldy.schema.json_repair import Unreadable, read_object
+from wieldy.schema.check import InvalidInput
+from wieldy.schema.json_repair import UnreadableJson, read_object
 from wieldy.schema.parameters import Parameters
 from wieldy.schema.strict_json import TooDeep, is_too_deep
 
@@ -81,7 +81,7 @@ def bind(call: ToolCall, tool: Tool) -> BoundCall:
         value = _canonical(value, parameters)
     try:
         return BoundCall(call, tool, value, parameters.accept(value), notes)
-    except Misfit as misfit:
+    except InvalidInput as misfit:
         return _second_try(call, tool, value, notes, misfit)
 
 
@@ -94,7 +94,7 @@ def _read(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
         return raw, ()
     try:
         read = read_object(raw)
-    except Unreadable as unreadable:
+    except UnreadableJson as unreadable:
         if unreadable.cut_off:
             raise _cut_off(tool) from None
         advice = f"InputValidationError: {tool.name} was not run. {unreadable.reason} Send the call again."
@@ -129,7 +129,9 @@ def _canonical(value: dict[str, Any], parameters: Parameters) -> dict[str, Any]:
     return renamed
 
 
-def _second_try(call: ToolCall, tool: Tool, value: dict[str, Any], notes: tuple[str, ...], misfit: Misfit) -> BoundCall:
+def _second_try(
+    call: ToolCall, tool: Tool, value: dict[str, Any], notes: tuple[str, ...], misfit: InvalidInput
+) -> BoundCall:
     from wieldy.schema.check import explain
     from wieldy.schema.coerce import coerce
 
@@ -137,7 +139,7 @@ def _second_try(call: ToolCall, tool: Tool, value: dict[str, Any], notes: tuple[
     try:
         if how:
             return BoundCall(call, tool, coerced, tool.parameters.accept(coerced), (*notes, *how))
-    except Misfit as still:
+    except InvalidInput as still:
         misfit = still
     advice = explain(tool.name, misfit.problems, tool.schema)
     data = [{"field": p.path, "expected": p.expected, "got": p.got} for p in misfit.problems]
@@ -198,7 +200,7 @@ def _absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[s
 def _accept(tool: Tool, input: dict[str, Any]) -> Any:
     try:
         return tool.parameters.accept(input)
-    except Misfit as misfit:
+    except InvalidInput as misfit:
         raise RuntimeError(f"the canonical form made by {tool.name} does not fit its own schema: {misfit}") from None
 
 
@@ -223,7 +225,7 @@ async def consult(plan: PlannedCall, services: Services) -> Advice:
 
 async def own_check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """What the tool itself says: nothing, a doubt, or a refusal."""
-    if not plan.tool.checks:
+    if not plan.tool.has_check:
         return ()
     try:
         doubt = await services.supervisor.run(
@@ -244,7 +246,7 @@ async def authorize(
     decision = services.judge.decide(plan, opinions)
     answer: Answer | None = None
     if decision.behavior == "ask":
-        await services.queue.turnstile.turn(place.order, services.abort)
+        await services.queue.approval_order.turn(place.order, services.abort)
         answer = await _ask(plan, decision, services)
         decision = _after(decision, answer)
     _decided(plan, decision, answer, place, services)
@@ -265,7 +267,7 @@ def waved_through(plan: PlannedCall, place: Place, services: Services) -> Cleare
 
 
 def _decided(plan: PlannedCall, decision: Decision, answer: Answer | None, place: Place, services: Services) -> None:
-    services.queue.turnstile.leave(place.order)
+    services.queue.approval_order.leave(place.order)
     if services.events.has_subscribers:
         services.events.emit(
             PermissionDecided(call_id=plan.call.id, name=plan.tool.name, decision=decision, answer=answer)
@@ -425,7 +427,7 @@ async def handle(
             cleared, context = await _judged(plan, place, ctx, services)
             if not services.queue.starts(place):
                 await services.queue.start(place, services.abort)
-            if turn is not None and turn.flush is not None and any(map(lasts, cleared.plan.effects)):
+            if turn is not None and turn.flush is not None and any(map(is_lasting, cleared.plan.effects)):
                 turn.has_lasting_effects = True
                 await turn.flush()
             outcome = await _ran(cleared, ctx, services, context)
@@ -463,7 +465,7 @@ async def _judged(
     ctx.resolved_paths = plan.resolved_paths
     if plan.tool.rehearses and (through := waved_through(plan, place, services)) is not None:
         return through, ()
-    opinions = await own_check(plan, ctx, services) if plan.tool.checks else ()
+    opinions = await own_check(plan, ctx, services) if plan.tool.has_check else ()
     advice = await consult(plan, services)
     if advice.updated_input is not None:
         plan = await _rewritten(plan, advice.updated_input, place, services)

@@ -18,7 +18,7 @@ from wieldy.core.effects import Effects, Writes, clash, is_opaque
 from wieldy.engine.supervise import Supervisor
 
 
-class Turnstile:
+class ApprovalOrder:
     """A call may ask once every earlier call has been decided; it counts as undecided until its own answer is in."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -74,7 +74,7 @@ class Place:
         self.turn: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
-        self._queue.turnstile.enter(self.order)
+        self._queue.approval_order.enter(self.order)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +103,7 @@ class Queue:
 
     def __init__(self, limit: int, supervisor: Supervisor) -> None:
         self.limit = limit
-        self.turnstile = Turnstile(supervisor)
+        self.approval_order = ApprovalOrder(supervisor)
         self._supervisor = supervisor
         self._tickets = 0
         self._claimed: dict[Place, None] = {}
@@ -181,7 +181,7 @@ class Queue:
                 self._give_slot()
             else:
                 self._running -= 1
-        self.turnstile.leave(place.order)
+        self.approval_order.leave(place.order)
         self._release(place)
 
     def _clashing(self, place: Place) -> Iterator[Place]:

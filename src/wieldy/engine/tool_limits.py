@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Advice
-from wieldy.core.effects import NOTHING, Effects, Reads, Writes, clash, is_opaque
+from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash, is_opaque
 from wieldy.core.errors import Refusal, ToolDefinitionError
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
@@ -74,9 +74,9 @@ class Wrapped(Tool):
         return await self.inner.enabled(workspace)
 
     @property
-    def checks(self) -> bool:
+    def has_check(self) -> bool:
         """As the tool inside does."""
-        return self.inner.checks
+        return self.inner.has_check
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
         """As the tool inside does."""
@@ -122,7 +122,7 @@ class RateLimited(Wrapped):
         self._times: deque[float] = deque(maxlen=calls)
 
     @property
-    def checks(self) -> bool:
+    def has_check(self) -> bool:
         """There is always the rate to check."""
         return True
 
@@ -163,7 +163,7 @@ class Cached(Wrapped):
         started = self._clock()
         output = await output_of(self.inner, args, ctx, lambda progress: None)
         if not output.is_error:
-            touched = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NOTHING
+            touched = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NO_EFFECTS
             self._kept[key] = (started, touched, output)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)

@@ -13,13 +13,13 @@ from wieldy.core.events import (
     Event,
     HookEnded,
     ModelAnswered,
-    ModelBlock,
-    ModelCalls,
-    ModelSaid,
+    ModelBlockDelta,
+    ModelTextDelta,
     Notice,
     Retried,
     RunEnded,
     ToolEnded,
+    ToolInputDelta,
 )
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.results import plain
@@ -40,17 +40,17 @@ class Partial:
     def take(self, event: Event) -> None:
         """Say what an event is in a stream, if anything."""
         match event:
-            case ModelBlock(start=start) if start is not None:
+            case ModelBlockDelta(start=start) if start is not None:
                 self._begin()
                 self._say({"type": "content_block_start", "index": event.index, "content_block": dict(start)})
-            case ModelBlock(grew=grew) if grew is not None:
-                self._delta(event.index, grew)
-            case ModelBlock():
+            case ModelBlockDelta(delta=delta) if delta is not None:
+                self._delta(event.index, delta)
+            case ModelBlockDelta():
                 self._say({"type": "content_block_stop", "index": event.index})
-            case ModelSaid():
+            case ModelTextDelta():
                 kind = "thinking" if event.thinking else "text"
                 self._delta(event.index, {"type": f"{kind}_delta", kind: event.text})
-            case ModelCalls() if event.piece:
+            case ToolInputDelta() if event.piece:
                 self._delta(event.index, {"type": "input_json_delta", "partial_json": event.piece})
             case ModelAnswered():
                 self._end(event)

@@ -18,7 +18,7 @@ from wieldy.core.content import Text, text_of
 from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome
-from wieldy.core.tool import settle
+from wieldy.core.tool import maybe_await
 from wieldy.core.workspace import Workspace
 from wieldy.hooks.events import PermissionRequest, PostToolUse, PostToolUseFailure
 
@@ -127,7 +127,7 @@ class Hooks:
             return interpret(hook, await run_command(hook, moment, self._environment()))
         try:
             async with asyncio.timeout(hook.seconds):
-                return from_python(hook, await settle(hook.call(moment.payload())))
+                return from_python(hook, await maybe_await(hook.call(moment.payload())))
         except TimeoutError:
             return interpret(hook, HookOutput(None, trouble=f"did not end within {hook.seconds:g} s"))
         except Exception as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Effect, Fetches, Reads, Writes
-from wieldy.core.visible_text import hidden_characters, visible
+from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions import indirect_writes, suggest
 from wieldy.permissions.embedded_code import ArgumentScanner
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
@@ -68,9 +68,9 @@ class CommandPolicy:
 
     def _judge_readability(self, command: str, analysis: Analysis, context: DecisionContext) -> Iterator[Finding]:
         """Ask about a command with hidden characters, or one that the analysis does not understand."""
-        hidden = hidden_characters(command)
+        hidden = describe_invisible(command)
         if hidden:
-            yield Finding(Reason("guard", "ask", f"the command contains {hidden}", part=visible(command)))
+            yield Finding(Reason("guard", "ask", f"the command contains {hidden}", part=escape_invisible(command)))
         problems = analysis.problems or (() if analysis.parts else ("there is no command in it",))
         if not problems:
             return

@@ -11,8 +11,8 @@ from msgspec import Struct, to_builtins
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.realpath import plain
-from wieldy.core.visible_text import one_line
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver, path_key
 from wieldy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard
@@ -50,13 +50,13 @@ class Explanation(Struct, frozen=True):
         for part in self.parts:
             verdict = "read-only" if part.read_only else f"not read-only: {part.why}" if part.why else "not read-only"
             wrappers = f", through {' '.join(part.via)}" if part.via else ""
-            lines.append(f"  command  {one_line(part.text)}  ({verdict}{wrappers})")
-            lines += [f"             {one_line(effect)}" for effect in part.effects]
+            lines.append(f"  command  {escape_to_line(part.text)}  ({verdict}{wrappers})")
+            lines += [f"             {escape_to_line(effect)}" for effect in part.effects]
         if not self.parts:
-            lines += [f"  effect   {one_line(effect)}" for effect in self.effects]
-        lines += [f"  problem  {one_line(problem)}" for problem in self.problems]
+            lines += [f"  effect   {escape_to_line(effect)}" for effect in self.effects]
+        lines += [f"  problem  {escape_to_line(problem)}" for problem in self.problems]
         for reason in self.decision.reasons:
-            lines.append(f"  {reason.behavior:<7}  {one_line(str(reason).partition(': ')[2])}")
+            lines.append(f"  {reason.behavior:<7}  {escape_to_line(str(reason).partition(': ')[2])}")
         if self.decision.suggestions:
             lines.append("  to allow it: " + ", ".join(self.decision.suggestions))
         return lines
@@ -110,13 +110,13 @@ def rules_as_json(rules: Iterable[Rule]) -> list[dict[str, Any]]:
 def format_rules(rules: Iterable[Rule]) -> list[str]:
     """Format every rule as a line for a terminal."""
     rows = rules_as_json(rules)
-    rule_width = max((len(one_line(row["rule"])) for row in rows), default=0)
+    rule_width = max((len(escape_to_line(row["rule"])) for row in rows), default=0)
     layer_width = max((len(row["layer"]) for row in rows), default=0)
     lines = []
     for row in rows:
         line_number = f":{row['line']}" if row["file"] and row["line"] else ""
         place = f"{row['layer']:<{layer_width}}  {row['file'] or ''}{line_number}"
-        lines.append(f"{row['behavior']:<5}  {one_line(row['rule']):<{rule_width}}  {place}".rstrip())
+        lines.append(f"{row['behavior']:<5}  {escape_to_line(row['rule']):<{rule_width}}  {place}".rstrip())
     return lines
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.state_dirs import config_home
-from wieldy.core.visible_text import one_line
 from wieldy.files.writing.locked_update import update_locked
 
 FILE_NAME = "trust.json"
@@ -39,7 +39,7 @@ class ConsentItem(Struct, frozen=True):
         return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
 
     def __str__(self) -> str:
-        return one_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
+        return escape_to_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
 
 
 class Trust:

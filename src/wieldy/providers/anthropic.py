@@ -9,25 +9,25 @@ from typing import Any
 
 from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import (
+    BlockDelta,
     BlockEnded,
-    BlockGrew,
     BlockStarted,
     Delta,
     Field,
-    Metered,
     ProviderFailure,
     Request,
     Stopped,
     StopReason,
-    ToolOffer,
+    ToolDefinition,
     Usage,
+    UsageReported,
 )
 from wieldy.providers.endpoint import ApiEndpoint
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
 from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_text
 from wieldy.schema.provider_dialects import ANTHROPIC, adapted
-from wieldy.schema.strict_json import dense
+from wieldy.schema.strict_json import encode_json
 from wieldy.web.http import IDLE_SECONDS
 
 URL = "https://api.anthropic.com"
@@ -103,11 +103,11 @@ def encode_request(request: Request, model: str) -> bytes:
         head["max_tokens"] += thinking.get("budget_tokens", 0)
     if request.stop_sequences:
         head["stop_sequences"] = list(request.stop_sequences)
-    pieces = [dense(head)[:-1]]
+    pieces = [encode_json(head)[:-1]]
     if request.tools or request.server_tools:
         breaks = request.breaks[-1:]
         tools = [_encode_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
-        tools += [dense(tool) for tool in request.server_tools]
+        tools += [encode_json(tool) for tool in request.server_tools]
         pieces += [b',"tools":[', b",".join(tools), b"]"]
     prefix = b"".join([*pieces, b',"messages":['])
     # The last two user messages carry cache breakpoints, so that a request finds what the one before it left in the cache.
@@ -131,23 +131,23 @@ def _thinking(budget: int | None, model: str) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": budget} if budget else {}
 
 
-def _encode_tool(tool: ToolOffer, ends_block: bool) -> bytes:
+def _encode_tool(tool: ToolDefinition, ends_block: bool) -> bytes:
     wire = f"{WIRE}{ends_block}"
     encoded = tool.encoded.get(wire)
     if encoded is None:
         schema = adapted(tool.input_schema, ANTHROPIC)
         definition = {"name": tool.name, "description": tool.description, "input_schema": schema}
-        encoded = tool.encoded[wire] = dense(definition | CACHE_BREAKPOINT if ends_block else definition)
+        encoded = tool.encoded[wire] = encode_json(definition | CACHE_BREAKPOINT if ends_block else definition)
     return encoded
 
 
 def _encode_message(message: Message) -> bytes:
-    return dense({"role": message.role, "content": _content(message)})
+    return encode_json({"role": message.role, "content": _content(message)})
 
 
 def _encode_cached(message: Message) -> bytes:
     *rest, final = _content(message)
-    return dense({"role": message.role, "content": [*rest, {**final, **CACHE_BREAKPOINT}]})
+    return encode_json({"role": message.role, "content": [*rest, {**final, **CACHE_BREAKPOINT}]})
 
 
 def _content(message: Message) -> list[ContentBlock]:
@@ -206,7 +206,7 @@ class MessageParser:
             raise ProviderFailure("connection", "the stream ended before the message did")
         return iter(())
 
-    def _metered(self, counts: Mapping[str, Any]) -> Metered:
+    def _metered(self, counts: Mapping[str, Any]) -> UsageReported:
         """Counts replace earlier ones: the output count is a running total."""
         old = self._usage
         self._usage = Usage(
@@ -215,10 +215,10 @@ class MessageParser:
             cache_read_tokens=counts.get("cache_read_input_tokens") or old.cache_read_tokens,
             cache_write_tokens=counts.get("cache_creation_input_tokens") or old.cache_write_tokens,
         )
-        return Metered(self._usage)
+        return UsageReported(self._usage)
 
 
-def _parse_delta(event: Mapping[str, Any]) -> BlockGrew | None:
+def _parse_delta(event: Mapping[str, Any]) -> BlockDelta | None:
     delta = get_object(event, "delta")
     names = FIELDS.get(delta.get("type", ""))
     if names is None:
@@ -227,4 +227,4 @@ def _parse_delta(event: Mapping[str, Any]) -> BlockGrew | None:
     piece = delta.get(name)
     if piece is None:
         raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
-    return BlockGrew(get_int(event, "index"), field, piece)
+    return BlockDelta(get_int(event, "index"), field, piece)

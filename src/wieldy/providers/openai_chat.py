@@ -9,25 +9,25 @@ from typing import Any, Literal
 
 from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
 from wieldy.core.provider import (
+    BlockDelta,
     BlockEnded,
-    BlockGrew,
     BlockStarted,
     Delta,
     Field,
-    Metered,
     ProviderFailure,
     Request,
     Stopped,
     StopReason,
-    ToolOffer,
+    ToolDefinition,
     Usage,
+    UsageReported,
 )
 from wieldy.providers.endpoint import ApiEndpoint
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
 from wieldy.providers.sse import decode_event, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapted
-from wieldy.schema.strict_json import dense, dense_text
+from wieldy.schema.strict_json import encode_json, encode_json_text
 from wieldy.web.http import IDLE_SECONDS
 
 URL = "https://api.openai.com/v1"
@@ -80,28 +80,28 @@ def encode_request(request: Request, model: str) -> bytes:
         head["max_completion_tokens" if is_reasoning_model else "max_tokens"] = request.max_tokens
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
-    pieces = [dense(head)[:-1]]
+    pieces = [encode_json(head)[:-1]]
     if request.tools:
         pieces += [b',"tools":[', b",".join(map(_encode_tool, request.tools)), b"]"]
     prefix = b"".join([*pieces, b',"messages":['])
-    encoded = [dense({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
+    encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
     encoded += filter(None, encoded_all(request.messages, WIRE, _encode_message))
     return listed(prefix, encoded, b"]}")
 
 
-def _encode_tool(tool: ToolOffer) -> bytes:
+def _encode_tool(tool: ToolDefinition) -> bytes:
     encoded = tool.encoded.get(WIRE)
     if encoded is None:
         schema = adapted(tool.input_schema, OPENAI)
         function = {"name": tool.name, "description": tool.description, "parameters": schema}
-        encoded = tool.encoded[WIRE] = dense({"type": "function", "function": function})
+        encoded = tool.encoded[WIRE] = encode_json({"type": "function", "function": function})
     return encoded
 
 
 def _encode_message(message: Message) -> bytes:
     """Encode one message as one or several, joined by commas: each tool result is a message of its own here."""
     parts = _assistant_messages(message) if message.role == "assistant" else _user_messages(message)
-    return b",".join(dense(part) for part in parts)
+    return b",".join(encode_json(part) for part in parts)
 
 
 def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
@@ -113,7 +113,7 @@ def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
         {
             "id": block["id"],
             "type": "function",
-            "function": {"name": block["name"], "arguments": dense_text(block["input"])},
+            "function": {"name": block["name"], "arguments": encode_json_text(block["input"])},
         }
         for block in message.calls()
     ]
@@ -182,7 +182,7 @@ class CompletionParser:
         if error := chunk.get("error"):
             raise stream_failure(error, self._model)
         if usage := get_object(chunk, "usage"):
-            yield Metered(_parse_usage(usage))
+            yield UsageReported(_parse_usage(usage))
         for choice in get_objects(chunk, "choices")[:1]:
             delta = get_object(choice, "delta")
             if thought := get_text(delta, "reasoning_content") or get_text(delta, "reasoning"):
@@ -213,7 +213,7 @@ class CompletionParser:
             yield from self._close_text()
             self._open_text = (kind, self._begin_block())
             yield BlockStarted(self._open_text[1], {"type": kind, kind: ""})
-        yield BlockGrew(self._open_text[1], kind, piece)
+        yield BlockDelta(self._open_text[1], kind, piece)
 
     def _close_text(self) -> Iterator[Delta]:
         if self._open_text is not None:
@@ -241,9 +241,9 @@ class CompletionParser:
             block = {"type": "tool_use", "id": call.id or f"call_{call.block}", "name": call.name, "input": {}}
             yield BlockStarted(call.block, block)
         arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else dense_text(arguments)
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json_text(arguments)
         if text and not call.closed:
-            yield BlockGrew(call.block, "input", text)
+            yield BlockDelta(call.block, "input", text)
             if call.scanner.feed(text):
                 call.closed = True
                 yield BlockEnded(call.block)

@@ -28,18 +28,18 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import (
+    BlockDelta,
     BlockEnded,
-    BlockGrew,
     BlockStarted,
     Delta,
     Field,
-    Metered,
     ProviderFailure,
     Request,
     Stopped,
     Usage,
+    UsageReported,
 )
-from wieldy.schema.strict_json import dense_text
+from wieldy.schema.strict_json import encode_json_text
 
 Step = Mapping[str, Any]
 Part: TypeAlias = "tuple[str | None, str, Script]"
@@ -184,14 +184,14 @@ class Script:
             elif step.get("cut"):
                 raise _failure({"fail": "connection", "message": "the connection was cut", **step})
             elif "usage" in step:
-                yield Metered(Usage(**step["usage"]))
+                yield UsageReported(Usage(**step["usage"]))
             elif "stop" in step:
                 reason = step["stop"]
             else:
                 has_calls = has_calls or "call" in step
                 delay = float(step.get("delay", self.delay))
                 for delta in self._block(index, step):
-                    if delay and isinstance(delta, BlockGrew):
+                    if delay and isinstance(delta, BlockDelta):
                         await asyncio.sleep(delay)
                     yield delta
         yield Stopped(reason or ("tool_use" if has_calls else "end_turn"))
@@ -202,7 +202,7 @@ class Script:
             self._calls += 1
             id = step.get("id") or f"toolu_{self._calls:04}"
             start = {"type": "tool_use", "id": id, "name": step["call"], "input": {}}
-            text = step["raw"] if "raw" in step else dense_text(step.get("input", {}))
+            text = step["raw"] if "raw" in step else encode_json_text(step.get("input", {}))
             field = "input"
         elif "think" in step:
             start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"
@@ -210,11 +210,11 @@ class Script:
             start, text, field = {"type": "text", "text": ""}, step["text"], "text"
         deltas: list[Delta] = [BlockStarted(index, start)]
         if chunk := int(step.get("chunk", self.chunk)):
-            deltas += [BlockGrew(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk)]
+            deltas += [BlockDelta(index, field, text[at : at + chunk]) for at in range(0, len(text), chunk)]
         elif text:
-            deltas.append(BlockGrew(index, field, text))
+            deltas.append(BlockDelta(index, field, text))
         if signature := step.get("signature"):
-            deltas.append(BlockGrew(index, "signature", signature))
+            deltas.append(BlockDelta(index, "signature", signature))
         if not step.get("open"):
             deltas.append(BlockEnded(index))
         return deltas

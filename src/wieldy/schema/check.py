@@ -37,7 +37,7 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class Misfit(Exception):
+class InvalidInput(Exception):
     """The input does not fit; `problems` names every wrong field."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -61,7 +61,7 @@ class UnsupportedAnnotation(TypeError):
 _SHOWN = 80
 
 
-class Checker:
+class SchemaValidator:
     """One schema, compiled when first needed: by the draft `$schema` names, else 2020-12. Nothing is ever fetched."""
 
     __slots__ = ("_refers", "_schema", "_validator")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from wieldy.schema.check import Checker
+from wieldy.schema.check import SchemaValidator
 from wieldy.schema.strict_json import decode
 
 Notes: TypeAlias = tuple[str, ...]
@@ -24,7 +24,7 @@ def coerce(schema: Mapping[str, Any], value: dict[str, Any]) -> tuple[dict[str, 
     """The value with nearly right types made right, and a note for each; the value as it was if it would not fit."""
     notes: list[str] = []
     mended = _Coercion(schema, notes).at(schema, value, "")
-    if notes and Checker(schema).fits(mended):
+    if notes and SchemaValidator(schema).fits(mended):
         return mended, tuple(notes)
     return value, ()
 

@@ -27,7 +27,7 @@ class Read:
         self.notes = notes
 
 
-class Unreadable(Exception):
+class UnreadableJson(Exception):
     """Not a JSON object. `cut_off` says that the text stops before its end: such a call is never run."""
 
     def __init__(self, reason: str, *, cut_off: bool = False) -> None:
@@ -45,7 +45,7 @@ def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
         if _is_flat_ascii(value):
             return Read(value)
         if is_too_deep(value):
-            raise Unreadable(str(TooDeep()))
+            raise UnreadableJson(str(TooDeep()))
         return Read(_without_surrogates(value), (_HALF,)) if _has_surrogates(value) else Read(value)
     return _read(_decoded(raw), inside=False)
 
@@ -59,7 +59,7 @@ def _decoded(raw: bytes) -> str:
     try:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"The input is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}.") from None
+        raise UnreadableJson(f"The input is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}.") from None
 
 
 def _read(text: str, *, inside: bool) -> Read:
@@ -76,12 +76,14 @@ def _read(text: str, *, inside: bool) -> Read:
         bare = _unwrapped(bare, notes)
         value, repeated = _mended(bare, notes)
     except ValueError as error:
-        raise Unreadable(f"The input cannot be read: {error}.") from None
+        raise UnreadableJson(f"The input cannot be read: {error}.") from None
     if isinstance(value, str) and not inside and value.lstrip(_JUNK).startswith("{"):
         inner = _read(value, inside=True)
         return Read(inner.value, (*notes, "the object was inside a string", *inner.notes))
     if not isinstance(value, dict):
-        raise Unreadable(f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name.")
+        raise UnreadableJson(
+            f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name."
+        )
     notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated)
     if _may_hold_surrogates(bare) and _has_surrogates(value):
         value = _without_surrogates(value)
@@ -111,19 +113,21 @@ def _mended(text: str, notes: list[str]) -> Decoded:
     except CutOff as error:
         raise _cut_off(str(error)) from None
     except Malformed as error:
-        raise Unreadable(f"The input is not valid JSON at {_place(text, error.at)}: {error}") from None
+        raise UnreadableJson(f"The input is not valid JSON at {_place(text, error.at)}: {error}") from None
     except json.JSONDecodeError as error:
         reason = f"{error.msg[0].lower()}{error.msg[1:]}".removesuffix(":")
         hint = " A backslash in a string is written \\\\." if "escape" in error.msg else ""
-        raise Unreadable(f"The input is not valid JSON at {_place(repair.text, error.pos)}: {reason}.{hint}") from None
+        raise UnreadableJson(
+            f"The input is not valid JSON at {_place(repair.text, error.pos)}: {reason}.{hint}"
+        ) from None
     except ValueError as error:
-        raise Unreadable(f"The input cannot be read: {error}.") from None
+        raise UnreadableJson(f"The input cannot be read: {error}.") from None
     notes.extend(repair.notes)
     return decoded
 
 
-def _cut_off(how: str) -> Unreadable:
-    return Unreadable(f"The input is cut off: {how}.", cut_off=True)
+def _cut_off(how: str) -> UnreadableJson:
+    return UnreadableJson(f"The input is cut off: {how}.", cut_off=True)
 
 
 def _place(text: str, at: int) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.schema.check import Checker, Misfit, Problem, UnsupportedAnnotation
+from wieldy.schema.check import InvalidInput, Problem, SchemaValidator, UnsupportedAnnotation
 
 if TYPE_CHECKING:
     from wieldy.schema.convert import Converter
@@ -29,7 +29,7 @@ class Parameters:
     ) -> None:
         self.schema = schema
         self.aliases = _without_field_names(aliases, schema) if aliases else aliases
-        self._checker = Checker(schema)
+        self._checker = SchemaValidator(schema)
         self._make_converter = make_converter
         self._accept: Callable[[Any], Any] | None = None
 
@@ -93,22 +93,22 @@ class Parameters:
     def _check(self, input: dict[str, Any]) -> dict[str, Any]:
         if self._checker.fits(input):
             return input
-        raise Misfit(self._checker.problems(input))
+        raise InvalidInput(self._checker.problems(input))
 
     def _retry(self, input: dict[str, Any], accept: Callable[[Any], Any], error: Exception) -> Any:
         """Conversion failed: raise every problem the schema finds; if it finds none, retry with `1.0` as `1`."""
         if problems := self._checker.problems(input):
-            raise Misfit(problems) from None
-        if not isinstance(error, Misfit):
+            raise InvalidInput(problems) from None
+        if not isinstance(error, InvalidInput):
             try:
                 return accept(_with_whole_numbers(input))
             except (ValueError, TypeError, RecursionError) as second_error:
                 error = second_error
-        if isinstance(error, Misfit):
-            raise Misfit(error.problems) from None
+        if isinstance(error, InvalidInput):
+            raise InvalidInput(error.problems) from None
         if isinstance(error, RecursionError):
-            raise Misfit([Problem("", "The input is nested too deeply for this tool.")]) from None
-        raise Misfit([_msgspec_problem(str(error))]) from None
+            raise InvalidInput([Problem("", "The input is nested too deeply for this tool.")]) from None
+        raise InvalidInput([_msgspec_problem(str(error))]) from None
 
 
 def object_schema_problem(schema: Any) -> str | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wieldy.schema.check import Checker, Misfit, Problem
+from wieldy.schema.check import InvalidInput, Problem, SchemaValidator
 from wieldy.schema.derive import pydantic_schema
 
 
 def pydantic_maker(cls: Any) -> Callable[[Any], Any]:
     """A maker of instances: what the schema forbids is refused first, then the model's own validators speak."""
     schema, definitions = pydantic_schema(cls)
-    checker = Checker({**schema, "$defs": definitions} if definitions else schema)
+    checker = SchemaValidator({**schema, "$defs": definitions} if definitions else schema)
 
     def make(value: Any) -> Any:
         if not checker.fits(value):
@@ -25,7 +25,7 @@ def pydantic_maker(cls: Any) -> Callable[[Any], Any]:
     return make
 
 
-class Refused(Misfit, ValueError):
+class Refused(InvalidInput, ValueError):
     """What a model's own validators found wrong."""
 
 

@@ -122,12 +122,12 @@ def _made_once() -> Callable[[Any], str]:
 _encode = _made_once()
 
 
-def dense(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """A value as JSON; numbers that JSON cannot hold become null. Raises `UnicodeEncodeError` for half of a character."""
-    return dense_text(value).encode()
+    return encode_json_text(value).encode()
 
 
-def dense_text(value: Any) -> str:
+def encode_json_text(value: Any) -> str:
     """The same as text."""
     try:
         return _encode(value)

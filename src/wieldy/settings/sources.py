@@ -37,10 +37,10 @@ class SettingsProblem(Struct, frozen=True):
     column: int | None = None
 
     def __str__(self) -> str:
-        from wieldy.core.visible_text import one_line
+        from wieldy.core.invisible_text import escape_to_line
 
         place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
-        return one_line(f"{place}: {self.text}" if place else self.text)
+        return escape_to_line(f"{place}: {self.text}" if place else self.text)
 
 
 class SettingsSource(Struct, frozen=True):

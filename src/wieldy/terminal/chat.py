@@ -13,7 +13,7 @@ from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, Notice, RunEnded
-from wieldy.core.user_questions import Person
+from wieldy.core.user_questions import UserQuestions
 from wieldy.terminal.commands import COMMANDS, Leave, prompted
 from wieldy.terminal.questions import Paint, line_prompt
 from wieldy.terminal.view import View
@@ -182,7 +182,7 @@ class Chat:
         """A session whose model may ask the person here."""
         from wieldy.terminal.questions import AtTerminal
 
-        session.box.workspace.service(Person).asker = AtTerminal(self._ask_line)
+        session.box.workspace.service(UserQuestions).handler = AtTerminal(self._ask_line)
         return session
 
     async def _ask(self, question: Question) -> Answer:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 from wieldy.approval import Ask
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, Question
+from wieldy.core.invisible_text import escape_invisible
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
-from wieldy.core.user_questions import Asker, Inquiry, Reply
-from wieldy.core.visible_text import visible
+from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -53,7 +53,7 @@ async def put(question: Question, line: Callable[[str], Awaitable[str]], *, by_h
     rules = decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
     who = [f"the {question.agent} asks:"] if question.agent else []
-    print("\n".join(["", *who, *asked_about(plan), f"  {visible(decision.why)}", choices]), file=sys.stderr)
+    print("\n".join(["", *who, *asked_about(plan), f"  {escape_invisible(decision.why)}", choices]), file=sys.stderr)
     try:
         return await _answer(rules, line, by_hand)
     except Unanswered:
@@ -76,12 +76,12 @@ async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]],
 
 def asked_about(plan: PlannedCall) -> Iterator[str]:
     """What a person must see to agree: the call in a line, and every text of it that the line does not hold whole."""
-    line = visible(plan.tool.show_use(plan.input))
+    line = escape_invisible(plan.tool.show_use(plan.input))
     yield line
     for name, value in plan.input.items():
         if isinstance(value, bool | int | float | None):
             continue
-        text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
+        text = escape_invisible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
         if text in line:
             continue
         # Of what is only written one may see a part; what is run must be seen to its last character.
@@ -106,9 +106,9 @@ class AtTerminal:
     def __init__(self, line: Callable[[str], Awaitable[str]]) -> None:
         self._line = line
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         """The replies, or None where the person answered nothing at all, or left."""
-        replies: list[Reply] = []
+        replies: list[UserAnswer] = []
         for inquiry in inquiries:
             print(f"\n{shown(inquiry)}", file=sys.stderr)
             try:
@@ -119,28 +119,30 @@ class AtTerminal:
         return replies if any(map(str, replies)) else None
 
 
-def terminal_asker() -> Asker | None:
+def terminal_asker() -> QuestionHandler | None:
     """Somebody who asks at the terminal, or None where nobody sits."""
     return AtTerminal(typed) if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
-def shown(inquiry: Inquiry) -> str:
+def shown(inquiry: UserQuestion) -> str:
     """A question with its options, numbered."""
     how = "numbers, or your own words" if inquiry.several else "a number, or your own words"
-    options = [f"  [{number}] {visible(option)}" for number, option in enumerate(inquiry.options, start=1)]
-    return "\n".join([visible(inquiry.question), *options, *([f"  ({how}; Enter: no answer)"] if options else [])])
+    options = [f"  [{number}] {escape_invisible(option)}" for number, option in enumerate(inquiry.options, start=1)]
+    return "\n".join(
+        [escape_invisible(inquiry.question), *options, *([f"  ({how}; Enter: no answer)"] if options else [])]
+    )
 
 
-def understood(said: str, inquiry: Inquiry) -> Reply:
+def understood(said: str, inquiry: UserQuestion) -> UserAnswer:
     """What a line means: options by number where it is nothing but their numbers, one by its name, else words."""
     said, options = said.strip(), inquiry.options
     numbers = (
         [int(word) for word in re.split(r"[\s,;]+", said) if word] if re.fullmatch(r"[\d\s,;]{1,40}", said) else []
     )
     if numbers and all(1 <= number <= len(options) for number in numbers) and (len(numbers) == 1 or inquiry.several):
-        return Reply(tuple(options[number - 1] for number in dict.fromkeys(numbers)))
+        return UserAnswer(tuple(options[number - 1] for number in dict.fromkeys(numbers)))
     named = next((option for option in options if option.casefold() == said.casefold()), None)
-    return Reply((named,)) if named else Reply(words=said)
+    return UserAnswer((named,)) if named else UserAnswer(words=said)
 
 
 def line_prompt() -> PromptSession[str]:

@@ -10,7 +10,7 @@ from wieldy.core.events import (
     AgentEvent,
     Compacted,
     Event,
-    ModelSaid,
+    ModelTextDelta,
     Notice,
     PermissionDecided,
     Retried,
@@ -41,7 +41,7 @@ class View:
 
     def show(self, event: Event) -> str:
         """What an event adds to the screen; empty for those a person need not see."""
-        if isinstance(event, ModelSaid):
+        if isinstance(event, ModelTextDelta):
             return self._said(event)
         shown = self._line(event)
         if shown is None:
@@ -50,7 +50,7 @@ class View:
         self._speaking = ""
         return f"{before}{shown}\n"
 
-    def _said(self, event: ModelSaid) -> str:
+    def _said(self, event: ModelTextDelta) -> str:
         kind = "thinking" if event.thinking else "text"
         before = "" if self._speaking in ("", kind) else "\n"
         self._speaking = kind

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import AgentTypes
 from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
     from wieldy.subagents.tasks import SubagentReport
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 LONGEST = 6 * 3600.0
 
 
@@ -54,11 +54,11 @@ def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("agent_id") and not input.get("prompt"):
-        return NOTHING  # waiting and stopping touch nothing
+        return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
-        return NOTHING  # the call is over before the work begins; each call of the agent's is judged as it comes
+        return NO_EFFECTS  # the call is over before the work begins; each call of the agent's is judged as it comes
     definition = workspace.service(AgentTypes).found.get(str(input.get("agent_type")))
-    return NOTHING if definition is None or definition.reads_only else UNKNOWN
+    return NO_EFFECTS if definition is None or definition.reads_only else UNKNOWN_EFFECTS
 
 
 async def _enabled(workspace: Workspace) -> bool | str:

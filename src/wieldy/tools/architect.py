@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import Refusal
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import ARCHITECT
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.tools.agent import LONGEST, attended
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class Architect(FunctionTool):
@@ -61,7 +61,7 @@ architect = Architect(
         "prompt": PROMPT,
         "read_only": True,
         "needs_permission": False,
-        "effects": lambda input, workspace: NOTHING,
+        "effects": lambda input, workspace: NO_EFFECTS,
         "enabled": _enabled,
         "check": _check,
         "max_result_chars": 100_000,

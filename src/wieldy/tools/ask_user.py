@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
-from wieldy.core.user_questions import Inquiry, Person
+from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.user_questions import UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 A_DAY = 86_400.0
 
 
@@ -34,13 +34,13 @@ class AskUser(FunctionTool):
 
 
 def _somebody(workspace: Workspace) -> bool | str:
-    return workspace.service(Person).asker is not None or "nobody is there to answer"
+    return workspace.service(UserQuestions).handler is not None or "nobody is there to answer"
 
 
 async def _ask(ctx: ToolContext, questions: Annotated[list[Asked], Param(min_length=1, max_length=8)]) -> Output:
     """Ask."""
-    inquiries = [Inquiry(asked.question, asked.options, asked.multi_select) for asked in questions]
-    replies = await ctx.workspace.service(Person).answer(inquiries)
+    inquiries = [UserQuestion(asked.question, asked.options, asked.multi_select) for asked in questions]
+    replies = await ctx.workspace.service(UserQuestions).answer(inquiries)
     answers = {asked.question: str(reply) for asked, reply in zip(questions, replies, strict=True)}
     told = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
     return Output(f"The user answered:\n{told}", {"answers": answers})

@@ -14,7 +14,7 @@ from wieldy.core.effects import Effects, Fetches, Runs, Writes, is_opaque
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
-from wieldy.core.tool_decorator import words
+from wieldy.core.tool_decorator import load_description
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 
@@ -35,7 +35,7 @@ class Bash(Tool):
     """Runs a command line in bash."""
 
     name = "Bash"
-    description, prompt = words(__file__)
+    description, prompt = load_description(__file__)
     input_schema = {  # noqa: RUF012
         "type": "object",
         "properties": {

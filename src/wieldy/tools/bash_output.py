@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
-_DESCRIPTION, _PROMPT = words(__file__)
+_DESCRIPTION, _PROMPT = load_description(__file__)
 
 
 @tool(
@@ -16,7 +16,7 @@ _DESCRIPTION, _PROMPT = words(__file__)
     description=_DESCRIPTION,
     prompt=_PROMPT,
     read_only=True,
-    effects=lambda input, workspace: NOTHING,
+    effects=lambda input, workspace: NO_EFFECTS,
     aliases={"bash_id": "shell_id"},
     max_result_chars=100_000,
     timeout=660.0,

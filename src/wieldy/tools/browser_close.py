@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wieldy.browser.session import browser_available
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(
@@ -15,7 +15,7 @@ DESCRIPTION, PROMPT = words(__file__)
     description=DESCRIPTION,
     prompt=PROMPT,
     deferred=True,
-    effects=lambda input, workspace: NOTHING,
+    effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only the browser this workspace started itself.
     needs_permission=False,
     concurrency_safe=False,

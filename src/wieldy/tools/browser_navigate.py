@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.web.url import canonical_page_url, fetches_url
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(

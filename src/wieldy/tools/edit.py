@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from wieldy.core.errors import Refusal
 from wieldy.core.tool import Doubt, Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @runtime_checkable

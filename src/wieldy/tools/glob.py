@@ -11,11 +11,11 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 LIMIT = 100
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
-_DESCRIPTION, _PROMPT = words(__file__)
+_DESCRIPTION, _PROMPT = load_description(__file__)
 
 
 @tool(
     name="KillShell",
     description=_DESCRIPTION,
     prompt=_PROMPT,
-    effects=lambda input, workspace: NOTHING,
+    effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only shells this workspace started itself.
     needs_permission=False,
     aliases={"bash_id": "shell_id"},

@@ -10,13 +10,13 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from wieldy.search.tree import Tree
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:

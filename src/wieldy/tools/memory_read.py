@@ -12,18 +12,18 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import MOST_LISTED, SCOPES, Scope, folder_of, memos, place, require_confined
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 LARGEST = 200_000
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import gate_of
+    from wieldy.toolset.gates import feature_gate
 
-    return gate_of("MemoryRead", workspace.settings, workspace.env) or True
+    return feature_gate("MemoryRead", workspace.settings, workspace.env) or True
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import Scope, place, require_confined
 from wieldy.schema.fields import Param
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from wieldy.files.editing.revision import PrepareEdit, Revision
     from wieldy.files.writing.commit import WrittenFile
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 LARGEST = 100_000
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import gate_of
+    from wieldy.toolset.gates import feature_gate
 
-    return gate_of("MemoryWrite", workspace.settings, workspace.env) or True
+    return feature_gate("MemoryWrite", workspace.settings, workspace.env) or True
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class EditItem(Struct, frozen=True):

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
     from wieldy.files.editing.notebooks import CellEdit
     from wieldy.files.editing.revision import Revision
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.files.reading.pages import CHARS, LIMIT
 from wieldy.schema.fields import Param
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.read_file import Reader, RecentReads
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(

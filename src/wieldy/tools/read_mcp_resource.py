@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.tools.list_mcp_resources import _configured
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(

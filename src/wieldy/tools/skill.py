@@ -9,11 +9,11 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
 from wieldy.skills.discovery import Skills
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class SkillTool(FunctionTool):

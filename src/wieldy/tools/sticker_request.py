@@ -12,11 +12,11 @@ from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 # How postal codes look where it is known; elsewhere anything short of letters, digits, spaces and dashes will do.
 POSTAL_CODES: Mapping[str, str] = {
@@ -46,9 +46,9 @@ WITH_REGIONS = frozenset({"AU", "BR", "CA", "US"})
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import gate_of
+    from wieldy.toolset.gates import feature_gate
 
-    return gate_of("StickerRequest", workspace.settings, workspace.env) or True
+    return feature_gate("StickerRequest", workspace.settings, workspace.env) or True
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(name="Think", description=DESCRIPTION, prompt=PROMPT, read_only=True)

@@ -10,11 +10,11 @@ from msgspec.structs import asdict
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, words
+from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 

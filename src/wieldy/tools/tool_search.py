@@ -6,10 +6,10 @@ import json
 from typing import Annotated, Any
 
 from wieldy.core.tool import Output, Tool, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 SELECT = "select:"
 
 
@@ -24,9 +24,9 @@ async def tool_search(
     max_results: Annotated[int, "default 5"] = 5,
 ) -> Output:
     """Find and activate."""
-    from wieldy.toolset.toolset import Pool
+    from wieldy.toolset.toolset import Toolset
 
-    pool = ctx.workspace.service(Pool)
+    pool = ctx.workspace.service(Toolset)
     missing: list[str] = []
     if query.strip().lower().startswith(SELECT):
         names = [name.strip() for name in query.strip()[len(SELECT) :].split(",") if name.strip()]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.web.url import canonical_url, fetches_url
 
 if TYPE_CHECKING:
     from wieldy.web.fetch import Redirect
     from wieldy.web.page import WebPage
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 def _enabled(workspace: Workspace) -> bool | str:
@@ -26,7 +26,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     prompt=PROMPT,
     read_only=True,
     needs_permission=True,
-    effects=lambda input, workspace: NOTHING,
+    effects=lambda input, workspace: NO_EFFECTS,
     enabled=_enabled,
     timeout=90.0,
 )

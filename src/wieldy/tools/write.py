@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool, words
+from wieldy.core.tool_decorator import load_description, tool
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
 
-DESCRIPTION, PROMPT = words(__file__)
+DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:

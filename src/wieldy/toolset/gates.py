@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from wieldy.core.catalog import Offered
+from wieldy.core.catalog import ToolAvailability
 from wieldy.core.tool import Tool
 
 SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
@@ -24,16 +24,16 @@ class Context(Struct, frozen=True):
     only: tuple[str, ...] | None = None
 
 
-def left_out(tool: Tool, context: Context) -> str | None:
+def why_excluded(tool: Tool, context: Context) -> str | None:
     """Why the context has no use for a tool, or None."""
-    if (reason := left_out_by_name(tool.name, context)) is not None:
+    if (reason := why_excluded_by_name(tool.name, context)) is not None:
         return reason
     if context.mode == "plan" and not tool.read_only:
         return "plan mode only reads, and this tool may change something"
     return None
 
 
-def left_out_by_name(name: str, context: Context) -> str | None:
+def why_excluded_by_name(name: str, context: Context) -> str | None:
     """Why the context has no use for a tool of this name, whatever it is, or None."""
     if context.simple and name not in SIMPLE_TOOLS:
         return f"simple mode has only {', '.join(sorted(SIMPLE_TOOLS))}"
@@ -44,20 +44,20 @@ def left_out_by_name(name: str, context: Context) -> str | None:
     return None
 
 
-async def survey(
+async def check_availability(
     tools: Sequence[Tool],
     context: Context,
     *,
     gate: Callable[[str], str | None],
     removes: Callable[[str], object | None],
     enabled: Callable[[Tool], Awaitable[bool | str]],
-) -> list[Offered]:
+) -> list[ToolAvailability]:
     """Every tool, in the order given: whether it is offered, and why or why not. All self-checks run side by side."""
     answers = [_reason(tool, context, gate, removes) for tool in tools]
-    asked = [tool for tool, reason in zip(tools, answers, strict=True) if reason is None and tool.says_itself]
+    asked = [tool for tool, reason in zip(tools, answers, strict=True) if reason is None and tool.has_enabled_check]
     said = dict(zip(map(id, asked), await asyncio.gather(*(_asked(tool, enabled) for tool in asked)), strict=True))
     return [
-        Offered(tool, reason is None, reason or "available")
+        ToolAvailability(tool, reason is None, reason or "available")
         for tool, reason in ((tool, reason or said.get(id(tool))) for tool, reason in zip(tools, answers, strict=True))
     ]
 
@@ -65,7 +65,7 @@ async def survey(
 def _reason(
     tool: Tool, context: Context, gate: Callable[[str], str | None], removes: Callable[[str], object | None]
 ) -> str | None:
-    if (shut := gate(tool.name) or left_out(tool, context)) is not None:
+    if (shut := gate(tool.name) or why_excluded(tool, context)) is not None:
         return shut
     removed = removes(tool.name)
     return None if removed is None else str(removed)
@@ -92,7 +92,7 @@ YES = frozenset({"1", "true", "yes", "on"})
 SIMPLE = "simple"
 
 
-def is_on(feature: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> bool:
+def is_feature_enabled(feature: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> bool:
     """Whether a feature is switched on; the environment has the last word."""
     said = env.get(PREFIX + feature.upper())
     if said is not None:
@@ -101,9 +101,9 @@ def is_on(feature: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> 
     return isinstance(features, Mapping) and features.get(feature) is True
 
 
-def gate_of(name: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> str | None:
+def feature_gate(name: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> str | None:
     """Why a tool is off, or None where no gate is shut before it."""
     feature = GATES.get(name) or next((f for family, f in FAMILIES.items() if name.startswith(family)), None)
-    if feature is None or is_on(feature, settings, env):
+    if feature is None or is_feature_enabled(feature, settings, env):
         return None
     return f"off: switch it on with `features.{feature}` in the settings or {PREFIX}{feature.upper()}=1"

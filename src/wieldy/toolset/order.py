@@ -17,7 +17,7 @@ CHARS_PER_TOKEN = 4
 _weighed: WeakKeyDictionary[Tool, int] = WeakKeyDictionary()
 
 
-def weigh(tool: Tool) -> int:
+def estimate_tokens(tool: Tool) -> int:
     """The tokens that name, description and schema take."""
     known = _weighed.get(tool)
     if known is None:
@@ -28,11 +28,11 @@ def weigh(tool: Tool) -> int:
 
 Defer: TypeAlias = Literal["auto", "always", "never"]
 
-FOREIGN = "mcp__"
+MCP_PREFIX = "mcp__"
 SHARE = 0.1
 
 
-class Arranged(Struct, frozen=True):
+class ToolOrder(Struct, frozen=True):
     """Tools to send in full, in blocks that end at `breaks`, and those to be named only."""
 
     tools: tuple[Tool, ...]
@@ -45,19 +45,19 @@ def budget(context_window: int) -> int:
     return int(context_window * SHARE)
 
 
-def arrange(
+def order_tools(
     tools: Iterable[Tool],
     *,
     builtin: Container[str] = (),
     defer: Defer = "auto",
     tokens: int,
     activated: Sequence[str] = (),
-) -> Arranged:
+) -> ToolOrder:
     """Our own tools by name, then those of servers by name, then the activated ones in the order of their activation."""
     own: dict[str, Tool] = {}
     foreign: dict[str, Tool] = {}
     for tool in sorted(tools, key=attrgetter("name")):
-        (foreign if is_foreign(tool) else own).setdefault(tool.name, tool)
+        (foreign if is_mcp_tool(tool) else own).setdefault(tool.name, tool)
     hidden = _hidden(own, foreign, builtin, defer, tokens)
     blocks = [tool for name, tool in own.items() if name not in hidden]
     ends = [len(blocks)]
@@ -65,12 +65,12 @@ def arrange(
     ends.append(len(blocks))
     blocks += (hidden.pop(name) for name in dict.fromkeys(activated) if name in hidden)
     ends.append(len(blocks))
-    return Arranged(tuple(blocks), tuple(dict.fromkeys(end for end in ends if end)), tuple(hidden.values()))
+    return ToolOrder(tuple(blocks), tuple(dict.fromkeys(end for end in ends if end)), tuple(hidden.values()))
 
 
-def is_foreign(tool: Tool) -> bool:
+def is_mcp_tool(tool: Tool) -> bool:
     """Whether a tool comes from a server."""
-    return tool.name.startswith(FOREIGN)
+    return tool.name.startswith(MCP_PREFIX)
 
 
 def _hidden(
@@ -99,7 +99,7 @@ def _hidden(
 def _fit(tools: Iterable[Tool], tokens: int) -> bool:
     """Whether tools weigh no more than this; the weighing ends where the answer is known."""
     for tool in tools:
-        tokens -= weigh(tool)
+        tokens -= estimate_tokens(tool)
         if tokens < 0:
             return False
     return tokens >= 0

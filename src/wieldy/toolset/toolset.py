@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from wieldy.core.catalog import Catalog, Offered
-from wieldy.core.provider import ToolOffer
+from wieldy.core.catalog import Catalog, ToolAvailability
+from wieldy.core.provider import ToolDefinition
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
-from wieldy.toolset.order import Arranged, Defer, arrange, budget, is_foreign, listing
+from wieldy.toolset.order import Defer, ToolOrder, budget, is_mcp_tool, listing, order_tools
 
 if TYPE_CHECKING:
     from wieldy.toolset.search import Index
@@ -48,7 +48,7 @@ CONTEXT_WINDOW = 200_000
 PATIENCE = 10.0
 
 
-class Offering(Struct, frozen=True):
+class OfferedTools(Struct, frozen=True):
     """What one request carries of tools.
 
     `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the
@@ -56,14 +56,14 @@ class Offering(Struct, frozen=True):
     """
 
     tools: tuple[Tool, ...]
-    offers: tuple[ToolOffer, ...]
+    offers: tuple[ToolDefinition, ...]
     breaks: tuple[int, ...]
     deferred: tuple[Tool, ...]
     listing: str
-    rows: tuple[Offered, ...]
+    rows: tuple[ToolAvailability, ...]
 
 
-class Pool:
+class Toolset:
     """What `ToolSearch` searches and requests are made from: `workspace.service(Pool)`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -74,7 +74,7 @@ class Pool:
         self.settled: Callable[[float], Awaitable[None]] | None = None
         self.waiting: Mapping[str, Tool] = {}
         self.ready: Mapping[str, Tool] = {}
-        self._offers: WeakKeyDictionary[Tool, ToolOffer] = WeakKeyDictionary()
+        self._offers: WeakKeyDictionary[Tool, ToolDefinition] = WeakKeyDictionary()
         self._index: Index | None = None
         self._window = CONTEXT_WINDOW
 
@@ -84,10 +84,12 @@ class Pool:
         said = self._workspace.setting("defer", "auto")
         return "always" if said == "always" else "never" if said == "never" else "auto"
 
-    def offering(self, rows: Sequence[Offered], builtin: Container[str], window: int | None = None) -> Offering:
+    def offering(
+        self, rows: Sequence[ToolAvailability], builtin: Container[str], window: int | None = None
+    ) -> OfferedTools:
         """What to send of the tools that a survey found, to a model with this context window, else the last one."""
         self._window = window or self._window
-        arranged = arrange(
+        arranged = order_tools(
             (row.tool for row in rows if row.offered),
             builtin=builtin,
             defer=self.defer,
@@ -96,7 +98,7 @@ class Pool:
         )
         self.ready = {tool.name: tool for tool in arranged.tools}
         self.waiting = {tool.name: tool for tool in arranged.deferred}
-        return Offering(
+        return OfferedTools(
             arranged.tools,
             tuple(map(self._offer, arranged.tools)),
             arranged.breaks,
@@ -119,7 +121,7 @@ class Pool:
     async def search(self, query: str, most: int) -> list[Tool]:
         """The deferred tools that fit a query best; where none is deferred, those of servers, which may only just have come."""
         await self._refreshed()
-        among = tuple(self.waiting.values()) or tuple(filter(is_foreign, self.ready.values()))
+        among = tuple(self.waiting.values()) or tuple(filter(is_mcp_tool, self.ready.values()))
         index = self._index
         if index is None or index.tools != among:
             from wieldy.toolset.search import Index
@@ -134,26 +136,28 @@ class Pool:
         if self.refresh is not None:
             await self.refresh()
 
-    def _offer(self, tool: Tool) -> ToolOffer:
+    def _offer(self, tool: Tool) -> ToolDefinition:
         """The same object for the same tool, so that its encoded bytes are kept from request to request."""
         offer = self._offers.get(tool)
         if offer is None:
-            offer = self._offers[tool] = ToolOffer(tool.name, tool.description, tool.schema)
+            offer = self._offers[tool] = ToolDefinition(tool.name, tool.description, tool.schema)
         return offer
 
 
-def _told(rows: Sequence[Offered], arranged: Arranged) -> list[Offered]:
+def _told(rows: Sequence[ToolAvailability], arranged: ToolOrder) -> list[ToolAvailability]:
     deferred = {id(tool) for tool in arranged.deferred}
     return [
-        Offered(row.tool, True, "deferred: sent by name, ToolSearch loads it") if id(row.tool) in deferred else row
+        ToolAvailability(row.tool, True, "deferred: sent by name, ToolSearch loads it")
+        if id(row.tool) in deferred
+        else row
         for row in rows
     ]
 
 
-class Called(Catalog):
+class ActivatingCatalog(Catalog):
     """Another view of a catalog, in which finding a tool counts as a call of it."""
 
-    def __init__(self, catalog: Catalog, pool: Pool) -> None:
+    def __init__(self, catalog: Catalog, pool: Toolset) -> None:
         super().__init__()
         self._catalog = catalog
         self._pool = pool

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from wieldy.agent.streamed_message import StreamedMessage
-from wieldy.core.provider import BlockEnded, BlockGrew, BlockStarted, Delta, Metered, ProviderFailure, Stopped, Usage
+from wieldy.core.provider import (
+    BlockDelta,
+    BlockEnded,
+    BlockStarted,
+    Delta,
+    ProviderFailure,
+    Stopped,
+    Usage,
+    UsageReported,
+)
 
 
 def call(index: int, name: str = "note", id: str = "a") -> BlockStarted:
@@ -21,8 +30,8 @@ def heard(*deltas: Delta, taken: frozenset[str] = frozenset()) -> tuple[Streamed
 def test_a_call_is_handed_over_when_its_block_closes_and_not_before():
     answer = StreamedMessage()
     assert answer.take(call(0)) is None
-    assert answer.take(BlockGrew(0, "input", '{"word":')) is None
-    assert answer.take(BlockGrew(0, "input", '"x"}')) is None
+    assert answer.take(BlockDelta(0, "input", '{"word":')) is None
+    assert answer.take(BlockDelta(0, "input", '"x"}')) is None
     made = answer.take(BlockEnded(0))
     assert made is not None
     assert made.input == {"word": "x"}
@@ -33,8 +42,8 @@ def test_blocks_keep_the_order_they_began_in_whatever_order_they_end_in():
     answer, calls = heard(
         call(0, id="first"),
         call(1, id="second"),
-        BlockGrew(1, "input", "{}"),
-        BlockGrew(0, "input", '{"word":"x"}'),
+        BlockDelta(1, "input", "{}"),
+        BlockDelta(0, "input", '{"word":"x"}'),
         BlockEnded(1),
         BlockEnded(0),
         Stopped("tool_use"),
@@ -63,19 +72,19 @@ def test_two_calls_with_no_input_both_start():
 
 
 def test_an_input_that_is_cut_off_is_handed_over_as_it_is_so_that_it_is_refused():
-    answer, calls = heard(call(0), BlockGrew(0, "input", '{"word": "x'), BlockEnded(0))
+    answer, calls = heard(call(0), BlockDelta(0, "input", '{"word": "x'), BlockEnded(0))
     assert calls == [("a", '{"word": "x')]
     assert answer.content()[0]["input"] == {}
 
 
 def test_a_block_the_message_left_open_is_closed_and_its_call_never_runs():
-    answer, _ = heard(call(0), BlockGrew(0, "input", '{"word":"x"}'), Stopped("max_tokens"))
+    answer, _ = heard(call(0), BlockDelta(0, "input", '{"word":"x"}'), Stopped("max_tokens"))
     assert [(made.id, made.complete) for made in answer.cut_off()] == [("a", False)]
     assert len(answer.content()) == 1
 
 
 def test_an_id_that_was_used_before_is_made_unique():
-    answer, calls = heard(call(0), BlockGrew(0, "input", "{}"), BlockEnded(0), taken=frozenset({"a", "a-2"}))
+    answer, calls = heard(call(0), BlockDelta(0, "input", "{}"), BlockEnded(0), taken=frozenset({"a", "a-2"}))
     assert calls == [("a-3", {})]
     assert answer.content()[0]["id"] == "a-3"
 
@@ -88,11 +97,11 @@ def test_an_id_is_made_for_a_call_without_one():
 def test_thoughts_keep_their_signature_and_blank_text_is_left_out():
     answer, _ = heard(
         BlockStarted(0, {"type": "thinking", "thinking": ""}),
-        BlockGrew(0, "thinking", "hm"),
-        BlockGrew(0, "signature", "sig"),
+        BlockDelta(0, "thinking", "hm"),
+        BlockDelta(0, "signature", "sig"),
         BlockEnded(0),
         BlockStarted(1, {"type": "text", "text": ""}),
-        BlockGrew(1, "text", " \n"),
+        BlockDelta(1, "text", " \n"),
         BlockEnded(1),
         BlockStarted(2, {"type": "redacted_thinking", "data": "xyz"}),
         BlockEnded(2),
@@ -106,11 +115,11 @@ def test_thoughts_keep_their_signature_and_blank_text_is_left_out():
 def test_halves_of_a_character_in_two_pieces_become_one():
     answer, _ = heard(
         BlockStarted(0, {"type": "text", "text": ""}),
-        BlockGrew(0, "text", "a\ud83d"),
-        BlockGrew(0, "text", "\ude00b"),
+        BlockDelta(0, "text", "a\ud83d"),
+        BlockDelta(0, "text", "\ude00b"),
         BlockEnded(0),
         BlockStarted(1, {"type": "text", "text": ""}),
-        BlockGrew(1, "text", "half \ud83d"),
+        BlockDelta(1, "text", "half \ud83d"),
         BlockEnded(1),
     )
     assert [block["text"] for block in answer.content()] == ["a😀b", "half \ufffd"]
@@ -118,12 +127,12 @@ def test_halves_of_a_character_in_two_pieces_become_one():
 
 def test_citations_are_gathered_and_the_last_count_of_tokens_stands():
     answer, _ = heard(
-        Metered(Usage(input_tokens=5)),
+        UsageReported(Usage(input_tokens=5)),
         BlockStarted(0, {"type": "text", "text": "", "citations": [{"n": 0}]}),
-        BlockGrew(0, "citation", {"n": 1}),
-        BlockGrew(0, "text", "so"),
+        BlockDelta(0, "citation", {"n": 1}),
+        BlockDelta(0, "text", "so"),
         BlockEnded(0),
-        Metered(Usage(input_tokens=5, output_tokens=7)),
+        UsageReported(Usage(input_tokens=5, output_tokens=7)),
     )
     assert answer.content()[0]["citations"] == [{"n": 0}, {"n": 1}]
     assert answer.usage.output_tokens == 7
@@ -132,7 +141,7 @@ def test_citations_are_gathered_and_the_last_count_of_tokens_stands():
 @pytest.mark.parametrize(
     "deltas",
     [
-        [BlockGrew(0, "text", "x")],
+        [BlockDelta(0, "text", "x")],
         [BlockEnded(3)],
         [BlockStarted(0, {"type": "text"}), BlockStarted(0, {"type": "text"})],
         [BlockStarted(0, {"type": "text"}), BlockEnded(0), BlockStarted(0, {"type": "text"})],

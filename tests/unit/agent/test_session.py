@@ -292,7 +292,7 @@ async def test_who_does_not_follow_closely_hears_what_the_model_said_when_it_has
         near = {type(event).__name__ for event in await events_of(session)}
     async with make_session(talk()) as session:
         far = [event async for event in session.run("go", stream_deltas=False)]
-    pieces = {"ModelSaid", "ModelCalls", "ModelBlock"}
+    pieces = {"ModelTextDelta", "ToolInputDelta", "ModelBlockDelta"}
     assert pieces <= near
     assert {type(event).__name__ for event in far} == near - pieces
     assert far[-1].text == "done"

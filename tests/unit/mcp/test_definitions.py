@@ -24,7 +24,7 @@ from wieldy.mcp.client.definitions import (
     wire_names,
 )
 from wieldy.mcp.client.transport import OutputTail
-from wieldy.schema.check import Misfit
+from wieldy.schema.check import InvalidInput
 
 FIT = re.compile(r"mcp__[A-Za-z0-9_-]+__[A-Za-z0-9_-]*")
 
@@ -121,7 +121,7 @@ def test_the_shown_schema_is_acceptable_and_the_given_one_decides():
     parameters = parse_input_schema(given)
     assert parameters.schema["type"] == "object" and "oneOf" not in parameters.schema
     assert parameters.accept({"a": "x"}) == {"a": "x"}
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidInput):
         parameters.accept({})
 
 

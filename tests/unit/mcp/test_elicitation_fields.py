@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from wieldy.core.user_questions import Inquiry, Person, Reply
+from wieldy.core.user_questions import UserQuestion, UserQuestions, UserAnswer
 from wieldy.mcp.client.server_requests import form_questions, form_values
 
 SCHEMA = {
@@ -26,22 +26,22 @@ SCHEMA = {
 
 def test_each_field_is_a_question_with_its_options_and_the_first_says_who_asks():
     asked = form_questions("shop", "Who are you?", SCHEMA)
-    assert asked[0] == Inquiry("The MCP server shop asks: Who are you?\nYour name (as on the door)")
-    assert asked[1] == Inquiry("age [Enter: 7]")
-    assert asked[3] == Inquiry("sure [Enter: no]", ("yes", "no"))
+    assert asked[0] == UserQuestion("The MCP server shop asks: Who are you?\nYour name (as on the door)")
+    assert asked[1] == UserQuestion("age [Enter: 7]")
+    assert asked[3] == UserQuestion("sure [Enter: no]", ("yes", "no"))
     assert [one.options for one in asked[4:]] == [("small", "middle"), ("Red", "Green"), ("mon", "tue", "wed")]
     assert [one.several for one in asked] == [False] * 6 + [True]
 
 
 def test_replies_become_values_of_the_right_kind_and_silence_the_default():
     said = [
-        Reply(words="Ann"),
-        Reply(),
-        Reply(words="0.5"),
-        Reply(("yes",)),
-        Reply(("middle",)),
-        Reply(("Green",)),
-        Reply(("mon", "wed")),
+        UserAnswer(words="Ann"),
+        UserAnswer(),
+        UserAnswer(words="0.5"),
+        UserAnswer(("yes",)),
+        UserAnswer(("middle",)),
+        UserAnswer(("Green",)),
+        UserAnswer(("mon", "wed")),
     ]
     assert form_values(SCHEMA, said) == {
         "name": "Ann",
@@ -52,31 +52,31 @@ def test_replies_become_values_of_the_right_kind_and_silence_the_default():
         "colour": "g",
         "days": ["mon", "wed"],
     }
-    assert form_values(SCHEMA, [Reply(words="Ann"), *[Reply()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
+    assert form_values(SCHEMA, [UserAnswer(words="Ann"), *[UserAnswer()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
 
 
 def test_what_is_no_number_stays_what_was_said_and_does_not_fit():
-    assert form_values({"properties": {"age": {"type": "integer"}}}, [Reply(words="old")]) == {"age": "old"}
+    assert form_values({"properties": {"age": {"type": "integer"}}}, [UserAnswer(words="old")]) == {"age": "old"}
 
 
 class Answering:
     """Somebody who says the same to every question."""
 
-    def __init__(self, reply: Reply | None) -> None:
+    def __init__(self, reply: UserAnswer | None) -> None:
         self.reply = reply
         self.asked: list[str] = []
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         self.asked += [inquiry.question for inquiry in inquiries]
         return None if self.reply is None else [self.reply for _ in inquiries]
 
 
-@pytest.mark.parametrize(("reply", "said"), [(Reply(words="blue"), '"colour": "blue"'), (None, "decline")])
+@pytest.mark.parametrize(("reply", "said"), [(UserAnswer(words="blue"), '"colour": "blue"'), (None, "decline")])
 @pytest.mark.asyncio
 async def test_a_server_s_form_is_filled_in_by_whoever_sits_at_the_screen(stage, reply, said):
     async with stage.box(s=stage.entry()) as box:
         person = Answering(reply)
-        box.workspace.service(Person).asker = person
+        box.workspace.service(UserQuestions).handler = person
         await box.connected()
         result = await box.call("mcp__s__ask", {})
     assert said in result.text

@@ -10,7 +10,7 @@ import pytest
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effects import UNKNOWN, Effects, Fetches, Reads, Runs, Writes
+from wieldy.core.effects import UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver
@@ -33,7 +33,7 @@ READERS = frozenset({"Read", "Grep", "Glob", "LS"})
 
 
 def planned(
-    name: str, effects: Effects = UNKNOWN, input: Mapping[str, Any] | None = None, **flags: bool
+    name: str, effects: Effects = UNKNOWN_EFFECTS, input: Mapping[str, Any] | None = None, **flags: bool
 ) -> PlannedCall:
     tool = Named(name, flags.get("read_only", name in READERS))
     return PlannedCall(ToolCall("1", name, dict(input or {})), tool, dict(input or {}), None, effects)

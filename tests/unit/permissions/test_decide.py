@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Opinion
-from wieldy.core.effects import NOTHING, Opaque, Runs
+from wieldy.core.effects import NO_EFFECTS, Opaque, Runs
 from wieldy.permissions.modes import find_mode
 from wieldy.permissions.rules import Origin, parse
 from wieldy.permissions.ruleset import RuleSet
@@ -13,8 +13,8 @@ def test_a_tool_that_says_nothing_asks_and_one_that_touches_nothing_does_not(jud
     decision = judge().decide(plan("Deploy"))
     assert decision.behavior == "ask"
     assert decision.suggestions == ("Deploy",)
-    assert judge().decide(plan("Clock", NOTHING, read_only=True)).behavior == "allow"
-    own = plan("KillShell", NOTHING)
+    assert judge().decide(plan("Clock", NO_EFFECTS, read_only=True)).behavior == "allow"
+    own = plan("KillShell", NO_EFFECTS)
     own.tool.needs_permission = lambda input, effects: False
     assert judge().decide(own).behavior == "allow"
 
@@ -24,7 +24,7 @@ def test_a_call_that_runs_a_harmless_command_and_more_is_asked_about(judge, plan
 
 
 def test_what_a_foreign_server_says_of_itself_is_not_believed(judge, plan) -> None:
-    innocent = plan("mcp__files__list", NOTHING, read_only=True)
+    innocent = plan("mcp__files__list", NO_EFFECTS, read_only=True)
     assert judge().decide(innocent).behavior == "ask"
     for rule in ("mcp__files", "mcp__files__*", "mcp__files__list", "mcp__files__l*"):
         assert judge(allow=[rule]).decide(innocent).behavior == "allow", rule
@@ -79,7 +79,7 @@ def test_dont_ask_turns_a_question_into_a_refusal_and_keeps_its_trail(judge, pla
 
 def test_plan_mode_refuses_what_nobody_can_see_through(judge, plan) -> None:
     assert judge(mode="plan", allow=["Deploy"]).decide(plan("Deploy")).behavior == "deny"
-    assert judge(mode="plan").decide(plan("Clock", NOTHING, read_only=True)).behavior == "allow"
+    assert judge(mode="plan").decide(plan("Clock", NO_EFFECTS, read_only=True)).behavior == "allow"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,9 @@ def test_fetching_asks_and_offers_a_rule_for_that_host(judge, called) -> None:
 
 def test_levels_and_lists_of_a_tool_come_from_settings(judge, plan, called, root: str) -> None:
     assert judge(tools={"Deploy": {"level": "safe"}}).decide(plan("Deploy")).behavior == "allow"
-    assert judge(tools={"Clock": {"level": "confirm"}}).decide(plan("Clock", NOTHING, read_only=True)).behavior == "ask"
+    assert (
+        judge(tools={"Clock": {"level": "confirm"}}).decide(plan("Clock", NO_EFFECTS, read_only=True)).behavior == "ask"
+    )
     assert judge(tools={"Read": {"level": "confirm"}}).decide(called("Read", f"{root}/a")).behavior == "ask"
     assert (
         judge(tools={"Read": {"level": "confirm"}}, allow=["Read(src/**)"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
-from wieldy.core.effects import NOTHING
-from wieldy.core.visible_text import hidden_characters, visible
+from wieldy.core.effects import NO_EFFECTS
+from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions.explain import check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.permissions.rules import Examples, Origin, parse
 from wieldy.permissions.ruleset import RuleSet
@@ -43,18 +43,18 @@ def test_an_explanation_offers_the_rule_that_would_help(judge, called) -> None:
 
 def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, called, plan, root: str) -> None:
     assert f"  effect   writes {root}/a" in explain(judge(), called("Write", f"{root}/a")).lines()
-    assert explain(judge(), plan("Clock", NOTHING, read_only=True)).effects == ()
+    assert explain(judge(), plan("Clock", NO_EFFECTS, read_only=True)).effects == ()
     assert explain(judge(), plan("Deploy")).effects == ("touches who knows what",)
 
 
 def test_hidden_characters_are_shown(judge, called) -> None:
     text = "\n".join(explain(judge(), called("Bash", "echo a\u202eb" + " " * 90 + "; make")).lines())
     assert "\u202e" not in text and "<U+202E>" in text
-    assert "blanks>" in visible("a" + " " * 90 + "b")
-    assert hidden_characters("a" + " " * 90 + "; rm b") is not None
-    assert hidden_characters("cat <<E\n" + " " * 90 + "deep\nE") is None
-    assert hidden_characters("git commit -m 'naïve Привет 你好'") is None
-    assert hidden_characters("echo a\tb\nc") is None
+    assert "blanks>" in escape_invisible("a" + " " * 90 + "b")
+    assert describe_invisible("a" + " " * 90 + "; rm b") is not None
+    assert describe_invisible("cat <<E\n" + " " * 90 + "deep\nE") is None
+    assert describe_invisible("git commit -m 'naïve Привет 你好'") is None
+    assert describe_invisible("echo a\tb\nc") is None
 
 
 def test_rules_are_listed_strictest_first_with_where_they_are_written() -> None:

@@ -9,12 +9,14 @@ import pytest
 from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
 
 from wieldy.core.messages import Message
-from wieldy.core.provider import Request, ToolOffer
+from wieldy.core.provider import Request, ToolDefinition
 from wieldy.providers import anthropic
 from wieldy.providers import openai_chat as openai
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
-OFFER = ToolOffer("Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}})
+OFFER = ToolDefinition(
+    "Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}}
+)
 
 
 def history() -> tuple[Message, ...]:

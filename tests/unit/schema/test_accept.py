@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from wieldy.schema.check import Misfit
+from wieldy.schema.check import InvalidInput
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -104,7 +104,7 @@ def test_json_becomes_the_python_value_that_was_asked_for(annotation, value, mad
     ],
 )
 def test_nothing_is_coerced_on_the_way(annotation, value):
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidInput):
         accept(annotation, value)
 
 
@@ -123,7 +123,7 @@ def test_a_whole_float_is_an_integer(annotation, made):
     [(datetime, "yesterday"), (date, "2026-13-01"), (UUID, "abc"), (list[datetime], ["soon"]), (float, 10**400)],
 )
 def test_what_only_the_conversion_can_see_is_a_problem_too(annotation, value):
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         accept(annotation, value)
     (problem,) = caught.value.problems
     assert problem.path.startswith("x")
@@ -134,7 +134,7 @@ def test_every_wrong_field_is_listed_at_once():
     def tool(a: int, b: str, c: list[int], d: Annotated[int, Param(ge=0, le=5)] = 0):
         raise AssertionError
 
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_function(tool).accept({"a": "x", "c": [1, "2", None], "d": 9, "e": 1})
     assert {str(problem) for problem in caught.value.problems} == {
         "b: is required but missing",
@@ -184,10 +184,10 @@ def test_an_input_without_a_bottom_is_a_misfit_and_no_crash():
     tree: dict[str, Any] = {"children": []}
     for _ in range(100_000):
         tree = {"children": [tree]}
-    with pytest.raises(Misfit, match="nested more than 200 levels deep"):
+    with pytest.raises(InvalidInput, match="nested more than 200 levels deep"):
         accept(Tree, tree)
     recursive = {"type": "object", "properties": {"children": {"items": {"$ref": "#"}}}}
-    with pytest.raises(Misfit, match="nested more than 200 levels deep"):
+    with pytest.raises(InvalidInput, match="nested more than 200 levels deep"):
         Parameters.from_schema(recursive).accept(tree)
 
 
@@ -219,6 +219,6 @@ def test_the_input_is_not_changed():
 
 
 def test_a_long_value_is_shown_by_its_beginning():
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         accept(int, "x" * 10_000)
     assert len(str(caught.value)) < 200

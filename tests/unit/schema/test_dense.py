@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wieldy.schema.strict_json import dense, dense_text
+from wieldy.schema.strict_json import encode_json, encode_json_text
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -17,21 +17,21 @@ VALUES = st.recursive(
 
 
 def test_there_are_neither_blanks_nor_needless_escapes():
-    assert dense({"a": [1, "é"], "b": None}) == '{"a":[1,"é"],"b":null}'.encode()
+    assert encode_json({"a": [1, "é"], "b": None}) == '{"a":[1,"é"],"b":null}'.encode()
 
 
 @given(VALUES)
 def test_any_value_is_written_as_the_library_writes_it(value):
-    assert dense_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert encode_json_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def test_what_json_does_not_know_is_an_error():
     with pytest.raises(TypeError, match="not JSON serializable"):
-        dense({"a": object()})
+        encode_json({"a": object()})
 
 
 def test_numbers_json_cannot_hold_become_null():
-    assert json.loads(dense({"a": [float("nan"), {"b": float("-inf")}], "c": 1.5})) == {
+    assert json.loads(encode_json({"a": [float("nan"), {"b": float("-inf")}], "c": 1.5})) == {
         "a": [None, {"b": None}],
         "c": 1.5,
     }
@@ -39,4 +39,4 @@ def test_numbers_json_cannot_hold_become_null():
 
 def test_half_of_a_character_is_the_writers_to_replace():
     with pytest.raises(UnicodeEncodeError):
-        dense("\ud83d")
+        encode_json("\ud83d")

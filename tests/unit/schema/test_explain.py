@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.check import Misfit, explain
+from wieldy.schema.check import InvalidInput, explain
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -30,7 +30,7 @@ PARAMETERS = Parameters.from_function(multi_edit)
 
 
 def told(input: dict[str, Any], parameters: Parameters = PARAMETERS) -> str:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         parameters.accept(input)
     return explain("MultiEdit", caught.value.problems, parameters.schema)
 

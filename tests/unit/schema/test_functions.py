@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.check import Misfit, UnsupportedAnnotation
+from wieldy.schema.check import InvalidInput, UnsupportedAnnotation
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -54,7 +54,7 @@ def test_a_function_without_parameters_takes_an_empty_object():
     parameters = Parameters.from_function(now)
     assert parameters.schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert parameters.accept({}) == {}
-    with pytest.raises(Misfit, match="x: is not a known field"):
+    with pytest.raises(InvalidInput, match="x: is not a known field"):
         parameters.accept({"x": 1})
 
 
@@ -79,7 +79,7 @@ def test_a_wire_name_is_shown_and_the_python_name_comes_back():
     parameters = Parameters.from_function(grep)
     assert list(parameters.schema["properties"]) == ["pattern", "-A"]
     assert parameters.accept({"pattern": "x", "-A": 3}) == {"pattern": "x", "after": 3}
-    with pytest.raises(Misfit, match="after: is not a known field"):
+    with pytest.raises(InvalidInput, match="after: is not a known field"):
         parameters.accept({"pattern": "x", "after": 3})
 
 
@@ -139,7 +139,7 @@ def test_keyword_arguments_open_the_schema_for_their_type():
     parameters = Parameters.from_function(tool)
     assert parameters.schema["additionalProperties"] == {"type": "string"}
     assert parameters.accept({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
-    with pytest.raises(Misfit, match="b: expected a string, got the number 2"):
+    with pytest.raises(InvalidInput, match="b: expected a string, got the number 2"):
         parameters.accept({"a": 1, "b": 2})
 
 
@@ -156,7 +156,7 @@ def test_keyword_arguments_cannot_smuggle_in_a_renamed_parameter():
     def tool(after: Annotated[int, Param(name="-A")] = 0, **rest: Any):
         raise AssertionError
 
-    with pytest.raises(Misfit, match="`after` is not a known field"):
+    with pytest.raises(InvalidInput, match="`after` is not a known field"):
         Parameters.from_function(tool).accept({"after": "unchecked"})
 
 

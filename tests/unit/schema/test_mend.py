@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from wieldy.schema.json_repair import Read, Unreadable, read_object
+from wieldy.schema.json_repair import Read, UnreadableJson, read_object
 
 
 def as_is(read: Read) -> object:
@@ -88,7 +88,7 @@ def test_several_repairs_are_made_together():
     ],
 )
 def test_what_is_cut_off_is_never_completed(text):
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableJson) as caught:
         read_object(text)
     assert caught.value.cut_off
 
@@ -125,14 +125,14 @@ def test_what_is_cut_off_is_never_completed(text):
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_a_hint(text, told):
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableJson) as caught:
         read_object(text)
     assert told in caught.value.reason
     assert not caught.value.cut_off
 
 
 def test_the_place_is_counted_in_lines_and_columns():
-    with pytest.raises(Unreadable, match="line 3, column 8"):
+    with pytest.raises(UnreadableJson, match="line 3, column 8"):
         read_object('{\n  "a": 1,\n  "b": x\n}')
 
 
@@ -146,7 +146,7 @@ def test_the_place_is_counted_in_lines_and_columns():
     ],
 )
 def test_huge_nesting_is_refused_in_words(raw):
-    with pytest.raises(Unreadable, match="nested more than 200 levels"):
+    with pytest.raises(UnreadableJson, match="nested more than 200 levels"):
         read_object(raw)
 
 
@@ -154,7 +154,7 @@ def test_huge_nesting_of_a_given_dict_is_refused_too():
     value: dict[str, object] = {}
     for _ in range(100_000):
         value = {"a": value}
-    with pytest.raises(Unreadable, match="nested more than 200 levels"):
+    with pytest.raises(UnreadableJson, match="nested more than 200 levels"):
         read_object(value)
 
 
@@ -179,12 +179,12 @@ def test_megabytes_of_garbage_are_read_once(text):
     """Quadratic reading of any of these would take hours, and the test's own time limit would end it."""
     try:
         read_object(text)
-    except Unreadable as unreadable:
+    except UnreadableJson as unreadable:
         assert len(unreadable.reason) < 300
 
 
 def test_mending_is_bounded():
-    with pytest.raises(Unreadable, match="too long to be mended"):
+    with pytest.raises(UnreadableJson, match="too long to be mended"):
         read_object('{"a": True, "b": [1' + ",1" * 200_000 + "]}")
 
 

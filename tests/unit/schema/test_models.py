@@ -9,7 +9,7 @@ import pytest
 import typing_extensions
 from inline_snapshot import snapshot
 
-from wieldy.schema.check import Misfit, UnsupportedAnnotation
+from wieldy.schema.check import InvalidInput, UnsupportedAnnotation
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -137,7 +137,7 @@ def test_a_dataclass_is_shown_in_place_and_made():
 
 
 def test_an_unknown_field_of_a_nested_model_is_refused_not_dropped():
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         one(list[Edit]).accept({"x": [{"old": "a", "new": "b", "replaceAll": True}]})
     assert [problem.path for problem in caught.value.problems] == ["x[0].replaceAll"]
 
@@ -148,14 +148,14 @@ def test_a_recursive_model_refers_to_its_definition():
     assert parameters.schema["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
     value = {"name": "a", "children": [{"name": "b"}]}
     assert parameters.accept({"x": value}) == {"x": Tree("a", [Tree("b")])}
-    with pytest.raises(Misfit, match=r"x\.children\[0\]\.name: is required but missing"):
+    with pytest.raises(InvalidInput, match=r"x\.children\[0\]\.name: is required but missing"):
         parameters.accept({"x": {"name": "a", "children": [{}]}})
 
 
 def test_models_that_contain_each_other_are_closed_correctly():
     parameters = Parameters.from_type(Ping)
     assert parameters.accept({"pong": {"ping": {"pong": None}}}) == Ping(Pong(Ping()))
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidInput):
         parameters.accept({"pong": {"ping": {"pong": 1}}})
 
 
@@ -189,7 +189,7 @@ def test_a_typed_dict_knows_what_may_be_absent():
     assert parameters.schema["properties"]["x"]["required"] == ["depth"]
     assert parameters.accept({"x": {"depth": 1, "-A": 2}}) == {"x": {"depth": 1, "after": 2}}
     assert one(Strict).accept({"x": {"name": "n"}}) == {"x": {"name": "n"}}
-    with pytest.raises(Misfit, match=r"x\.name: is required"):
+    with pytest.raises(InvalidInput, match=r"x\.name: is required"):
         one(Strict).accept({"x": {}})
 
 
@@ -202,7 +202,7 @@ def test_a_struct_keeps_its_renaming_and_bounds():
         }
     )
     assert parameters.accept({"firstLine": 1, "lastLine": 5}) == Range(1, 5)
-    with pytest.raises(Misfit, match="lastLine: expected at least 1, got the number 0"):
+    with pytest.raises(InvalidInput, match="lastLine: expected at least 1, got the number 0"):
         parameters.accept({"firstLine": 1, "lastLine": 0})
 
 
@@ -210,7 +210,7 @@ def test_tagged_structs_are_told_apart():
     parameters = one(Circle | Square)
     assert parameters.accept({"x": {"type": "square", "side": 2}}) == {"x": Square(2.0)}
     assert parameters.accept({"x": {"type": "circle", "radius": 1.5}}) == {"x": Circle(1.5)}
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidInput):
         parameters.accept({"x": {"type": "circle", "side": 2}})
 
 
@@ -219,7 +219,7 @@ def test_a_named_tuple_is_a_list_with_a_place_for_each_field():
     assert parameters.accept({"x": [1, 2]}) == {"x": Point(1, 2)}
     assert parameters.accept({"x": [1]}) == {"x": Point(1, 0)}
     for wrong in ([], [1, 2, 3], ["a"], {"x": 1}, "12"):
-        with pytest.raises(Misfit):
+        with pytest.raises(InvalidInput):
             parameters.accept({"x": wrong})
 
 
@@ -229,15 +229,15 @@ def test_a_pydantic_model_shows_its_own_schema_and_validates_itself():
     assert parameters.schema["additionalProperties"] is False
     assert parameters.schema["properties"]["age"]["minimum"] == 0
     assert parameters.accept({"name": "Ada", "home": {"street": "x"}}) == Person(name="Ada", home=Address(street="x"))
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         parameters.accept({"name": 1, "age": -1, "nick": ""})
     assert {problem.path for problem in caught.value.problems} == {"name", "age", "nick"}
 
 
 def test_the_validators_of_a_pydantic_model_speak_too():
-    with pytest.raises(Misfit, match="name: Value error, a name has letters"):
+    with pytest.raises(InvalidInput, match="name: Value error, a name has letters"):
         Parameters.from_type(Person).accept({"name": " "})
-    with pytest.raises(Misfit, match="a name has letters"):
+    with pytest.raises(InvalidInput, match="a name has letters"):
         one(list[Person]).accept({"x": [{"name": " "}]})
 
 
@@ -252,7 +252,7 @@ def test_pydantic_models_nest_inside_other_types():
         "folder": Folder(inner=[Folder()]),
         "first": 3,
     }
-    with pytest.raises(Misfit, match=r"people\.a\.name"):
+    with pytest.raises(InvalidInput, match=r"people\.a\.name"):
         parameters.accept({**value, "people": {"a": {"name": 2}}})
 
 
@@ -286,9 +286,9 @@ def test_a_model_as_deep_as_json_may_be_is_made():
 
 
 def test_a_check_of_the_model_itself_becomes_a_problem():
-    with pytest.raises(Misfit, match="end lies before start"):
+    with pytest.raises(InvalidInput, match="end lies before start"):
         Parameters.from_type(Span).accept({"start": 3, "end": 1})
-    with pytest.raises(Misfit, match=r"x\[0\]: end lies before start"):
+    with pytest.raises(InvalidInput, match=r"x\[0\]: end lies before start"):
         one(list[Span]).accept({"x": [{"start": 3, "end": 1}]})
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.schema.check import Misfit, SchemaError
+from wieldy.schema.check import InvalidInput, SchemaError
 from wieldy.schema.parameters import Parameters, object_schema_problem
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -13,7 +13,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 def fits(schema: dict[str, Any], value: dict[str, Any]) -> bool:
     try:
         assert Parameters.from_schema({"type": "object", **schema}).accept(value) is value
-    except Misfit as misfit:
+    except InvalidInput as misfit:
         assert misfit.problems
         return False
     return True
@@ -119,10 +119,10 @@ def test_the_error_of_the_only_fitting_alternative_is_told():
             "a": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}
         },
     }
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_schema(schema).accept({"a": [1, "x"]})
     assert str(caught.value) == 'a[1]: expected an integer, got the string "x"'
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_schema(schema).accept({"a": 5})
     assert str(caught.value) == "a: expected a string, a list or null, got the number 5"
 
@@ -133,12 +133,12 @@ def test_of_several_objects_the_one_that_was_meant_is_explained():
         return {"type": "object", "properties": properties, "required": ["kind", field], "additionalProperties": False}
 
     tagged = {"type": "object", "properties": {"s": {"anyOf": [shape("circle", "radius"), shape("square", "side")]}}}
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_schema(tagged).accept({"s": {"kind": "square", "side": "x", "radius": 1}})
     assert {problem.path for problem in caught.value.problems} == {"s.side", "s.radius"}
 
     untagged = {"anyOf": [{"type": "object", "required": ["a", "b", "c"]}, {"type": "object", "required": ["a", "d"]}]}
-    with pytest.raises(Misfit, match=r"^s\.d: is required but missing$"):
+    with pytest.raises(InvalidInput, match=r"^s\.d: is required but missing$"):
         Parameters.from_schema({"type": "object", "properties": {"s": untagged}}).accept({"s": {"a": 1}})
 
 
@@ -160,7 +160,7 @@ def test_of_several_objects_the_one_that_was_meant_is_explained():
     ],
 )
 def test_each_rule_is_told_in_words(keyword, value, told):
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_schema({"type": "object", "properties": {"a": keyword}}).accept({"a": value})
     (problem,) = caught.value.problems
     assert problem.path == "a"
@@ -170,7 +170,7 @@ def test_each_rule_is_told_in_words(keyword, value, told):
 @pytest.mark.parametrize("value", [{1: 2}, {"a": b"x"}, {"a": object()}, {"a": {1}}, {"a": "\ud99c"}])
 @pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": "array", "items": {"type": "object"}}])
 def test_what_is_no_json_is_a_misfit_and_never_a_crash(schema, value):
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidInput):
         Parameters.from_schema({"type": "object", "properties": {"a": schema}, "additionalProperties": False}).accept(
             value
         )
@@ -178,7 +178,7 @@ def test_what_is_no_json_is_a_misfit_and_never_a_crash(schema, value):
 
 def test_every_unknown_field_is_named_even_where_none_is_known():
     schema = {"type": "object", "properties": {"o": {"type": "object", "additionalProperties": False}}}
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Parameters.from_schema(schema).accept({"o": {"x": 1, "y": 2}})
     assert [str(problem) for problem in caught.value.problems] == [
         "o.x: is not a known field",

@@ -8,7 +8,7 @@ import pytest
 
 from wieldy import Script, Session, Toolbox
 from wieldy.core.content import Text
-from wieldy.core.effects import NOTHING, UNKNOWN
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS
 from wieldy.core.events import AgentEvent, ModelRequested
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.workspace import Workspace
@@ -69,14 +69,14 @@ async def test_architect_is_no_kind_that_agent_could_send(place):
 def test_effects_follow_the_kind(place):
     workspace = Workspace(place, session_dir=place / "s")
     for input, expected in (
-        ({"prompt": "p", "agent_type": "explore"}, NOTHING),
-        ({"prompt": "p", "agent_type": "general"}, UNKNOWN),
-        ({"prompt": "p", "agent_type": "general", "run_in_background": True}, NOTHING),
-        ({"agent_id": "agent_1", "agent_type": "general"}, NOTHING),
-        ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN),
+        ({"prompt": "p", "agent_type": "explore"}, NO_EFFECTS),
+        ({"prompt": "p", "agent_type": "general"}, UNKNOWN_EFFECTS),
+        ({"prompt": "p", "agent_type": "general", "run_in_background": True}, NO_EFFECTS),
+        ({"agent_id": "agent_1", "agent_type": "general"}, NO_EFFECTS),
+        ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN_EFFECTS),
     ):
         assert agent.effects(input, workspace) == expected, input
-    assert architect.effects({"prompt": "p"}, workspace) == NOTHING
+    assert architect.effects({"prompt": "p"}, workspace) == NO_EFFECTS
     assert agent.normalize({"prompt": "p"}, workspace) == {"prompt": "p", "agent_type": "general"}
 
 

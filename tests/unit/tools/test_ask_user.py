@@ -7,7 +7,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.outcome import Refused
-from wieldy.core.user_questions import Inquiry, Person, Reply
+from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.tools.ask_user import ask_user
 
 pytestmark = pytest.mark.asyncio
@@ -22,11 +22,11 @@ QUESTIONS = [
 class Sitting:
     """A person with their answers ready."""
 
-    def __init__(self, *replies: Reply) -> None:
+    def __init__(self, *replies: UserAnswer) -> None:
         self.replies = replies
-        self.heard: list[Inquiry] = []
+        self.heard: list[UserQuestion] = []
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         self.heard += inquiries
         return self.replies or None
 
@@ -37,15 +37,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_answers_come_back_options_and_own_words(tmp_path: Path) -> None:
-    person = Sitting(Reply(("SQLite",)), Reply(("linux", "mac"), "no windows yet"), Reply(words="wieldy"))
+    person = Sitting(
+        UserAnswer(("SQLite",)), UserAnswer(("linux", "mac"), "no windows yet"), UserAnswer(words="wieldy")
+    )
     async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.service(Person).asker = person
+        box.workspace.service(UserQuestions).handler = person
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.text == (
         "The user answered:\nWhich database?\n→ SQLite\nWhich targets?\n→ linux; mac; no windows yet\nWhich name?\n→ wieldy"
     )
     assert result.data["answers"]["Which name?"] == "wieldy"
-    assert person.heard[0] == Inquiry("Which database?", ("Postgres (recommended)", "SQLite"))
+    assert person.heard[0] == UserQuestion("Which database?", ("Postgres (recommended)", "SQLite"))
     assert person.heard[1].several
 
 
@@ -56,13 +58,13 @@ async def test_where_nobody_sits_it_is_neither_offered_nor_answered_but_says_how
         assert "Nobody is there to answer. Choose what is safest" in result.text
         (row,) = [row for row in await box.offer() if row.tool.name == "AskUser"]
         assert (row.offered, row.reason) == (False, "nobody is there to answer")
-        box.workspace.service(Person).asker = Sitting()
+        box.workspace.service(UserQuestions).handler = Sitting()
         assert next(row.offered for row in await box.offer() if row.tool.name == "AskUser")
 
 
 async def test_a_person_may_decline(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.service(Person).asker = Sitting()
+        box.workspace.service(UserQuestions).handler = Sitting()
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.is_error
     assert "does not want to answer" in result.text

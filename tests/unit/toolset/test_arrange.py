@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wieldy.core.tool import Tool
-from wieldy.toolset.order import HEAD, MOST_CHARS, arrange, budget, listing, weigh
+from wieldy.toolset.order import HEAD, MOST_CHARS, budget, estimate_tokens, listing, order_tools
 
 PLENTY = 10**9
 
@@ -17,7 +17,7 @@ def names(tools) -> list[str]:
 
 
 def test_our_own_come_first_then_those_of_servers_each_sorted_and_broken_between():
-    found = arrange([make("mcp__b__x"), make("Write"), make("mcp__a__z"), make("Read")], tokens=PLENTY)
+    found = order_tools([make("mcp__b__x"), make("Write"), make("mcp__a__z"), make("Read")], tokens=PLENTY)
     assert names(found.tools) == ["Read", "Write", "mcp__a__z", "mcp__b__x"]
     assert found.breaks == (2, 4)
     assert not found.deferred
@@ -25,30 +25,30 @@ def test_our_own_come_first_then_those_of_servers_each_sorted_and_broken_between
 
 def test_of_two_tools_of_one_name_the_first_wins():
     first, second = make("Read"), make("Read")
-    assert arrange([first, second], tokens=PLENTY).tools == (first,)
+    assert order_tools([first, second], tokens=PLENTY).tools == (first,)
 
 
 def test_nothing_to_send_has_no_breaks():
-    assert arrange([], tokens=PLENTY).breaks == ()
+    assert order_tools([], tokens=PLENTY).breaks == ()
 
 
 def test_over_the_budget_servers_tools_are_deferred_and_our_own_are_not():
-    found = arrange([make("Read"), *(make(f"mcp__s__t{n}", 400) for n in range(10))], builtin={"Read"}, tokens=300)
+    found = order_tools([make("Read"), *(make(f"mcp__s__t{n}", 400) for n in range(10))], builtin={"Read"}, tokens=300)
     assert names(found.tools) == ["Read"]
     assert len(found.deferred) == 10
-    assert sum(map(weigh, found.tools)) <= 300
+    assert sum(map(estimate_tokens, found.tools)) <= 300
 
 
 def test_tools_that_were_added_are_deferred_where_our_own_alone_are_too_heavy():
     tools = [make("Read"), *(make(f"mine{n:03}", 400) for n in range(500))]
-    found = arrange(tools, builtin={"Read"}, tokens=budget(200_000))
+    found = order_tools(tools, builtin={"Read"}, tokens=budget(200_000))
     assert names(found.tools) == ["Read"]
     assert len(found.deferred) == 500
 
 
 def test_activated_tools_come_last_in_the_order_of_their_activation():
     tools = [make("Read"), *(make(f"mcp__s__t{n}") for n in range(4))]
-    found = arrange(tools, defer="always", tokens=PLENTY, activated=("mcp__s__t3", "gone", "mcp__s__t1"))
+    found = order_tools(tools, defer="always", tokens=PLENTY, activated=("mcp__s__t3", "gone", "mcp__s__t1"))
     assert names(found.tools) == ["Read", "mcp__s__t3", "mcp__s__t1"]
     assert found.breaks == (1, 3)
     assert names(found.deferred) == ["mcp__s__t0", "mcp__s__t2"]
@@ -58,13 +58,13 @@ def test_never_sends_all_and_always_defers_what_may_be_but_not_what_must_be_ther
     loaded = make("mcp__s__must")
     loaded.always_load = True  # type: ignore[attr-defined]
     tools = [make("Read"), make("Rare", deferred=True), make("mcp__s__may"), loaded]
-    assert not arrange(tools, defer="never", tokens=0).deferred
-    found = arrange(tools, defer="always", tokens=PLENTY)
+    assert not order_tools(tools, defer="never", tokens=0).deferred
+    found = order_tools(tools, defer="always", tokens=PLENTY)
     assert names(found.tools) == ["Read", "mcp__s__must"]
 
 
 def test_a_tool_declared_as_deferred_is_named_only_even_where_there_is_room():
-    assert names(arrange([make("Rare", deferred=True)], tokens=PLENTY).deferred) == ["Rare"]
+    assert names(order_tools([make("Rare", deferred=True)], tokens=PLENTY).deferred) == ["Rare"]
 
 
 def test_the_list_of_names_does_not_grow_with_the_number_of_tools():

@@ -9,7 +9,7 @@ import pytest
 
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
-from wieldy.toolset.gates import Context, gate_of, is_on, survey
+from wieldy.toolset.gates import Context, check_availability, feature_gate, is_feature_enabled
 
 
 def make(name: str, **declared: object) -> Tool:
@@ -26,7 +26,9 @@ async def reasons(
     removes: Callable[[str], object | None] = lambda name: None,
     enabled: Callable[[Tool], Awaitable[bool | str]] = itself,
 ) -> dict[str, tuple[bool, str]]:
-    rows = await survey(tools, context or Context(), gate=lambda name: None, removes=removes, enabled=enabled)
+    rows = await check_availability(
+        tools, context or Context(), gate=lambda name: None, removes=removes, enabled=enabled
+    )
     return {row.tool.name: (row.offered, row.reason) for row in rows}
 
 
@@ -85,14 +87,14 @@ async def test_tools_without_a_self_check_are_not_asked():
 
 
 def test_features_are_off_until_switched_on_and_the_environment_has_the_last_word():
-    assert "features.memory" in str(gate_of("MemoryRead", {}, {}))
-    assert gate_of("MemoryRead", {"features": {"memory": True}}, {}) is None
-    assert gate_of("MemoryRead", {}, {"WIELDY_FEATURE_MEMORY": "1"}) is None
-    assert gate_of("MemoryRead", {"features": {"memory": True}}, {"WIELDY_FEATURE_MEMORY": "0"}) is not None
-    assert gate_of("Read", {}, {}) is None
-    assert "features.browser" in str(gate_of("BrowserClick", {}, {}))
-    assert gate_of("BrowserClick", {"features": {"browser": True}}, {}) is None
-    assert not is_on("browser", {"features": {"browser": "yes"}}, {})
+    assert "features.memory" in str(feature_gate("MemoryRead", {}, {}))
+    assert feature_gate("MemoryRead", {"features": {"memory": True}}, {}) is None
+    assert feature_gate("MemoryRead", {}, {"WIELDY_FEATURE_MEMORY": "1"}) is None
+    assert feature_gate("MemoryRead", {"features": {"memory": True}}, {"WIELDY_FEATURE_MEMORY": "0"}) is not None
+    assert feature_gate("Read", {}, {}) is None
+    assert "features.browser" in str(feature_gate("BrowserClick", {}, {}))
+    assert feature_gate("BrowserClick", {"features": {"browser": True}}, {}) is None
+    assert not is_feature_enabled("browser", {"features": {"browser": "yes"}}, {})
 
 
 @pytest.mark.asyncio

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from wieldy.core.errors import WieldyError
 from wieldy.files.writing.target import WriteMethod
-from wieldy.schema.strict_json import dense_text
+from wieldy.schema.strict_json import encode_json_text
 
 if TYPE_CHECKING:
     from wieldy.files.editing.splicing import Splice
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True):
 def encode(entry: Entry) -> bytes:
     """An entry as JSON. File names that are no valid Unicode survive as escapes."""
     fields = {**asdict(entry), "paths": [asdict(path) for path in entry.paths]}
-    return dense_text(fields).encode("utf-8", "backslashreplace")
+    return encode_json_text(fields).encode("utf-8", "backslashreplace")
 
 
 def decode(payload: bytes) -> Entry:

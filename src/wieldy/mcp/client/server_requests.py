@@ -8,12 +8,12 @@ from typing import Any
 
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Approver, Decision, Question, Reason
-from wieldy.core.effects import NOTHING
+from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import SideModel
 from wieldy.core.tool import Tool
-from wieldy.core.user_questions import Inquiry, Person, Reply
+from wieldy.core.user_questions import UserQuestion, UserQuestions, UserAnswer
 from wieldy.core.workspace import Workspace
 
 YES, NO = "yes", "no"
@@ -53,7 +53,7 @@ class ServerRequestHandler:
         """Ask the person; decline where nobody can be asked or the answers do not fit the schema."""
         from mcp_types import ElicitResult
 
-        from wieldy.schema.check import Checker
+        from wieldy.schema.check import SchemaValidator
 
         url = getattr(params, "url", None)
         schema: Mapping[str, Any] = {"type": "object"} if url else dict(params.requested_schema)
@@ -61,14 +61,14 @@ class ServerRequestHandler:
             content = await self._ask_person(params.message, schema, url)
         except Refusal:
             content = None
-        if content is None or not (url or Checker(schema).fits(content)):
+        if content is None or not (url or SchemaValidator(schema).fits(content)):
             return ElicitResult(action="decline")
         return ElicitResult(action="accept") if url else ElicitResult(action="accept", content=content)
 
     async def _ask_person(self, message: str, schema: Mapping[str, Any], url: str | None) -> dict[str, Any] | None:
         """Ask field by field where the person can answer questions, else by a permission question with editable input."""
-        person = self._workspace.service(Person)
-        if url is None and person.asker is not None and (questions := form_questions(self._server, message, schema)):
+        person = self._workspace.service(UserQuestions)
+        if url is None and person.handler is not None and (questions := form_questions(self._server, message, schema)):
             return form_values(schema, await person.answer(questions))
         if self._approver is None:
             return None
@@ -92,14 +92,14 @@ class ServerRequestHandler:
         self._question_count += 1
         tool = ElicitationTool(self._server, message, schema, kind)
         call = ToolCall(f"{kind}_{self._server}_{self._question_count}", tool.name, fields)
-        plan = PlannedCall(call, tool, fields, fields, NOTHING)
+        plan = PlannedCall(call, tool, fields, fields, NO_EFFECTS)
         reason = Reason("tool", "ask", f"the MCP server {self._server} {why or f'asks: {message}'}")
         return Question(plan, Decision("ask", (reason,)))
 
 
-def form_questions(server: str, message: str, schema: Mapping[str, Any]) -> list[Inquiry]:
+def form_questions(server: str, message: str, schema: Mapping[str, Any]) -> list[UserQuestion]:
     """Return one question for each field; the first says which server asks, and for what."""
-    questions: list[Inquiry] = []
+    questions: list[UserQuestion] = []
     required = schema.get("required", ())
     for name, field in _properties(schema).items():
         title = field.get("title") or name
@@ -108,11 +108,11 @@ def form_questions(server: str, message: str, schema: Mapping[str, Any]) -> list
         optional = "" if name in required or default else " [optional]"
         intro = "" if questions else f"The MCP server {server} asks: {message}\n"
         options = tuple(_options(field))
-        questions.append(Inquiry(f"{intro}{title}{detail}{default}{optional}", options, field.get("type") == "array"))
+        questions.append(UserQuestion(f"{intro}{title}{detail}{default}{optional}", options, field.get("type") == "array"))
     return questions
 
 
-def form_values(schema: Mapping[str, Any], replies: Sequence[Reply]) -> dict[str, Any]:
+def form_values(schema: Mapping[str, Any], replies: Sequence[UserAnswer]) -> dict[str, Any]:
     """Convert replies to field values; a field without reply gets its default, or is left out."""
     values: dict[str, Any] = {}
     for (name, field), reply in zip(_properties(schema).items(), replies, strict=True):
@@ -148,7 +148,7 @@ def _options(field: Mapping[str, Any]) -> dict[str, Any]:
     return {str(title): value for title, value in zip(titles, values, strict=False)}
 
 
-def _parse_reply(field: Mapping[str, Any], reply: Reply) -> Any:
+def _parse_reply(field: Mapping[str, Any], reply: UserAnswer) -> Any:
     options = _options(field)
     if field.get("type") == "array":
         return [options[title] for title in reply.chosen if title in options] or str(reply)

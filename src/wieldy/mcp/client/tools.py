@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.effects import NOTHING, UNKNOWN, Effects
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.events import ToolProgress
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
@@ -50,7 +50,7 @@ class ServerTool(Tool):
         self._accept = accept
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        return NOTHING if self.read_only else UNKNOWN
+        return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         return True
@@ -59,7 +59,7 @@ class ServerTool(Tool):
         return self.definition.destructive
 
     @property
-    def checks(self) -> bool:
+    def has_check(self) -> bool:
         return self._accept is not None
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:

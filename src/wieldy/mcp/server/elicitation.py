@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Refusal
-from wieldy.core.user_questions import Inquiry, Person, Reply
+from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.mcp.server import permission_form as server_form
 from wieldy.mcp.server import question_form as server_inquiry
 from wieldy.mcp.server.permission_form import Form
@@ -167,7 +167,7 @@ class Asking:
         """Learn from a request whether its client has a user who can be asked; tools that ask are offered only then."""
         self._lists = ctx.protocol_version >= LISTS_SINCE
         asked = asks_users(ctx.session.client_capabilities)
-        workspace.service(Person).asker = self if asked else None
+        workspace.service(UserQuestions).handler = self if asked else None
 
     @contextmanager
     def through(self, call_id: str, door: Door) -> Iterator[None]:
@@ -189,7 +189,7 @@ class Asking:
             raise _unasked(question, str(why)) from None
         return server_form.answer(question, filled.action, filled.content)
 
-    async def answer(self, inquiries: Sequence[Inquiry]) -> Sequence[Reply] | None:
+    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         """Put questions of substance. Raises `Refusal` where nobody can be reached."""
         door = _door.get() or SHUT
         try:

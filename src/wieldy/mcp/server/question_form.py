@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wieldy.core.user_questions import Inquiry, Reply
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.mcp.server.permission_form import Form, shown
 
 
-def form_of(inquiries: Sequence[Inquiry], *, lists: bool) -> Form:
+def form_of(inquiries: Sequence[UserQuestion], *, lists: bool) -> Form:
     """One form for all questions. Without `lists`, which older clients do not know, one option can be chosen of each."""
     fields: dict[str, Any] = {}
     required: list[str] = []
@@ -27,7 +27,9 @@ def form_of(inquiries: Sequence[Inquiry], *, lists: bool) -> Form:
     return Form(message, {"type": "object", "properties": fields, "required": required}, tuple(inquiries))
 
 
-def replies(inquiries: Sequence[Inquiry], action: str, content: Mapping[str, Any] | None) -> list[Reply] | None:
+def replies(
+    inquiries: Sequence[UserQuestion], action: str, content: Mapping[str, Any] | None
+) -> list[UserAnswer] | None:
     """What the user said, or None where they did not want to answer. Only options that were there count as chosen."""
     if action != "accept":
         return None
@@ -36,12 +38,12 @@ def replies(inquiries: Sequence[Inquiry], action: str, content: Mapping[str, Any
     return found if any(map(str, found)) else None
 
 
-def _reply(inquiry: Inquiry, said: Mapping[str, Any], number: int) -> Reply:
+def _reply(inquiry: UserQuestion, said: Mapping[str, Any], number: int) -> UserAnswer:
     chosen = said.get(_choice(number))
     wanted = chosen if isinstance(chosen, list) else [chosen]
     options = {shown(option): option for option in inquiry.options}
     words = said.get(_words(number))
-    return Reply(
+    return UserAnswer(
         tuple(options[each] for each in wanted if isinstance(each, str) and each in options),
         words.strip() if isinstance(words, str) else "",
     )

@@ -13,18 +13,18 @@ LEAST_PADDING = 80
 _PADDING = re.compile(rf"(?<=\S)[ \t]{{{LEAST_PADDING},}}(?=\S)")
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text with hidden characters as `<U+200B>` and long runs of blanks counted."""
     shown = _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
     return _PADDING.sub(lambda found: f" <{len(found[0])} blanks> ", shown)
 
 
-def one_line(text: str) -> str:
+def escape_to_line(text: str) -> str:
     """The text safe to show on one line."""
-    return visible(text).replace("\n", "⏎")
+    return escape_invisible(text).replace("\n", "⏎")
 
 
-def hidden_characters(text: str) -> str | None:
+def describe_invisible(text: str) -> str | None:
     """What in a text would escape the eye, in words; None for honest text."""
     # Most text is plain; then the largest pattern here need not even be compiled.
     plain = text.isascii() and text.isprintable()
