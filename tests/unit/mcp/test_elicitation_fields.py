@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from wieldy.core.user_questions import UserQuestion, UserQuestions, UserAnswer
+from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.mcp.client.server_requests import form_questions, form_values
 
 SCHEMA = {
@@ -52,7 +52,11 @@ def test_replies_become_values_of_the_right_kind_and_silence_the_default():
         "colour": "g",
         "days": ["mon", "wed"],
     }
-    assert form_values(SCHEMA, [UserAnswer(words="Ann"), *[UserAnswer()] * 6]) == {"name": "Ann", "age": 7, "sure": False}
+    assert form_values(SCHEMA, [UserAnswer(words="Ann"), *[UserAnswer()] * 6]) == {
+        "name": "Ann",
+        "age": 7,
+        "sure": False,
+    }
 
 
 def test_what_is_no_number_stays_what_was_said_and_does_not_fit():

@@ -13,7 +13,7 @@ from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import SideModel
 from wieldy.core.tool import Tool
-from wieldy.core.user_questions import UserQuestion, UserQuestions, UserAnswer
+from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
 
 YES, NO = "yes", "no"
@@ -108,7 +108,9 @@ def form_questions(server: str, message: str, schema: Mapping[str, Any]) -> list
         optional = "" if name in required or default else " [optional]"
         intro = "" if questions else f"The MCP server {server} asks: {message}\n"
         options = tuple(_options(field))
-        questions.append(UserQuestion(f"{intro}{title}{detail}{default}{optional}", options, field.get("type") == "array"))
+        questions.append(
+            UserQuestion(f"{intro}{title}{detail}{default}{optional}", options, field.get("type") == "array")
+        )
     return questions
 
 
