@@ -13,8 +13,8 @@ from bench.claim import Claim
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shell import finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import collect_result
 
 ROUNDS = 60
 FLOOD = "head -c 200000000 /dev/zero | tr '\\0' x"
@@ -74,9 +74,9 @@ async def _flood(workspace: Workspace) -> list[Claim]:
 
 async def _run(workspace: Workspace, command: str) -> None:
     shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
-    while await shell.pulse(shell.started + 120):
+    while await shell.next_progress(shell.started + 120):
         pass
-    await finished(shell)
+    await collect_result(shell)
 
 
 async def _bare() -> None:

@@ -16,7 +16,7 @@ from tests.unit.browser.pages import browsing, connections, ref
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy.core.decision import Question
-from wieldy.shell.running.reaper import Tree, members
+from wieldy.shell.running.reaper import ProcessTree, members
 
 pytestmark = pytest.mark.peer
 
@@ -150,21 +150,21 @@ asyncio.run(main())
 
 @pytest.mark.asyncio
 async def test_nothing_survives_when_our_process_is_killed(tmp_path: Path) -> None:
-    mark = f"killed-{os.getpid()}-{tmp_path.name}"
+    tag = f"killed-{os.getpid()}-{tmp_path.name}"
     project = str(Path(__file__).parents[2])
     async with serving({"/": html("<title>T</title>")}) as site:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", KILLED, str(tmp_path), site.origin, project),
             stdout=subprocess.PIPE,
-            env={**os.environ, "WIELDY_MARK": mark, "WIELDY_HOME": str(tmp_path / "home")},
+            env={**os.environ, "WIELDY_PROCESS_TAG": tag, "WIELDY_HOME": str(tmp_path / "home")},
         )
         assert child.stdout
         assert await child.stdout.readline() == b"open\n"
-        started = members(Tree(mark))
+        started = members(ProcessTree(tag))
         assert any("chrom" in process.name for process in started), started
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
-        assert await comes_true(lambda: members(Tree(mark)) == []), members(Tree(mark))
+        assert await comes_true(lambda: members(ProcessTree(tag)) == []), members(ProcessTree(tag))
 
 
 async def comes_true(condition: Callable[[], bool], seconds: float = 20.0) -> bool:

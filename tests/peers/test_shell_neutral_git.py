@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.shell.rules import look
 
-from wieldy.shell.running.neutral_git import git_neutral_environment
+from wieldy.shell.running.neutral_git import neutral_git_environment
 
 pytestmark = pytest.mark.peer
 
@@ -85,7 +85,7 @@ def test_the_trap_works_without_the_neutral_environment(trap: Path) -> None:
 @pytest.mark.parametrize("command", LOOKING)
 def test_looking_runs_nothing_of_the_repositorys_choosing(trap: Path, command: str) -> None:
     assert look(command).verdict == "read_only"
-    neutral = git_neutral_environment(str(trap))
+    neutral = neutral_git_environment(str(trap))
     (trap.parent / "mark").unlink(missing_ok=True)
     done = git(trap, command, neutral)
     assert not (trap.parent / "mark").exists()
@@ -93,7 +93,7 @@ def test_looking_runs_nothing_of_the_repositorys_choosing(trap: Path, command: s
 
 
 def test_differences_are_still_shown(trap: Path) -> None:
-    done = git(trap, "git diff", git_neutral_environment(str(trap)))
+    done = git(trap, "git diff", neutral_git_environment(str(trap)))
     assert "-text\n+text, changed\n" in done.stdout
 
 
@@ -108,13 +108,13 @@ def test_a_repository_without_traps_is_shown_as_ever(tmp_path: Path) -> None:
     (repository / "f").write_text("b\n")
     for command in ("git status", "git diff", "git log --format=%s"):
         assert (
-            git(repository, command, git_neutral_environment(str(repository))).stdout
+            git(repository, command, neutral_git_environment(str(repository))).stdout
             == git(repository, command, {}).stdout
         )
 
 
 def test_settings_given_from_outside_are_kept_in_front() -> None:
-    environment = git_neutral_environment(surrounding={"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "a.b"})
+    environment = neutral_git_environment(surrounding={"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "a.b"})
     assert "GIT_CONFIG_KEY_0" not in environment and "GIT_CONFIG_KEY_2" in environment
     assert int(environment["GIT_CONFIG_COUNT"]) == 2 + len(
         [name for name in environment if name.startswith("GIT_CONFIG_KEY")]
@@ -122,7 +122,7 @@ def test_settings_given_from_outside_are_kept_in_front() -> None:
 
 
 def test_without_a_folder_nothing_is_started() -> None:
-    environment = git_neutral_environment(surrounding={})
+    environment = neutral_git_environment(surrounding={})
     count = int(environment["GIT_CONFIG_COUNT"])
     assert {f"GIT_CONFIG_KEY_{index}" for index in range(count)} <= set(environment)
     assert environment["GIT_OPTIONAL_LOCKS"] == "0"

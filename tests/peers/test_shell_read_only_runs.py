@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.shell.policy.analysis import analyze
-from wieldy.shell.running.neutral_git import git_neutral_environment
+from wieldy.shell.running.neutral_git import neutral_git_environment
 
 pytestmark = pytest.mark.peer
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "read_only.txt"
@@ -78,7 +78,7 @@ def test_a_read_only_command_changes_nothing(part: int, tmp_path: Path) -> None:
         subprocess.run(
             ["timeout", "-k", "1", "10", "bash", "--norc", "-c", command],
             cwd=place,
-            env={**base, **git_neutral_environment()},
+            env={**base, **neutral_git_environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.shell.running.reaper import HAS_PROC, Tree, end, members
+from wieldy.shell.running.reaper import HAS_PROC, ProcessTree, end_tree, members
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: orphan processes: there is no /proc")
 
@@ -22,7 +22,7 @@ WORKER = """
 import asyncio, os, sys
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.background import BackgroundShells
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
@@ -79,7 +79,7 @@ def started(tmp_path: Path, ending: str, **env: str) -> Worker:
 
 def survivors(token: str, *pids: int) -> list[str]:
     """Who still carries the mark; and of the processes known by number, who is still the same."""
-    found = [f"{process.name} {process.pid}" for process in members(Tree(token))]
+    found = [f"{process.name} {process.pid}" for process in members(ProcessTree(token))]
     return found + [
         str(pid) for pid in pids if os.path.exists(f"/proc/{pid}/cmdline") and Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
@@ -92,14 +92,14 @@ def gone_in_time(token: str, *pids: int) -> None:
             assert time.monotonic() < deadline, left
             time.sleep(0.05)
     finally:
-        end(Tree(token), grace=0.0)
+        end_tree(ProcessTree(token), grace=0.0)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda how: how.name)
 def test_a_killed_wieldy_leaves_no_process(tmp_path, how):
     worker = started(tmp_path, STAY)
-    # By number, so that those without a mark of their own are counted too.
-    pids = [process.pid for process in members(Tree(worker.token))]
+    # By number, so that those without a tag of their own are counted too.
+    pids = [process.pid for process in members(ProcessTree(worker.token))]
     assert len(pids) >= 10
     worker.end_by(how)
     gone_in_time(worker.token, worker.guardian, *pids)
@@ -140,7 +140,7 @@ def test_a_guardian_that_was_killed_is_replaced_at_the_next_command(tmp_path):
 
 def test_a_wieldy_inside_a_wieldy_is_ended_with_all_it_started(tmp_path):
     outer = f"outer-{secrets.token_hex(6)}."
-    worker = started(tmp_path, STAY, WIELDY_MARK=outer)
-    assert end(Tree(outer)) == []
+    worker = started(tmp_path, STAY, WIELDY_PROCESS_TAG=outer)
+    assert end_tree(ProcessTree(outer)) == []
     worker.end_by(None)
     gone_in_time(worker.token, worker.guardian)

@@ -15,8 +15,9 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
-from wieldy.shell.running.launch import MARK, scrub_secrets
-from wieldy.shell.running.reaper import Tree, end
+from wieldy.shell.running.launch import scrub_secrets
+from wieldy.shell.running.process_tag import TAG_VARIABLE
+from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page, Playwright
@@ -100,7 +101,7 @@ class Chromium:
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 self._playwright = await async_playwright().start()
-                self._guardian.wake()
+                self._guardian.ensure_running()
                 self._browser = await self._launch(self._playwright, workspace, proxy)
                 context = await self._browser.new_context(
                     accept_downloads=False, service_workers="block", viewport={"width": 1280, "height": 800}
@@ -118,8 +119,8 @@ class Chromium:
 
     async def _launch(self, playwright: Playwright, workspace: Workspace, proxy: str) -> Browser:
         env, _ = scrub_secrets(workspace.env)
-        outer = env.get(MARK)
-        tagged: dict[str, Any] = {**env, MARK: f"{outer} {self._tag}" if outer else self._tag}
+        outer = env.get(TAG_VARIABLE)
+        tagged: dict[str, Any] = {**env, TAG_VARIABLE: f"{outer} {self._tag}" if outer else self._tag}
         return await playwright.chromium.launch(
             executable_path=find_browser(workspace.env),
             headless=True,
@@ -142,8 +143,8 @@ class Chromium:
             if closing is not None:
                 with contextlib.suppress(Exception):
                     await asyncio.wait_for(closing, CLOSE_TIMEOUT)
-        await in_thread(end, Tree(self._tag))
-        await in_thread(self._guardian.dismiss)
+        await in_thread(end_tree, ProcessTree(self._tag))
+        await in_thread(self._guardian.stop)
 
 
 def _start_error(error: Exception) -> str:

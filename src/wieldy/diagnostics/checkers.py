@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.threads import in_thread
-from wieldy.shell.running.reaper import Tree, end
+from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 MOST_OUTPUT = 4 << 20
 
@@ -45,7 +45,7 @@ async def output_of(argv: Sequence[str], *, stdin: bytes = b"", cwd: str, env: M
         return printed
     finally:
         if process.returncode is None:
-            await in_thread(end, Tree(f"{name}={value}", frozenset({process.pid})), grace=0.0)
+            await in_thread(end_tree, ProcessTree(f"{name}={value}", frozenset({process.pid})), grace=0.0)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

@@ -13,7 +13,7 @@ from msgspec import Struct
 from wieldy.core.threads import in_thread
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HookEvent
-from wieldy.shell.running.reaper import Tree, end
+from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 MOST_OUTPUT = 1 << 20
 _AT_ONCE = 1 << 16
@@ -127,7 +127,7 @@ async def run_command(hook: Hook, moment: HookEvent, env: Mapping[str, str]) -> 
         for pipe in (mouth, out, err):
             pipe.close()
         if process is not None and process.returncode is None:
-            await in_thread(end, Tree(mark, frozenset({process.pid})), grace=0.2)
+            await in_thread(end_tree, ProcessTree(mark, frozenset({process.pid})), grace=0.2)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

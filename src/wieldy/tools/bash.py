@@ -1,10 +1,9 @@
-"""Bash: a command in a new shell, watched while it runs, ended with everything it started."""
+"""Bash: runs a command in a new shell, reports progress, and ends everything it started."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,11 @@ if TYPE_CHECKING:
     from wieldy.files.journal.command_snapshots import Witness
     from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.running.background import BackgroundShell, BackgroundShells
-    from wieldy.shell.running.launch import Confine
-    from wieldy.shell.running.shell import Ran, Shell
+    from wieldy.shell.running.launch import Confinement
+    from wieldy.shell.running.shell import CommandResult, Shell
 
 DEFAULT_MS = 120_000
-MOST_MS = 600_000
-ENDINGS = "wieldy.shell.running.exit_notes"
-"""The module that needs all others that are needed when a command ends."""
+MAX_MS = 600_000
 
 
 class Bash(Tool):
@@ -40,7 +37,7 @@ class Bash(Tool):
         "type": "object",
         "properties": {
             "command": {"type": "string", "minLength": 1},
-            "timeout": {"type": "integer", "minimum": 1, "description": f"ms; default {DEFAULT_MS}, at most {MOST_MS}"},
+            "timeout": {"type": "integer", "minimum": 1, "description": f"ms; default {DEFAULT_MS}, at most {MAX_MS}"},
             "description": {"type": "string", "description": "what it does, in 5-10 words"},
             "run_in_background": {"type": "boolean"},
         },
@@ -48,84 +45,83 @@ class Bash(Tool):
         "additionalProperties": False,
     }
     max_result_chars = 100_000
-    # The call's own limit ends it; the engine's must not come first.
+    # The command's own timeout must come before the engine's.
     timeout = 86_400.0
 
     async def enabled(self, workspace: Workspace) -> bool | str:
-        """Only where there can be a bash."""
         return os.name == "posix" or "commands need a Unix-like system"
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-        """Without a leading `cd` to where the shell is anyway."""
-        command = _without_idle_cd(input["command"], workspace.cwd)
+        """Drop a leading `cd` to the current directory."""
+        command = _drop_redundant_cd(input["command"], workspace.cwd)
         return input if command == input["command"] else {**input, "command": command}
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        """What a command reads that is proven to read only; anything, for another."""
+        """What a read-only command reads; for any other command only that it runs."""
         analysis = _analysis(input["command"], workspace)
         if analysis.verdict != "read_only":
             return (Runs(input["command"]),)
-        # Its parts are judged with it: declared beside it, each would be analysed once more.
-        touched = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
-        return (Runs(input["command"], contained=True), *touched)
+        # The parts are judged with the command: declared again, each would be analyzed twice.
+        others = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
+        return (Runs(input["command"], contained=True), *others)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
-        """Not for a command that is proven to read only."""
+        """Not for a read-only command."""
         return any(map(is_opaque, effects)) or any(isinstance(effect, Writes | Fetches) for effect in effects)
 
     def destructive(self, input: Mapping[str, Any]) -> bool:
-        """A command can do what no undo takes back."""
+        """Undo cannot take back everything a command does."""
         return True
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
-        """A command bash cannot be given is refused before anyone is asked about it."""
+        """Refuse what bash cannot run before anyone is asked about it."""
         if "\0" in input["command"]:
-            raise Refusal("check", "The command holds a NUL byte, which bash cannot take. Let printf make it.")
+            raise Refusal("check", "The command contains a NUL byte, which bash cannot take. Let printf make it.")
         if not input["command"].strip():
             raise Refusal("check", "The command is empty. Send the command to run.")
         return None
 
     def show_use(self, input: Mapping[str, Any]) -> str:
-        """The command itself, and what it is for."""
         command = " ".join(str(input.get("command", "")).split())
         shown = truncate(command, 200)
         return f"{input['description']}: {shown}" if input.get("description") else shown
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        """Run the command; yields signs of life, then the result."""
-        from wieldy.shell.running.shells import ShellSession, starting_point
+        """Run the command; yields progress, then the result."""
+        from wieldy.shell.running.session import ShellSession, ensure_working_directory
 
         workspace, command = ctx.workspace, args["command"]
-        notices = [notice] if (notice := starting_point(workspace)) else []
+        notices = [notice] if (notice := ensure_working_directory(workspace)) else []
         confine, sandbox_notice = await _confinement(command, workspace)
         notices += [sandbox_notice] if sandbox_notice else []
         if args.get("run_in_background"):
-            yield _started(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
+            yield _started_output(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
             return
-        started_in = workspace.cwd
+        cwd = workspace.cwd
         analysis = _analysis(command, workspace)
-        witness = await _witness(analysis, workspace) if analysis.verdict != "read_only" else None
-        extra = await _reading(analysis, workspace) if analysis.verdict == "read_only" else None
+        read_only = analysis.verdict == "read_only"
+        witness = None if read_only else await _witness(analysis, workspace)
         shell = workspace.service(ShellSession).start(
-            command, cwd=started_in, extra=extra, confine=confine, stays=_stays(analysis)
+            command,
+            cwd=cwd,
+            extra_env=await _git_environment(analysis, workspace) if read_only else None,
+            confine=confine,
+            keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
         )
-        if ENDINGS not in sys.modules or witness:
-            asyncio.get_running_loop().call_soon(_foresee_the_end, witness)
-        limit = _limit_ms(args.get("timeout"), workspace) / 1000
-        job = Job(shell, command, limit, started_in, tuple(notices), confine is not None)
+        timeout = _timeout_ms(args.get("timeout"), workspace) / 1000
+        run = ForegroundRun(shell, command, timeout, cwd, tuple(notices), confine is not None)
         try:
-            while pulse := await shell.pulse(shell.started + limit):
+            while progress := await shell.next_progress(shell.started + timeout):
                 yield Progress(
-                    f"{pulse.seconds:.0f} s, {pulse.bytes} bytes\n{pulse.last_lines}".rstrip(),
-                    {"seconds": pulse.seconds, "bytes": pulse.bytes, "lastLines": pulse.last_lines},
+                    f"{progress.seconds:.0f} s, {progress.bytes} bytes\n{progress.last_lines}".rstrip(),
+                    {"seconds": progress.seconds, "bytes": progress.bytes, "lastLines": progress.last_lines},
                 )
-            output = await _conclusion(job, workspace)
-            yield await _with_changes(output, witness, ctx)
+            yield await _add_changes(await _finish(run, workspace), witness, ctx)
         except asyncio.CancelledError:
-            yield await _interruption(job, workspace)
+            yield await _interrupt(run, workspace)
         finally:
             if not shell.exit.done() and not shell.in_background:
-                await _interruption(job, workspace)
+                await _interrupt(run, workspace)
             if witness:
                 await witness.after(ctx.call_id, "Bash", ctx.message_id)
 
@@ -133,85 +129,80 @@ class Bash(Tool):
 bash = Bash()
 
 
-class Job(Struct, frozen=True):
-    """A command in the foreground, and what is needed to give account of it."""
+class ForegroundRun(Struct, frozen=True):
+    """A command in the foreground, and what its result depends on."""
 
     shell: Shell
     command: str
-    limit: float
-    started_in: str
+    timeout: float
+    cwd: str
     notices: tuple[str, ...]
     sandboxed: bool
 
 
-def _foresee_the_end(witness: Witness | None) -> None:
-    """Load what is needed when the command ends, now that it runs and there is nothing else to do."""
-    import wieldy.shell.running.exit_notes
+async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
+    """The output of a command that has exited or reached its timeout."""
+    from wieldy.shell.running.exit_notes import end_notes, explain_exit_code, leftover_notes
+    from wieldy.shell.running.session import update_working_directory
+    from wieldy.shell.running.shell import collect_result, stop_and_collect
 
-    if witness is not None:
-        import wieldy.files.journal.journal  # noqa: F401 - for what it leaves behind
-
-
-async def _conclusion(job: Job, workspace: Workspace) -> Output:
-    from wieldy.shell.running.exit_notes import ending_notes, leftover_notes, meaning
-    from wieldy.shell.running.shell import cut_short, finished
-    from wieldy.shell.running.shells import arrive
-
-    shell = job.shell
+    shell = run.shell
     if shell.exit.done():
-        ran = await finished(shell)
+        result = await collect_result(shell)
     elif workspace.setting("bash.background_on_timeout", False):
-        return _went_on(_background(workspace).adopt(shell, job.command, seen=shell.capture.total), job)
+        return _moved_to_background(_background(workspace).adopt(shell, run.command, position=shell.capture.total), run)
     else:
-        ran = await cut_short(shell, "timed out")
-    ending = meaning(job.command, ran.code) if ran.code is not None else None
-    notices = [*job.notices, *ending_notes(ran, ending, job.limit, job.command, sandboxed=job.sandboxed)]
-    if moved := arrive(workspace, job.started_in, ran.directory):
-        notices.append(moved)
+        result = await stop_and_collect(shell, "timed out")
+    meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
+    notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command, sandboxed=run.sandboxed)]
+    if notice := update_working_directory(workspace, run.cwd, result.directory):
+        notices.append(notice)
     task = None
-    if ran.leftovers and not shell.drain.ended.done() and ran.how == "exited":
-        task = _background(workspace).adopt(shell, job.command, seen=ran.total_bytes).id
-    notices += leftover_notes(ran, task)
-    return _output(ran, notices, ending is None or ending.is_error, workspace, task)
+    if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
+        task = _background(workspace).adopt(shell, run.command, position=result.total_bytes).id
+    notices += leftover_notes(result, task)
+    return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)
 
 
-async def _interruption(job: Job, workspace: Workspace) -> Output:
-    from wieldy.shell.running.shell import cut_short
+async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
+    from wieldy.shell.running.shell import stop_and_collect
 
-    ran = await cut_short(job.shell, "interrupted")
-    notices = [*job.notices, "interrupted: the command and everything it had started were ended"]
-    return _output(ran, notices, True, workspace)
+    result = await stop_and_collect(run.shell, "interrupted")
+    notices = [*run.notices, "interrupted: the command and everything it had started were ended"]
+    return _result_output(result, notices, True, workspace)
 
 
-def _output(ran: Ran, notices: list[str], is_error: bool, workspace: Workspace, task: str | None = None) -> Output:
-    text = "\n".join((ran.text.rstrip("\n"), *(f"[{notice}]" for notice in notices))).strip("\n")
+def _result_output(
+    result: CommandResult, notices: list[str], is_error: bool, workspace: Workspace, task: str | None = None
+) -> Output:
+    text = "\n".join((result.text.rstrip("\n"), *(f"[{notice}]" for notice in notices))).strip("\n")
     data = {
-        "stdout": ran.text,
+        "stdout": result.text,
         "stderr": "\n".join(notices),
-        "exitCode": ran.code,
-        "interrupted": ran.how == "interrupted",
-        "timedOut": ran.how == "timed out",
+        "exitCode": result.code,
+        "interrupted": result.reason == "interrupted",
+        "timedOut": result.reason == "timed out",
         "isImage": False,
-        "seconds": round(ran.seconds, 3),
-        "bytes": ran.total_bytes,
+        "seconds": round(result.seconds, 3),
+        "bytes": result.total_bytes,
         "cwd": workspace.cwd,
         "backgroundTaskId": task,
-        "persistedOutputPath": ran.path,
+        "persistedOutputPath": result.path,
     }
     return Output(text, data, is_error)
 
 
-def _went_on(background: BackgroundShell, job: Job) -> Output:
-    said = job.shell.capture.excerpt().text.rstrip("\n")
+def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Output:
+    stdout = run.shell.capture.excerpt().text.rstrip("\n")
     note = (
-        f"still running after {job.limit:g} s; it goes on in the background as {background.id}. "
+        f"still running after {run.timeout:g} s; it goes on in the background as {background.id}. "
         "Read on with BashOutput, end it with KillShell"
     )
-    text = "\n".join((said, *(f"[{notice}]" for notice in (*job.notices, note)))).strip("\n")
-    return Output(text, {"stdout": said, "exitCode": None, "timedOut": True, "backgroundTaskId": background.id})
+    text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.notices, note)))).strip("\n")
+    return Output(text, {"stdout": stdout, "exitCode": None, "timedOut": True, "backgroundTaskId": background.id})
 
 
-def _started(background: BackgroundShell, notices: list[str]) -> Output:
+def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
     text = f"Started in the background as {background.id}. Read its output with BashOutput, end it with KillShell."
     data = {"stdout": "", "exitCode": None, "interrupted": False, "backgroundTaskId": background.id}
     return Output("\n".join((text, *(f"[{notice}]" for notice in notices))), data)
@@ -223,11 +214,11 @@ def _background(workspace: Workspace) -> BackgroundShells:
     return workspace.service(BackgroundShells)
 
 
-async def _confinement(command: str, workspace: Workspace) -> tuple[Confine | None, str | None]:
-    """How the command is held within bounds, and what has to be said where it cannot be."""
+async def _confinement(command: str, workspace: Workspace) -> tuple[Confinement | None, str | None]:
+    """The sandbox of a command, and a notice if the settings ask for one that does not work."""
     if not workspace.setting("sandbox.enabled", False) or _is_excluded(command, workspace):
         return None, None
-    from wieldy.shell.running.shells import ShellSession
+    from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.sandbox import Sandbox
 
     sandbox = workspace.service(Sandbox)
@@ -245,23 +236,18 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
     return analyze(command, cwd=workspace.cwd, home=home, root=workspace.root)
 
 
-def _stays(analysis: Analysis) -> bool:
-    """Whether a command is certain to end in the folder where it starts."""
-    return analysis.verdict == "read_only" and all(part.program != "cd" for part in analysis.parts)
-
-
-async def _reading(analysis: Analysis, workspace: Workspace) -> dict[str, str] | None:
-    """What keeps git, trusted to read only, from being made to do more by the configuration of a repository."""
+async def _git_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str] | None:
+    """Variables that keep a read-only git from running programs that the repository's configuration names."""
     folders = dict.fromkeys([cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds])
     if not folders:
         return None
-    from wieldy.shell.running.neutral_git import git_neutral_environment
+    from wieldy.shell.running.neutral_git import neutral_git_environment
 
-    return await in_thread(git_neutral_environment, *folders, surrounding=workspace.env)
+    return await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
 
 
 async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
-    """Who keeps what undo will need of a command that does not only read; nobody where undo is off."""
+    """Snapshot what the command may write, for undo; None if undo is off."""
     if not workspace.setting("journal.enabled", True) or not workspace.setting("bash.snapshot", True):
         return None
     from wieldy.files.journal.command_snapshots import Witness
@@ -270,7 +256,7 @@ async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
     return await Witness.before(workspace, written if analysis.verdict == "known" else workspace.roots)
 
 
-async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContext) -> Output:
+async def _add_changes(output: Output, witness: Witness | None, ctx: ToolContext) -> Output:
     if witness is None:
         return output
     await witness.after(ctx.call_id, "Bash", ctx.message_id)
@@ -279,7 +265,7 @@ async def _with_changes(output: Output, witness: Witness | None, ctx: ToolContex
 
 
 def _is_excluded(command: str, workspace: Workspace) -> bool:
-    """Whether every program of a command is named as one that runs outside the sandbox."""
+    """Whether the settings let every program of a command run outside the sandbox."""
     excluded = workspace.setting("sandbox.excludedCommands", list[str]())
     if not excluded:
         return False
@@ -287,19 +273,20 @@ def _is_excluded(command: str, workspace: Workspace) -> bool:
     return not analysis.problems and all({part.program, *part.wrappers} <= {*excluded} for part in analysis.parts)
 
 
-def _without_idle_cd(command: str, cwd: str) -> str:
+def _drop_redundant_cd(command: str, cwd: str) -> str:
     if not command.startswith("cd "):
         return command
     import shlex
 
-    for spelled in dict.fromkeys((cwd, shlex.quote(cwd), f'"{cwd}"')):
-        head = f"cd {spelled} && "
+    for spelling in dict.fromkeys((cwd, shlex.quote(cwd), f'"{cwd}"')):
+        head = f"cd {spelling} && "
         if command.startswith(head) and command[len(head) :].strip():
             return command[len(head) :]
     return command
 
 
-def _limit_ms(asked: int | None, workspace: Workspace) -> int:
-    by_user = workspace.env.get("WIELDY_BASH_TIMEOUT_MS", "")
-    usual = int(by_user) if by_user.isdecimal() and int(by_user) else workspace.setting("bash.timeout_ms", DEFAULT_MS)
-    return min(asked, max(MOST_MS, usual)) if asked else usual
+def _timeout_ms(requested: int | None, workspace: Workspace) -> int:
+    variable = workspace.env.get("WIELDY_BASH_TIMEOUT_MS", "")
+    has_variable = variable.isdecimal() and int(variable) > 0
+    default = int(variable) if has_variable else workspace.setting("bash.timeout_ms", DEFAULT_MS)
+    return min(requested, max(MAX_MS, default)) if requested else default

@@ -1,4 +1,4 @@
-"""BashOutput: what a background shell has printed since the last look."""
+"""BashOutput: the new output of a background shell."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ _DESCRIPTION, _PROMPT = load_description(__file__)
     },
 )
 async def bash_output(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
-    """Look at a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 
-    look = await ctx.workspace.service(BackgroundShells).look(shell_id, filter=filter, wait=wait)
-    notes = [_status(look.status, look.exit_code, look.seconds)]
-    if look.omitted:
-        kept = f"; output is kept in {look.path}" if look.path else ""
-        notes.insert(0, f"{look.omitted} earlier bytes not shown{kept}")
-    said = look.text.rstrip("\n") or ("(no new matching output)" if filter else "(no new output)")
+    output = await ctx.workspace.service(BackgroundShells).read_output(shell_id, filter=filter, wait=wait)
+    notes = [_status(output.status, output.exit_code, output.seconds)]
+    if output.omitted:
+        location = f"; output is kept in {output.path}" if output.path else ""
+        notes.insert(0, f"{output.omitted} earlier bytes not shown{location}")
+    text = output.text.rstrip("\n") or ("(no new matching output)" if filter else "(no new output)")
     data: dict[str, Any] = {
         "shellId": shell_id,
-        "status": look.status,
-        "exitCode": look.exit_code,
-        "stdout": look.text,
-        "bytes": look.total_bytes,
-        "persistedOutputPath": look.path,
+        "status": output.status,
+        "exitCode": output.exit_code,
+        "stdout": output.text,
+        "bytes": output.total_bytes,
+        "persistedOutputPath": output.path,
     }
-    return Output("\n".join((said, *(f"[{note}]" for note in notes))), data)
+    return Output("\n".join((text, *(f"[{note}]" for note in notes))), data)
 
 
 def _status(status: str, code: int | None, seconds: float) -> str:

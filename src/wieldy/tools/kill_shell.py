@@ -1,4 +1,4 @@
-"""KillShell: the end of a background shell and of everything it started."""
+"""KillShell: ends a background shell and everything it started."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ _DESCRIPTION, _PROMPT = load_description(__file__)
     },
 )
 async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
-    """End a background shell."""
     from wieldy.shell.running.background import BackgroundShells
 
     shells = ctx.workspace.service(BackgroundShells)
-    was_over = shells.find(shell_id).status != "running"
+    had_ended = shells.find(shell_id).status != "running"
     background = await shells.kill(shell_id)
     data = {"shellId": shell_id, "status": background.status, "exitCode": background.exit_code}
-    if was_over:
+    if had_ended:
         return Output(f"{shell_id} had already ended with exit code {background.exit_code}.", data)
     return Output(f"{shell_id} and everything it had started were ended.", data)

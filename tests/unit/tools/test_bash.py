@@ -15,8 +15,8 @@ from wieldy import Toolbox
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Decision, Opinion, Reason
 from wieldy.core.events import ToolProgress
-from wieldy.shell.running.reaper import Tree, members
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.reaper import ProcessTree, members
+from wieldy.shell.running.session import ShellSession
 from wieldy.shell.sandbox.sandbox import choose
 from wieldy.tools.bash import bash
 
@@ -43,7 +43,7 @@ def open_box(tmp_path, monkeypatch):
 
 
 def alive(box: Toolbox) -> list[str]:
-    return [process.name for process in members(Tree(box.workspace.service(ShellSession).token))]
+    return [process.name for process in members(ProcessTree(box.workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio

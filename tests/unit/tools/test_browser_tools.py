@@ -17,7 +17,7 @@ from tests.unit.web.loopback import Names, response, serving
 from wieldy import Toolbox
 from wieldy.core.content import Image
 from wieldy.core.tool import Tool
-from wieldy.shell.running.reaper import Tree, members
+from wieldy.shell.running.reaper import ProcessTree, members
 from wieldy.tools import MODULES, builtin_loaders
 
 NAMES = [name for name in MODULES if name.startswith("Browser")]
@@ -105,8 +105,8 @@ async def test_pictures_of_page_and_element(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_the_browser_ends_with_the_toolbox_or_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIELDY_MARK", mark := f"ends-{os.getpid()}")
-    tree = Tree(f"{mark} ")
+    monkeypatch.setenv("WIELDY_PROCESS_TAG", tag := f"ends-{os.getpid()}")
+    tree = ProcessTree(f"{tag} ")
     async with serving({"/": SHOP}) as site, browsing(tmp_path) as box:
         assert (await box.call("BrowserClose")).text == "No browser was open."
         await box.call("BrowserNavigate", url=site.origin)
@@ -123,11 +123,11 @@ async def test_the_browser_ends_with_the_toolbox_or_when_told(tmp_path: Path, mo
 
 @pytest.mark.asyncio
 async def test_a_browser_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIELDY_MARK", mark := f"dies-{os.getpid()}")
+    monkeypatch.setenv("WIELDY_PROCESS_TAG", tag := f"dies-{os.getpid()}")
     async with serving({"/": SHOP}) as site, browsing(tmp_path) as box:
         await box.call("BrowserNavigate", url=site.origin)
         # The first in order of age is the browser; the others are its children, one of them shows the page.
-        os.kill(min(members(Tree(f"{mark} ")), key=lambda process: process.started).pid, signal.SIGKILL)
+        os.kill(min(members(ProcessTree(f"{tag} ")), key=lambda process: process.started).pid, signal.SIGKILL)
         for _ in range(100):
             lost = await box.call("BrowserSnapshot")
             if lost.is_error:

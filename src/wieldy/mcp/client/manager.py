@@ -128,7 +128,7 @@ class McpServers:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_SECONDS)
-        await in_thread(self._guardian.dismiss)
+        await in_thread(self._guardian.stop)
         self.servers.clear()
 
     def _add(self, config: ServerConfig, key: str) -> None:
@@ -168,7 +168,7 @@ class McpServers:
     def _prepare(self) -> None:
         import_module("mcp.client.client")
         if any(server.connection.config.kind == "stdio" for server in list(self.servers.values())):
-            self._guardian.wake()
+            self._guardian.ensure_running()
 
     def _remove(self, name: str) -> None:
         server = self.servers.pop(name)
@@ -179,8 +179,8 @@ class McpServers:
         self._remove_tools(server.tools)
 
     def _guard_process(self, pid: int) -> None:
-        self._guardian.wake()
-        self._guardian.note(pid, running=True)
+        self._guardian.ensure_running()
+        self._guardian.report_shell(pid, running=True)
 
     def _report_state(self, server: ManagedServer, state: ServerState) -> None:
         name = server.connection.config.name

@@ -19,8 +19,8 @@ from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.config import ServerConfig
 from wieldy.mcp.client.definitions import sanitize_result
-from wieldy.shell.running.launch import MARK
-from wieldy.shell.running.reaper import Tree, end
+from wieldy.shell.running.process_tag import TAG_VARIABLE
+from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 3600.0
@@ -141,8 +141,8 @@ class ServerProgram(Struct, frozen=True):
 def server_environment(inherited: Mapping[str, str], own: Mapping[str, str], mark: str) -> dict[str, str]:
     """Build a server's environment: what every program needs, what its entry sets, and the mark of its processes."""
     env = {name: value for name, value in inherited.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
-    outer = inherited.get(MARK)
-    return {**env, **own, MARK: f"{outer} {mark}" if outer else mark}
+    outer = inherited.get(TAG_VARIABLE)
+    return {**env, **own, TAG_VARIABLE: f"{outer} {mark}" if outer else mark}
 
 
 @asynccontextmanager
@@ -173,7 +173,7 @@ async def _stop(transport: asyncio.SubprocessTransport, reader: StdoutReader, ma
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(reader.exited.wait(), EXIT_SECONDS)
     roots = frozenset() if reader.exited.is_set() else frozenset({transport.get_pid()})
-    survivors = await in_thread(end, Tree(mark, roots))
+    survivors = await in_thread(end_tree, ProcessTree(mark, roots))
     if survivors:
         log.error("processes of an MCP server cannot be ended: %s", ", ".join(str(each.pid) for each in survivors))
     with contextlib.suppress(TimeoutError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wieldy.approval import Ask
 from wieldy.mcp.server.http import SHORTEST_TOKEN, Address, address
 from wieldy.permissions.modes import find_mode
-from wieldy.shell.running.launch import MARK
+from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _maker(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
 
 def _is_nested(env: Mapping[str, str]) -> bool:
     """Whether one that serves on others has started us: servers of the settings may be this very program, without end."""
-    return len(env.get(MARK, "").split()) >= DEEPEST
+    return len(env.get(TAG_VARIABLE, "").split()) >= DEEPEST
 
 
 async def _on_stdio(make: Callable[[Ask], Toolbox], told: asyncio.Event) -> None:
@@ -161,17 +161,17 @@ async def _until_told(work: Callable[[asyncio.Event], Awaitable[None]]) -> int:
     """Work until it ends or a signal ends it; either way everything is closed before this returns."""
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
-    numbers: list[int] = []
+    tag_numbers: list[int] = []
 
     def stop(number: int) -> None:
-        numbers.append(number)
+        tag_numbers.append(number)
         told.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop, number)
     await work(told)
-    return 128 + numbers[0] if numbers else 0
+    return 128 + tag_numbers[0] if tag_numbers else 0
 
 
 def _say(text: str) -> None:

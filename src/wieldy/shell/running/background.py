@@ -1,8 +1,11 @@
-"""Shells that go on while other calls are made: started, looked at, ended, and never more of them than agreed."""
+"""Background shells: start them, read their new output, end them, and limit how many run."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import sys
 import time
 from typing import Literal
 
@@ -10,26 +13,27 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
+from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.launch import Confine
-from wieldy.shell.running.output import Whole, matching_lines
+from wieldy.shell.running.launch import Confinement
+from wieldy.shell.running.output import Whole
+from wieldy.shell.running.session import CLOSE_TIMEOUT, ShellSession
 from wieldy.shell.running.shell import Shell
-from wieldy.shell.running.shells import LAST_WAIT, ShellSession
 
-MOST_RUNNING = 32
-MOST_REMEMBERED = 64
-LONGEST_WAIT = 600.0
-BURST = 0.1
+MAX_RUNNING = 32
+MAX_REMEMBERED = 64
+MAX_WAIT = 600.0
+BURST_SECONDS = 0.1
 
-Status = Literal["running", "exited", "killed"]
+ShellStatus = Literal["running", "exited", "killed"]
 
 
-class Look(Struct, frozen=True):
-    """What a shell has printed since the last look, and how it stands. `omitted` counts bytes not in `text`."""
+class BackgroundOutput(Struct, frozen=True):
+    """The new output of a shell and its state. `omitted` counts bytes that are not in `text`."""
 
     text: str
-    status: Status
+    status: ShellStatus
     exit_code: int | None
     seconds: float
     total_bytes: int
@@ -38,26 +42,26 @@ class Look(Struct, frozen=True):
 
 
 class BackgroundShell:
-    """One shell in the background, and how far it has been read."""
+    """A shell in the background; `position` is how far its output has been read."""
 
-    def __init__(self, id: str, shell: Shell, command: str, *, seen: int = 0) -> None:
+    def __init__(self, id: str, shell: Shell, command: str, *, position: int = 0) -> None:
         self.id = id
         self.shell = shell
         self.command = command
-        self.seen = seen
+        self.position = position
         self.killed = False
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
-    def status(self) -> Status:
-        """Running until nothing more can come from it."""
-        if not self.over.done():
+    def status(self) -> ShellStatus:
+        """Running until no more output can come."""
+        if not self.finished.done():
             return "running"
         return "killed" if self.killed else "exited"
 
     @property
     def exit_code(self) -> int | None:
-        """The code of bash itself, which may be known while children of it still run."""
+        """The code of bash itself, which may exit before its children."""
         return self.shell.exit.result() if self.shell.exit.done() else None
 
 
@@ -68,126 +72,162 @@ class BackgroundShells:
         self._workspace = workspace
         self._session = workspace.service(ShellSession)
         self._shells: dict[str, BackgroundShell] = {}
-        self._attending: set[asyncio.Task[None]] = set()
+        self._watchers: set[asyncio.Task[None]] = set()
         self._count = 0
 
     def all(self) -> tuple[BackgroundShell, ...]:
-        """Every shell that is remembered, oldest first."""
+        """Every remembered shell, oldest first."""
         return tuple(self._shells.values())
 
-    def start(self, command: str, *, cwd: str, confine: Confine | None = None) -> BackgroundShell:
-        """Start a command in the background. Raises `ToolFailure` when too many run already."""
-        self._make_room()
-        return self.adopt(self._session.start(command, cwd=cwd, confine=confine), command)
-
-    def adopt(self, shell: Shell, command: str, *, seen: int = 0) -> BackgroundShell:
-        """Go on with a shell that is already running; the first `seen` bytes of its output have been shown."""
-        self._count += 1
-        shell.in_background = True
-        background = BackgroundShell(f"bash_{self._count}", shell, command, seen=seen)
-        self._shells[background.id] = background
-        task = asyncio.get_running_loop().create_task(self._attend(background))
-        self._attending.add(task)
-        task.add_done_callback(self._attending.discard)
-        self._forget_the_oldest()
-        return background
-
-    def find(self, id: str) -> BackgroundShell:
-        """A shell by its id. Raises `ToolFailure` that names those there are."""
-        if (found := self._shells.get(id)) is not None:
-            return found
-        known = ", ".join(f"{each.id} ({each.status})" for each in self._shells.values()) or "none"
-        raise ToolFailure(f"There is no background shell `{id}`. Known shells: {known}.")
-
-    async def look(self, id: str, *, filter: str | None = None, wait: float = 0.0) -> Look:
-        """New output since the last look; waits up to `wait` seconds for some (that matches), or for the end."""
-        background = self.find(id)
-        shell = background.shell
-        deadline = time.monotonic() + min(max(wait, 0.0), LONGEST_WAIT)
-        while True:
-            over, late = background.over.done(), time.monotonic() >= deadline
-            printed = shell.capture.total
-            whole: Whole = "all" if over else "lines" if filter and not late else "characters"
-            excerpt = shell.capture.since(background.seen, whole)
-            text = "\n".join(await matching_lines(filter, excerpt.text)) if filter else excerpt.text
-            if text or over or late:
-                break
-            await _news(background, printed, deadline)
-        background.seen = excerpt.upto
-        path = shell.capture.path
-        return Look(
-            text,
-            background.status,
-            background.exit_code,
-            shell.seconds,
-            printed,
-            excerpt.omitted,
-            str(path) if path else None,
-        )
-
-    async def kill(self, id: str) -> BackgroundShell:
-        """End a shell and everything it started, even if it is over itself. Raises `ToolFailure` when something survives."""
-        background = self.find(id)
-        background.killed = background.killed or not background.over.done()
-        survivors = await background.shell.end()
-        if survivors:
-            names = ", ".join(f"{process.name} (pid {process.pid})" for process in survivors)
-            raise ToolFailure(f"{id} was signalled, but these processes are still there: {names}.")
-        await asyncio.wait((background.over,), timeout=2.0)
-        return background
-
-    async def aclose(self) -> None:
-        """End all of them."""
-        for background in self._shells.values():
-            background.killed = background.killed or not background.over.done()
-        await self._session.aclose()
-        attending = list(self._attending)
-        if attending:
-            await asyncio.wait(attending, timeout=LAST_WAIT)
-        for task in attending:
-            task.cancel()
-        await asyncio.gather(*attending, return_exceptions=True)
-
-    async def _attend(self, background: BackgroundShell) -> None:
-        """Wait for the end of a shell and of its output, then close it and tell."""
-        shell = background.shell
-        await asyncio.wait((shell.exit,))
-        await asyncio.wait((shell.drain.ended,))
-        await shell.wind_up()
-        background.over.set_result(None)
-        code = shell.exit.result()
-        how = "was ended" if background.killed else f"ended with exit code {code}"
-        self._workspace.emit(
-            Notice(
-                text=f"Background shell {background.id} {how}: {_short(background.command)}",
-                data={"shell_id": background.id, "status": background.status, "exit_code": code},
-            )
-        )
-
-    def _make_room(self) -> None:
-        most = self._workspace.setting("bash.max_background", MOST_RUNNING)
-        running = [each.id for each in self._shells.values() if not each.over.done()]
-        if len(running) >= most:
+    def start(self, command: str, *, cwd: str, confine: Confinement | None = None) -> BackgroundShell:
+        """Start a command in the background. Raises `ToolFailure` if too many run."""
+        limit = self._workspace.setting("bash.max_background", MAX_RUNNING)
+        running = [each.id for each in self._shells.values() if not each.finished.done()]
+        if len(running) >= limit:
             raise ToolFailure(
                 f"{len(running)} background shells are running, which is the limit. "
                 f"End one with KillShell first: {', '.join(running)}."
             )
+        return self.adopt(self._session.start(command, cwd=cwd, confine=confine), command)
 
-    def _forget_the_oldest(self) -> None:
-        ended = [each.id for each in self._shells.values() if each.over.done()]
-        for id in ended[: max(len(self._shells) - MOST_REMEMBERED, 0)]:
+    def adopt(self, shell: Shell, command: str, *, position: int = 0) -> BackgroundShell:
+        """Move a running shell to the background; the first `position` bytes of its output have been shown."""
+        self._count += 1
+        shell.in_background = True
+        background = BackgroundShell(f"bash_{self._count}", shell, command, position=position)
+        self._shells[background.id] = background
+        task = asyncio.get_running_loop().create_task(self._watch(background))
+        self._watchers.add(task)
+        task.add_done_callback(self._watchers.discard)
+        ended = [each.id for each in self._shells.values() if each.finished.done()]
+        for id in ended[: max(len(self._shells) - MAX_REMEMBERED, 0)]:
             del self._shells[id]
+        return background
+
+    def find(self, id: str) -> BackgroundShell:
+        """A shell by its id. Raises `ToolFailure` that lists the known ones."""
+        if (background := self._shells.get(id)) is not None:
+            return background
+        known = ", ".join(f"{each.id} ({each.status})" for each in self._shells.values()) or "none"
+        raise ToolFailure(f"There is no background shell `{id}`. Known shells: {known}.")
+
+    async def read_output(self, id: str, *, filter: str | None = None, wait: float = 0.0) -> BackgroundOutput:
+        """The output since the last call; waits up to `wait` seconds for (matching) output or the end."""
+        background = self.find(id)
+        shell = background.shell
+        deadline = time.monotonic() + min(max(wait, 0.0), MAX_WAIT)
+        while True:
+            finished, late = background.finished.done(), time.monotonic() >= deadline
+            total = shell.capture.total
+            whole: Whole = "all" if finished else "lines" if filter and not late else "characters"
+            excerpt = shell.capture.since(background.position, whole)
+            text = "\n".join(await matching_lines(filter, excerpt.text)) if filter else excerpt.text
+            if text or finished or late:
+                break
+            await _wait_for_output(background, total, deadline)
+        background.position = excerpt.end
+        path = str(shell.capture.path) if shell.capture.path else None
+        return BackgroundOutput(
+            text, background.status, background.exit_code, shell.seconds, total, excerpt.omitted, path
+        )
+
+    async def kill(self, id: str) -> BackgroundShell:
+        """End a shell and everything it started, even after its own exit. Raises `ToolFailure` if a process survives."""
+        background = self.find(id)
+        background.killed = background.killed or not background.finished.done()
+        survivors = await background.shell.terminate()
+        if survivors:
+            names = ", ".join(f"{process.name} (pid {process.pid})" for process in survivors)
+            raise ToolFailure(f"{id} was signalled, but these processes are still there: {names}.")
+        await asyncio.wait((background.finished,), timeout=2.0)
+        return background
+
+    async def aclose(self) -> None:
+        """End all shells."""
+        for background in self._shells.values():
+            background.killed = background.killed or not background.finished.done()
+        await self._session.aclose()
+        watchers = list(self._watchers)
+        if watchers:
+            await asyncio.wait(watchers, timeout=CLOSE_TIMEOUT)
+        for task in watchers:
+            task.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _watch(self, background: BackgroundShell) -> None:
+        """Wait for the end of a shell and of its output, then close it and emit a notice."""
+        shell = background.shell
+        await asyncio.wait((shell.exit,))
+        await asyncio.wait((shell.reader.eof,))
+        await shell.close()
+        background.finished.set_result(None)
+        code = shell.exit.result()
+        how = "was ended" if background.killed else f"ended with exit code {code}"
+        self._workspace.emit(
+            Notice(
+                text=f"Background shell {background.id} {how}: {truncate_line(background.command, 80)}",
+                data={"shell_id": background.id, "status": background.status, "exit_code": code},
+            )
+        )
 
 
-async def _news(background: BackgroundShell, printed: int, deadline: float) -> None:
-    """Return a moment after more output came, when it is over, or at the deadline."""
+async def _wait_for_output(background: BackgroundShell, total: int, deadline: float) -> None:
+    """Return a moment after more output came, at the end of the shell, or at the deadline."""
     shell = background.shell
-    if shell.capture.total == printed:
+    if shell.capture.total == total:
         left = max(deadline - time.monotonic(), 0)
-        await asyncio.wait((background.over, shell.fresh()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
-    if not background.over.done():
-        await asyncio.wait((background.over,), timeout=min(BURST, max(deadline - time.monotonic(), 0)))
+        futures = (background.finished, shell.next_output())
+        await asyncio.wait(futures, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+    if not background.finished.done():
+        burst = min(BURST_SECONDS, max(deadline - time.monotonic(), 0))
+        await asyncio.wait((background.finished,), timeout=burst)
 
 
-def _short(command: str) -> str:
-    return truncate_line(command, 80)
+FILTER_TIMEOUT = 2.0
+MAX_LINE_CHARS = 2_000
+_FILTER_CODE = """
+import json, re, sys
+pattern, lines = json.load(sys.stdin)
+search = re.compile(pattern).search
+json.dump([i for i, line in enumerate(lines) if search(line)], sys.stdout)
+"""
+
+
+async def matching_lines(pattern: str, text: str) -> list[str]:
+    """The lines that match. Raises `ToolFailure` if the pattern is invalid or takes too long."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ToolFailure(f"The filter is no valid regular expression: {problem}. Send another, or none.") from None
+    lines = text.split("\n")
+    shortened = [line[:MAX_LINE_CHARS] for line in lines]
+    if _is_linear(pattern):
+        indexes = await in_thread(lambda: [index for index, line in enumerate(shortened) if compiled.search(line)])
+    else:
+        indexes = await _match_in_child(pattern, shortened)
+    return [lines[index] for index in indexes]
+
+
+def _is_linear(pattern: str) -> bool:
+    """Whether matching is quick for certain: at most one repetition, and no backreference."""
+    unescaped = re.sub(r"\\[^\d]", "", pattern)
+    return sum(map(unescaped.count, "*+{?")) <= 1 and "\\" not in unescaped
+
+
+async def _match_in_child(pattern: str, lines: list[str]) -> list[int]:
+    """Match in a child process, which can be killed if the pattern backtracks forever."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise ToolFailure("This filter is too complex to be run safely here. Use one with at most one repetition.")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-c", _FILTER_CODE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        output, _ = await asyncio.wait_for(child.communicate(json.dumps([pattern, lines]).encode()), FILTER_TIMEOUT)
+    except TimeoutError:
+        raise ToolFailure(f"The filter did not finish within {FILTER_TIMEOUT:g} s. Send a simpler pattern.") from None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    indexes: list[int] = json.loads(output)
+    return indexes

@@ -1,4 +1,4 @@
-"""What there is to say about a command beside its output: how it ended, why it may have hung, what it left running."""
+"""Notes on a command beside its output: what its exit code means, why it may have hung, what it left running."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from wieldy.shell.running.shell import Ran
+from wieldy.shell.running.shell import CommandResult
 
 
-class Ending(Struct, frozen=True):
-    """How a command ended: whether that is an error, and what there is to say about it."""
+class ExitMeaning(Struct, frozen=True):
+    """Whether an exit code is an error, and what it says."""
 
     is_error: bool
-    words: str
+    note: str
 
 
+LONG_SILENCE = 10.0
+MAX_NAMED = 5
 NO_MATCH = "no lines matched"
 DIFFERENT = "the inputs differ"
 FALSE = "the condition is false"
 NOT_FOUND = "not found"
 
-ANSWERS: Mapping[str, str] = {
+EXIT_1_ANSWERS: Mapping[str, str] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack"), NO_MATCH),
     **dict.fromkeys(("diff", "cmp", "colordiff", "zdiff"), DIFFERENT),
     **dict.fromkeys(("test", "[", "[["), FALSE),
@@ -37,9 +39,11 @@ ANSWERS: Mapping[str, str] = {
     "git merge-base": "it is not an ancestor",
     "expr": "the result is empty or zero",
 }
-"""Programs that say with exit code 1 what a person would not call a failure."""
+"""Programs whose exit code 1 is an answer, not an error."""
 
-SILENT = frozenset({"cd", "echo", "printf", "export", "set", "true", ":", "pwd", "sleep", "ls", "cat", "head", "shopt"})
+NEVER_FAIL = frozenset(
+    {"cd", "echo", "printf", "export", "set", "true", ":", "pwd", "sleep", "ls", "cat", "head", "shopt"}
+)
 WRAPPERS = frozenset({"env", "command", "builtin", "time", "nice", "nohup", "stdbuf", "sudo", "exec"})
 
 _TOKEN = re.compile(
@@ -50,42 +54,43 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INTRICATE = re.compile(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
+_COMPLEX = re.compile(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
+_CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
 _REDIRECTION = re.compile(r"\d*(?:&?>>?|<<?<?)")
 
 
-def meaning(command: str, code: int) -> Ending:
-    """What an exit code of a command line says."""
+def explain_exit_code(command: str, code: int) -> ExitMeaning:
+    """What the exit code of a command line means."""
     if code == 0:
-        return Ending(False, "")
+        return ExitMeaning(False, "")
     if code < 0 or code > 128:
-        return Ending(True, _signal_words(-code if code < 0 else code - 128))
-    if code == 1 and (answer := _answer(command)):
-        return Ending(False, answer)
-    return Ending(True, {126: "it cannot be executed", 127: "command not found", 124: "timed out"}.get(code, ""))
+        return ExitMeaning(True, _signal_note(-code if code < 0 else code - 128))
+    if code == 1 and (answer := _exit_1_answer(command)):
+        return ExitMeaning(False, answer)
+    return ExitMeaning(True, {126: "it cannot be executed", 127: "command not found", 124: "timed out"}.get(code, ""))
 
 
-def _signal_words(number: int) -> str:
+def _signal_note(number: int) -> str:
     try:
         return f"killed by {signal.Signals(number).name}"
     except ValueError:
         return ""
 
 
-def _answer(command: str) -> str | None:
-    """The answer exit code 1 gives, if it can only have come from a program that answers."""
-    if len(command) > 4_000 or _INTRICATE.search(command):
+def _exit_1_answer(command: str) -> str | None:
+    """What exit code 1 means, if it can only come from a program that answers with it."""
+    if len(command) > 4_000 or _COMPLEX.search(command):
         return None
     stages = _last_chain(command)
-    if not stages or (said := _question(stages[-1])) is None:
+    if not stages or (answer := _stage_answer(stages[-1])) is None:
         return None
-    if all(_question(stage) or (stage and stage[0] in SILENT) for stage in stages[:-1]):
-        return said
+    if all(_stage_answer(stage) or (stage and stage[0] in NEVER_FAIL) for stage in stages[:-1]):
+        return answer
     return None
 
 
 def _last_chain(command: str) -> list[list[str]] | None:
-    """The last `&&` chain of a command line, each link as the words of the last stage of its pipeline."""
+    """The last `&&` chain of a command line, each link as the words of its pipeline's last stage."""
     links: list[list[str]] = [[]]
     position = 0
     while position < len(command):
@@ -107,66 +112,63 @@ def _last_chain(command: str) -> list[list[str]] | None:
     return [link for link in links if link]
 
 
-def _question(words: list[str]) -> str | None:
-    plain = [word for word in words if not _REDIRECTION.match(word)]
-    while plain and (plain[0] in WRAPPERS or re.match(r"\w+=", plain[0]) or plain[0].startswith("-")):
-        if plain[0] == "command" and plain[1:2] and plain[1] in ("-v", "-V"):
+def _stage_answer(words: list[str]) -> str | None:
+    """What exit code 1 of this simple command means."""
+    arguments = [word for word in words if not _REDIRECTION.match(word)]
+    while arguments and (arguments[0] in WRAPPERS or re.match(r"\w+=", arguments[0]) or arguments[0].startswith("-")):
+        if arguments[0] == "command" and arguments[1:2] and arguments[1] in ("-v", "-V"):
             return NOT_FOUND
-        plain = plain[1:]
-    if not plain:
+        arguments = arguments[1:]
+    if not arguments:
         return None
-    name = plain[0].rsplit("/", 1)[-1]
+    name = arguments[0].rsplit("/", 1)[-1]
     if name != "git":
-        return ANSWERS.get(name)
-    rest = [word for word in plain[1:] if not word.startswith("-")]
+        return EXIT_1_ANSWERS.get(name)
+    rest = [word for word in arguments[1:] if not word.startswith("-")]
     verb = f"git {rest[0]}" if rest else ""
-    if verb.startswith("git diff") and not {"--exit-code", "--quiet", "-q", "--check"} & set(plain):
+    if verb.startswith("git diff") and not {"--exit-code", "--quiet", "-q", "--check"} & set(arguments):
         return None
-    if verb == "git merge-base" and "--is-ancestor" not in plain:
+    if verb == "git merge-base" and "--is-ancestor" not in arguments:
         return None
-    return ANSWERS.get(verb)
+    return EXIT_1_ANSWERS.get(verb)
 
 
-LONG_SILENCE = 10.0
-MOST_NAMED = 5
-
-_CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
-
-
-def ending_notes(ran: Ran, ending: Ending | None, limit: float, command: str, *, sandboxed: bool) -> list[str]:
+def end_notes(
+    result: CommandResult, meaning: ExitMeaning | None, limit: float, command: str, *, sandboxed: bool
+) -> list[str]:
     """How the command ended, in one or two lines; none for a plain success."""
     notes = []
-    if ran.how == "timed out":
+    if result.reason == "timed out":
         notes.append(f"timed out after {limit:g} s: the command and everything it had started were ended")
-        if ran.silent_seconds >= min(LONG_SILENCE, limit * 0.9):
+        if result.silent_seconds >= min(LONG_SILENCE, limit * 0.9):
             notes.append(
-                f"it had printed nothing for {ran.silent_seconds:.0f} s: waiting for input, a lock, the network? "
+                f"it had printed nothing for {result.silent_seconds:.0f} s: waiting for input, a lock, the network? "
                 "There is no terminal; for slow work give a longer timeout or use run_in_background"
             )
-    elif ending and ran.code:
-        notes.append(f"exit code {_shown(ran.code)}{f': {ending.words}' if ending.words else ''}")
-    if sandboxed and (ending is None or ending.is_error):
+    elif meaning and result.code:
+        notes.append(f"exit code {_shell_code(result.code)}{f': {meaning.note}' if meaning.note else ''}")
+    if sandboxed and (meaning is None or meaning.is_error):
         from wieldy.shell.sandbox.sandbox import refusal_note
 
-        if note := refusal_note(ran.text):
+        if note := refusal_note(result.text):
             notes.append(note)
-    if ran.how == "exited" and ran.directory is None and _CHANGES_DIRECTORY.search(command):
+    if result.reason == "exited" and result.directory is None and _CHANGES_DIRECTORY.search(command):
         notes.append("where the shell ended is not known (exec, or an EXIT trap): the working directory is unchanged")
     return notes
 
 
-def leftover_notes(ran: Ran, task: str | None) -> list[str]:
-    """What the command left running, and how to reach it."""
-    if not ran.leftovers:
+def leftover_notes(result: CommandResult, task: str | None) -> list[str]:
+    """What the command left running, and how to read and end it."""
+    if not result.leftovers:
         return []
-    named = ", ".join(f"{process.name} (pid {process.pid})" for process in ran.leftovers[:MOST_NAMED])
-    more = f" and {len(ran.leftovers) - MOST_NAMED} more" if len(ran.leftovers) > MOST_NAMED else ""
-    if ran.how != "exited":
-        return [f"could not be ended: {named}{more}"]
+    names = ", ".join(f"{process.name} (pid {process.pid})" for process in result.leftovers[:MAX_NAMED])
+    more = f" and {len(result.leftovers) - MAX_NAMED} more" if len(result.leftovers) > MAX_NAMED else ""
+    if result.reason != "exited":
+        return [f"could not be ended: {names}{more}"]
     reach = f"; read its output with BashOutput {task}, end it with KillShell {task}" if task else ""
-    return [f"still running: {named}{more}{reach}"]
+    return [f"still running: {names}{more}{reach}"]
 
 
-def _shown(code: int) -> int:
-    """Bash itself reports a death by signal as 128 and the signal's number; so do we."""
+def _shell_code(code: int) -> int:
+    """Like bash, report a death by signal as 128 plus its number."""
     return 128 - code if code < 0 else code

@@ -1,4 +1,4 @@
-"""A small process that outlives wieldy: when wieldy is gone, however it went, it ends what its shells left running."""
+"""Starts and stops the guardian: a small process that outlives us and ends what our shells left running."""
 
 from __future__ import annotations
 
@@ -13,66 +13,65 @@ from pathlib import Path
 from wieldy.shell.running.reaper import HAS_PROC
 
 SOURCE = str(Path(__file__).parents[3])
-LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-START = (
+LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+START_CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from wieldy.shell.running.guardian_process import watch; watch(*sys.argv[2:])"
+    "from wieldy.shell.running.guardian_process import main; main(*sys.argv[2:])"
 )
 
 
-def interpreter_command(start: str, *arguments: str) -> list[str] | None:
-    """The quickest way to run a function of this package in a process of its own; None without an interpreter."""
+def python_command(code: str, *arguments: str) -> list[str] | None:
+    """The command that runs `code` with our package in a new interpreter; None if there is no interpreter."""
     if not sys.executable or getattr(sys, "frozen", False):
         return None
-    return [sys.executable, "-I", "-S", "-c", start, SOURCE, *arguments]
+    return [sys.executable, "-I", "-S", "-c", code, SOURCE, *arguments]
 
 
 class Guardian:
-    """The guardian as wieldy sees it. It holds the end of a pipe and a handle on our process; either ending wakes it."""
+    """Our handle on the guardian. It watches a pipe and a pidfd of ours, and acts when either ends."""
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
-        """The guardian's process, if one is awake."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
-    def wake(self) -> None:
-        """Start it if it is not there. About a millisecond; its own start-up happens beside us."""
+    def ensure_running(self) -> None:
+        """Start it if it does not run. This takes about a millisecond; its own start-up runs in parallel."""
         if self.pid is not None:
             return
-        self._forget()
-        command = interpreter_command(START, self._mark, str(os.getpid()))
+        self._reap()
+        command = python_command(START_CODE, self._tag, str(os.getpid()))
         if command is None:
             return
-        with _deaf(), contextlib.suppress(OSError):
+        with _sigterm_blocked(), contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={name: os.environ[name] for name in LOADER if name in os.environ},
+                env={name: os.environ[name] for name in LOADER_VARIABLES if name in os.environ},
                 start_new_session=True,
             )
             assert self._process.stdin
             os.set_blocking(self._process.stdin.fileno(), False)
 
-    def note(self, pid: int, *, running: bool) -> None:
-        """Tell it of a shell that started or ended. Only where marks cannot be read: waking it costs as much as starting bash."""
+    def report_shell(self, pid: int, *, running: bool) -> None:
+        """Tell it that a shell started or ended, but only where it cannot read tags: each message wakes it up."""
         if not HAS_PROC and self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 os.write(self._process.stdin.fileno(), b"%s%d\n" % (b"+" if running else b"-", pid))
 
-    def dismiss(self) -> None:
-        """Let it go: nothing is left to guard. It is not asked, since it may not even have begun to listen."""
+    def stop(self) -> None:
+        """Kill it, as nothing is left to guard; it may not have started to listen yet."""
         if self._process is not None:
             self._process.kill()
-        self._forget()
+        self._reap()
 
-    def _forget(self) -> None:
+    def _reap(self) -> None:
         if self._process is not None:
             if self._process.stdin:
                 self._process.stdin.close()
@@ -81,8 +80,8 @@ class Guardian:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """What is started now never hears SIGTERM. Who ends a tree with wieldy in it asks the guardian too: it has work then."""
+def _sigterm_blocked() -> Iterator[None]:
+    """Start the guardian with SIGTERM blocked: whoever ends our process tree signals it too, when it has work to do."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield

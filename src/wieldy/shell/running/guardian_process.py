@@ -1,63 +1,63 @@
-"""The guardian's own life: it waits for the owner's end, then ends every process that carries the mark."""
+"""The guardian process: it waits until its owner has exited, then ends every process that carries the owner's tag."""
 
 from __future__ import annotations
 
 import os
 import select
 
-CALM_MS = 1_000
-"""Until then the processor is wanted by the owner's first commands. Afterwards all that is needed at the end is loaded, as our
-own files may be gone by that time."""
+IMPORT_DELAY_MS = 1_000
+"""Leave the CPU to the owner's first commands, then import the reaper: our files may be gone when it is needed."""
 
 
-def watch(mark: str, owner: str) -> None:
-    """Keep watch, and do what is to be done once the owner has left."""
-    vigil = Vigil(int(owner))
-    left = vigil.owner_left(CALM_MS)
-    from wieldy.shell.running.reaper import Tree, end
+def main(tag: str, owner: str) -> None:
+    """Wait for the end of the owner, then end the processes it left."""
+    watch = OwnerWatch(int(owner))
+    has_exited = watch.wait_for_exit(IMPORT_DELAY_MS)
+    from wieldy.shell.running.reaper import ProcessTree, end_tree
 
-    if not left:
-        vigil.owner_left()
-    end(Tree(mark, frozenset(vigil.groups)), limit=30.0)
+    if not has_exited:
+        watch.wait_for_exit()
+    end_tree(ProcessTree(tag, frozenset(watch.groups)), limit=30.0)
 
 
-class Vigil:
-    """Waits for the end of a process that holds the other end of our input. `groups` are the shells it told us of."""
+class OwnerWatch:
+    """Watches the process that holds the other end of our stdin. `groups` are the running shells that it reported."""
 
     def __init__(self, owner: int) -> None:
         self.groups: set[int] = set()
         self._owner = owner
-        self._notes = b""
+        self._buffer = b""
         self._poll = select.poll()
         self._poll.register(0, select.POLLIN | select.POLLHUP)
         os.set_blocking(0, False)
         try:
-            # A fork of the owner may hold the pipe open after its death: the handle on the process itself is not fooled.
+            # A fork of the owner may hold the pipe open after its death; a pidfd still tells.
             self._poll.register(os.pidfd_open(owner), select.POLLIN)
         except (OSError, AttributeError):
             return
 
-    def owner_left(self, most_ms: int | None = None) -> bool:
-        """Wait for it; False when nothing was heard for so long."""
-        left = os.getppid() != self._owner
-        while not left:
-            events = self._poll.poll(most_ms)
+    def wait_for_exit(self, timeout_ms: int | None = None) -> bool:
+        """Wait for the owner's exit; False if nothing happened for this long."""
+        has_exited = os.getppid() != self._owner
+        while not has_exited:
+            events = self._poll.poll(timeout_ms)
             if not events:
                 return False
-            left = self._hear() or any(descriptor != 0 for descriptor, _ in events) or os.getppid() != self._owner
-        self._hear()
+            pidfd_fired = any(descriptor != 0 for descriptor, _ in events)
+            has_exited = self._read_reports() or pidfd_fired or os.getppid() != self._owner
+        self._read_reports()
         return True
 
-    def _hear(self) -> bool:
-        """Take in what was told; whether that was the last of it."""
-        over = False
+    def _read_reports(self) -> bool:
+        """Read the reports of shells; whether the pipe has ended."""
+        at_eof = False
         try:
-            while news := os.read(0, 65536):
-                self._notes += news
-            over = True
+            while data := os.read(0, 65536):
+                self._buffer += data
+            at_eof = True
         except BlockingIOError:
             pass
-        *lines, self._notes = self._notes.split(b"\n")
+        *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
             (self.groups.add if line[:1] == b"+" else self.groups.discard)(int(line[1:]))
-        return over
+        return at_eof

@@ -59,7 +59,7 @@ _NAMED = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|requ
 _SECONDS = 5.0
 
 
-def git_neutral_environment(*cwds: str, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
+def neutral_git_environment(*cwds: str, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables to add to the environment of read-only git commands.
 
     What `surrounding` (our own environment, if not given) sets by the same means stays in front. The diff and filter drivers

@@ -1,180 +1,168 @@
-"""What a program printed, in bounded memory: its beginning, its end, and a file with all of it once that is long."""
+"""Captures output in bounded memory: its beginning, its end, and a file with all of it once it is long."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.errors import ToolFailure
-from wieldy.core.threads import in_thread
 from wieldy.core.truncate import keep_head, keep_tail, truncate
+from wieldy.shell.running.terminal_text import clean_bytes
 
-_ERASE_TAIL = "\x00"
-_ERASE_LINE = "\x01"
-_NOWHERE = 1 << 60
+HEAD_BYTES = 64 << 10
+TAIL_BYTES = 256 << 10
+MAX_CHARS = 30_000
+PREVIEW_WIDTH = 200
+SPILL_BYTES = 64 << 20
+SPILL_TAIL_BYTES = 16 << 20
+COPY_BYTES = 256 << 10
 
-_SEQUENCE = re.compile(
-    r"\x1b\[(?P<parameters>[0-?]*+)[ -/]*+(?P<final>[@-~])?"  # control sequences: colours, cursor, erasing
-    r"|\x1b[\]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?"  # titles, links and other strings, which the line's end also ends
-    r"|\x1b[ -/]*+[0-~]?"  # short sequences, and an escape that leads nowhere
-    r"|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # everything else that is no text
-)
-_NEEDS_CARE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def clean(text: str) -> str:
-    """The text without control characters: sequences gone, overwritten progress folded to its last state."""
-    if not _NEEDS_CARE.search(text):
-        return text
-    text = _SEQUENCE.sub(_replacement, text.replace("\r\n", "\n"))
-    if not re.search(r"[\r\x08\x00\x01]", text):
-        return text
-    return "\n".join(map(_shown, text.split("\n")))
+Whole: TypeAlias = Literal["all", "characters", "lines"]
 
 
-def clean_bytes(data: bytes | bytearray) -> str:
-    """`clean` for bytes; what is not UTF-8 is shown as U+FFFD."""
-    return clean(data.decode("utf-8", "replace"))
+class OutputExcerpt(Struct, frozen=True):
+    """The output, or a part of it. `omitted` counts the bytes not shown; `end` is the position after the last one."""
+
+    text: str
+    omitted: int = 0
+    end: int = 0
 
 
-def _replacement(match: re.Match[str]) -> str:
-    if match["final"] != "K":
-        return ""
-    return {"": _ERASE_TAIL, "0": _ERASE_TAIL, "2": _ERASE_LINE}.get(match["parameters"], "")
+class OutputCapture:
+    """Takes bytes as they arrive. Memory stays below a megabyte at any volume."""
 
+    def __init__(self, path: Path, *, max_chars: int = MAX_CHARS, on_bytes: Callable[[], None] = lambda: None) -> None:
+        self.total = 0
+        self.max_chars = max_chars
+        self.on_bytes = on_bytes
+        self.spill = SpillFile(path)
+        self._head = bytearray()
+        self._tail = bytearray()
 
-def _shown(line: str) -> str:
-    """One line as it stood on the screen in the end. Later text covers earlier text, so it is read backwards."""
-    if not re.search(r"[\r\x08\x00\x01]", line):
-        return line
-    pieces: list[str] = []
-    covered, limit = 0, len(line)
-    for segment in reversed(line.rstrip("\r").split("\r")):
-        text, erased_from = _written(segment)
-        if covered < min(len(text), limit):
-            pieces.append(text[covered:limit])
-            covered = min(len(text), limit)
-        limit = min(limit, erased_from)
-        if covered >= limit:
-            break
-    return "".join(pieces).rstrip(" ") if len(pieces) > 1 else "".join(pieces)
-
-
-def _written(segment: str) -> tuple[str, int]:
-    """What one pass over a line wrote, and the column from which it erased what was there before."""
-    if not re.search(r"[\x08\x00\x01]", segment):
-        return segment, _NOWHERE
-    written: list[str] = []
-    erased_from = _NOWHERE
-    for character in segment:
-        if character == "\x08":
-            if written:
-                written.pop()
-        elif character == _ERASE_TAIL:
-            erased_from = min(erased_from, len(written))
-        elif character == _ERASE_LINE:
-            erased_from = 0
-            written.clear()
+    def feed(self, data: memoryview) -> None:
+        if self.total + len(data) > self.max_chars:
+            if self.total <= self.max_chars:
+                self.spill.write(self._head)
+                self.spill.write(self._tail)
+            self.spill.write(data)
+        self.total += len(data)
+        room = HEAD_BYTES - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if len(data) >= TAIL_BYTES:
+            self._tail = bytearray(data[-TAIL_BYTES:])
         else:
-            written.append(character)
-    return "".join(written), erased_from
+            self._tail += data
+            if len(self._tail) > 2 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
+        self.on_bytes()
+
+    def last_lines(self, count: int = 3) -> str:
+        """The last lines so far, as a progress display."""
+        end = bytes(self._tail[-2048:] or self._head[-2048:])
+        lines = clean_bytes(end).rstrip().split("\n")[-count:]
+        return "\n".join(truncate(line, PREVIEW_WIDTH) for line in lines)
+
+    def excerpt(self) -> OutputExcerpt:
+        """All of the output, or its beginning and end within `max_chars`."""
+        missing = self.total - len(self._head) - len(self._tail)
+        if not missing:
+            text = clean_bytes(self._head + self._tail)
+            if len(text) <= self.max_chars:
+                return OutputExcerpt(text)
+            first, last = text, text
+        else:
+            first = clean_bytes(_drop_partial_end(self._head))
+            last = clean_bytes(_drop_partial_start(self._tail))
+        first = keep_head(first, self.max_chars // 3)
+        last = keep_tail(last, self.max_chars - self.max_chars // 3)
+        omitted = max(self.total - len(first.encode()) - len(last.encode()), 0)
+        return OutputExcerpt(f"{first}\n[… {omitted} bytes not shown{self._location()} …]\n{last}", omitted)
+
+    def since(self, position: int, whole: Whole = "all") -> OutputExcerpt:
+        """The output after the first `position` bytes: as much of its end as is in memory and within `max_chars`.
+
+        While more may come, `whole` holds back a character or a line that is not complete yet.
+        """
+        gap = self.total - len(self._head) - len(self._tail)
+        if not gap and position < len(self._head):
+            data = self._head[position:] + self._tail
+        else:
+            data = self._tail[max(position - len(self._head) - gap, 0) :]
+        lost = self.total - position - len(data)
+        if whole == "lines":
+            data = data[: data.rfind(b"\n") + 1]
+        elif whole == "characters":
+            data = _drop_partial_end(data)
+        end = position + lost + len(data)
+        text = clean_bytes(_drop_partial_start(data) if lost else data)
+        if len(text) > self.max_chars:
+            text = keep_tail(text, self.max_chars)
+            lost = end - position - len(text.encode())
+        return OutputExcerpt(text, lost, end)
+
+    def finish(self) -> None:
+        """Close the file, or remove it if everything could be shown. Blocks on the disk: call it in a thread."""
+        if self.total > self.max_chars and not self.excerpt().omitted:
+            self.spill.discard()
+        else:
+            self.spill.finish()
+
+    @property
+    def path(self) -> Path | None:
+        """The file with the whole output, if there is one."""
+        return self.spill.path if self.spill.total else None
+
+    def _location(self) -> str:
+        if self.spill.error:
+            return f"; they could not be kept: {self.spill.error}"
+        if self.path is None:
+            return ""
+        return f"; the {'first and last parts are' if self.spill.capped else 'whole output is'} in {self.path}"
 
 
-SECONDS = 2.0
-LONGEST_LINE = 2_000
-_CHILD = """
-import json, re, sys
-pattern, lines = json.load(sys.stdin)
-search = re.compile(pattern).search
-json.dump([i for i, line in enumerate(lines) if search(line)], sys.stdout)
-"""
+class SpillFile:
+    """A file of at most `cap` bytes. The first `cap - tail` stay; the rest goes into a ring buffer in a second file.
 
-
-async def matching_lines(pattern: str, text: str) -> list[str]:
-    """The matching lines, in order. Raises `ToolFailure` when the pattern is not valid, or takes too long."""
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise ToolFailure(f"The filter is no valid regular expression: {problem}. Send another, or none.") from None
-    lines = text.split("\n")
-    shortened = [line[:LONGEST_LINE] for line in lines]
-    if _is_tame(pattern):
-        found = await in_thread(lambda: [index for index, line in enumerate(shortened) if compiled.search(line)])
-    else:
-        found = await _in_child(pattern, shortened)
-    return [lines[index] for index in found]
-
-
-def _is_tame(pattern: str) -> bool:
-    """Whether matching is surely quick: at most one repetition, and no reference to an earlier group."""
-    unescaped = re.sub(r"\\[^\d]", "", pattern)
-    return sum(map(unescaped.count, "*+{?")) <= 1 and "\\" not in unescaped
-
-
-async def _in_child(pattern: str, lines: list[str]) -> list[int]:
-    if not sys.executable or getattr(sys, "frozen", False):
-        raise ToolFailure("This filter is too intricate to be run safely here. Use one with at most one repetition.")
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", _CHILD, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        said, _ = await asyncio.wait_for(child.communicate(json.dumps([pattern, lines]).encode()), SECONDS)
-    except TimeoutError:
-        raise ToolFailure(f"The filter did not finish within {SECONDS:g} s. Send a simpler pattern.") from None
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    found: list[int] = json.loads(said)
-    return found
-
-
-CAP = 64 << 20
-LAST = 16 << 20
-CHUNK = 256 << 10
-
-
-class Spill:
-    """The first `cap - last` bytes stay as they came; what follows goes round and round in a second file of `last` bytes.
-
-    `finish` appends that file in the right order and marks the gap, so that the whole reads from top to bottom.
+    `finish` appends the ring in order and marks the gap, so that the file reads from top to bottom.
     """
 
-    def __init__(self, path: Path, *, cap: int = CAP, last: int = LAST) -> None:
+    def __init__(self, path: Path, *, cap: int = SPILL_BYTES, tail: int = SPILL_TAIL_BYTES) -> None:
         self.path = path
         self.total = 0
-        self.trouble = ""
-        self._first = cap - last
-        self._last = last
+        self.error = ""
+        self._head_size = cap - tail
+        self._tail_size = tail
         self._file = -1
         self._ring = -1
 
+    @property
+    def capped(self) -> bool:
+        """Whether bytes in the middle were dropped."""
+        return self.total > self._head_size + self._tail_size
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append; a full disk ends the keeping, never the program."""
-        if self.trouble:
+        """Append. A full disk ends the saving, never the program."""
+        if self.error:
             return
         view = memoryview(data)
         try:
             while view:
                 view = view[self._write_some(view) :]
         except OSError as problem:
-            self.trouble = problem.strerror or str(problem)
+            self.error = problem.strerror or str(problem)
 
     def finish(self) -> None:
         """Complete and close the file. Copies the end of a long output: call it in a thread."""
         try:
-            if self._ring >= 0 and not self.trouble:
+            if self._ring >= 0 and not self.error:
                 self._append_ring()
         except OSError as problem:
-            self.trouble = problem.strerror or str(problem)
+            self.error = problem.strerror or str(problem)
         finally:
             self._close()
 
@@ -185,40 +173,35 @@ class Spill:
         self.total = 0
 
     @property
-    def capped(self) -> bool:
-        """Whether bytes were lost from the middle."""
-        return self.total > self._first + self._last
-
-    @property
     def _ring_path(self) -> Path:
         return self.path.with_name(f"{self.path.name}.end")
 
     def _write_some(self, view: memoryview) -> int:
-        if self.total < self._first:
+        if self.total < self._head_size:
             if self._file < 0:
-                self._file = _open(self.path)
-            written = os.pwrite(self._file, view[: self._first - self.total], self.total)
+                self._file = _create(self.path)
+            count = os.pwrite(self._file, view[: self._head_size - self.total], self.total)
         else:
             if self._ring < 0:
-                self._ring = _open(self._ring_path)
-            turn = (self.total - self._first) % self._last
-            written = os.pwrite(self._ring, view[: self._last - turn], turn)
-        self.total += written
-        return written
+                self._ring = _create(self._ring_path)
+            position = (self.total - self._head_size) % self._tail_size
+            count = os.pwrite(self._ring, view[: self._tail_size - position], position)
+        self.total += count
+        return count
 
     def _append_ring(self) -> None:
-        at, size = self._first, self.total - self._first
+        at, size = self._head_size, self.total - self._head_size
         if self.capped:
-            at += os.pwrite(self._file, f"\n[… {size - self._last} bytes were not kept …]\n".encode(), at)
-            turn = size % self._last
-            at = self._copy(turn, self._last - turn, at)
-            size = turn
+            at += os.pwrite(self._file, f"\n[… {size - self._tail_size} bytes were not kept …]\n".encode(), at)
+            position = size % self._tail_size
+            at = self._copy(position, self._tail_size - position, at)
+            size = position
         self._copy(0, size, at)
 
     def _copy(self, start: int, size: int, at: int) -> int:
-        while size > 0 and (piece := os.pread(self._ring, min(size, CHUNK), start)):
-            written = os.pwrite(self._file, piece, at)
-            start, size, at = start + written, size - written, at + written
+        while size > 0 and (piece := os.pread(self._ring, min(size, COPY_BYTES), start)):
+            count = os.pwrite(self._file, piece, at)
+            start, size, at = start + count, size - count, at + count
         return at
 
     def _close(self) -> None:
@@ -230,124 +213,13 @@ class Spill:
         self._file = self._ring = -1
 
 
-def _open(path: Path) -> int:
+def _create(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
-HEAD = 64 << 10
-TAIL = 256 << 10
-SHOWN = 30_000
-WIDTH = 200
-
-Whole: TypeAlias = Literal["all", "characters", "lines"]
-
-
-class Excerpt(Struct, frozen=True):
-    """Text for a reader: all of it, or a part. `omitted` counts bytes not shown, `upto` those that are dealt with."""
-
-    text: str
-    omitted: int = 0
-    upto: int = 0
-
-
-class Capture:
-    """Takes bytes as they come. Memory stays below a megabyte at any volume."""
-
-    def __init__(self, path: Path, *, shown: int = SHOWN, on_bytes: Callable[[], None] = lambda: None) -> None:
-        self.total = 0
-        self.shown = shown
-        self.on_bytes = on_bytes
-        self.spill = Spill(path)
-        self._head = bytearray()
-        self._tail = bytearray()
-
-    def feed(self, data: memoryview) -> None:
-        """Take the next bytes."""
-        if self.total + len(data) > self.shown:
-            if self.total <= self.shown:
-                self.spill.write(self._head)
-                self.spill.write(self._tail)
-            self.spill.write(data)
-        self.total += len(data)
-        room = HEAD - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        if len(data) >= TAIL:
-            self._tail = bytearray(data[-TAIL:])
-        else:
-            self._tail += data
-            if len(self._tail) > 2 * TAIL:
-                del self._tail[:-TAIL]
-        self.on_bytes()
-
-    def last_lines(self, count: int = 3) -> str:
-        """The last lines printed so far, for a person who watches."""
-        end = bytes(self._tail[-2048:] or self._head[-2048:])
-        lines = clean_bytes(end).rstrip().split("\n")[-count:]
-        return "\n".join(truncate(line, WIDTH) for line in lines)
-
-    def excerpt(self) -> Excerpt:
-        """All that was printed, or its beginning and end within `shown` characters."""
-        missing = self.total - len(self._head) - len(self._tail)
-        if not missing:
-            text = clean_bytes(self._head + self._tail)
-            if len(text) <= self.shown:
-                return Excerpt(text)
-            first, last = text, text
-        else:
-            first = clean_bytes(_whole_end(self._head))
-            last = clean_bytes(_whole_start(self._tail))
-        first = keep_head(first, self.shown // 3)
-        last = keep_tail(last, self.shown - self.shown // 3)
-        omitted = max(self.total - len(first.encode()) - len(last.encode()), 0)
-        return Excerpt(f"{first}\n[… {omitted} bytes not shown{self._where()} …]\n{last}", omitted)
-
-    def since(self, position: int, whole: Whole = "all") -> Excerpt:
-        """What was printed after the first `position` bytes: as much of its end as is in memory and may be shown.
-
-        While more may come, `whole` holds back a character or a line that is not complete yet.
-        """
-        gap = self.total - len(self._head) - len(self._tail)
-        if not gap and position < len(self._head):
-            known = self._head[position:] + self._tail
-        else:
-            known = self._tail[max(position - len(self._head) - gap, 0) :]
-        lost = self.total - position - len(known)
-        if whole == "lines":
-            known = known[: known.rfind(b"\n") + 1]
-        elif whole == "characters":
-            known = _whole_end(known)
-        upto = position + lost + len(known)
-        text = clean_bytes(_whole_start(known) if lost else known)
-        if len(text) > self.shown:
-            text = keep_tail(text, self.shown)
-            lost = upto - position - len(text.encode())
-        return Excerpt(text, lost, upto)
-
-    def finish(self) -> None:
-        """Close the file, or remove it where everything could be shown after all. Touches the disk: call it in a thread."""
-        if self.total > self.shown and not self.excerpt().omitted:
-            self.spill.discard()
-        else:
-            self.spill.finish()
-
-    @property
-    def path(self) -> Path | None:
-        """The file with the whole output, if there is one."""
-        return self.spill.path if self.spill.total else None
-
-    def _where(self) -> str:
-        if self.spill.trouble:
-            return f"; they could not be kept: {self.spill.trouble}"
-        if self.path is None:
-            return ""
-        return f"; the {'first and last parts are' if self.spill.capped else 'whole output is'} in {self.path}"
-
-
-def _whole_end(data: bytearray) -> bytearray:
-    """Without a character that was cut in two at the end."""
+def _drop_partial_end(data: bytearray) -> bytearray:
+    """Without an incomplete UTF-8 character at the end."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead >= 0xC0:
@@ -358,8 +230,8 @@ def _whole_end(data: bytearray) -> bytearray:
     return data
 
 
-def _whole_start(data: bytearray) -> bytearray:
-    """Without the rest of a character that was cut in two at the start."""
+def _drop_partial_start(data: bytearray) -> bytearray:
+    """Without the rest of a UTF-8 character at the start."""
     skip = 0
     while skip < min(3, len(data)) and 0x80 <= data[skip] < 0xC0:
         skip += 1

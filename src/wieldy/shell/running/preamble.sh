@@ -1,10 +1,10 @@
-# Read by bash through BASH_ENV, before the command itself: the command's text stays exactly as it was given.
-# What it starts is known by a number in a limit that nothing enforces; the working directory is told at the end by an EXIT trap; variables that serve only this file are gone afterwards.
-if [ -n "${WIELDY_BRAND+set}" ]; then
-    builtin ulimit -S -x "$WIELDY_BRAND" 2>/dev/null
+# Bash reads this through BASH_ENV before the command, whose text stays exactly as it was given.
+# It tags the shell by a resource limit, sets the EXIT trap that reports the working directory, and unsets its own variables.
+if [ -n "${WIELDY_TAG_NUMBER+set}" ]; then
+    builtin ulimit -S -x "$WIELDY_TAG_NUMBER" 2>/dev/null
 fi
 trap -- "$WIELDY_AT_EXIT" EXIT
-unset -v WIELDY_AT_EXIT WIELDY_BRAND BASH_ENV
+unset -v WIELDY_AT_EXIT WIELDY_TAG_NUMBER BASH_ENV
 if [ -n "${WIELDY_USERS_BASH_ENV+set}" ]; then
     export BASH_ENV="$WIELDY_USERS_BASH_ENV"
     unset -v WIELDY_USERS_BASH_ENV

@@ -1,7 +1,7 @@
-"""A brand: the number of a command in a resource limit, inherited by all it starts and lost by none of them by accident.
+"""Tags processes with the number of their command, stored in a resource limit that every child inherits.
 
-The limit is that on file locks. Every Linux since 2.6 keeps it for each process, shows it, and enforces it nowhere; it
-outlives what wipes off a mark in the environment. Systems that refuse it, or have none, are left with the mark.
+The limit is RLIMIT_LOCKS: Linux keeps it for each process, shows it, and has not enforced it since 2.4. Unlike a variable, it
+survives an emptied environment. Systems without it have only the tag in the environment.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-VARIABLE = "WIELDY_BRAND"
-"""Brings the number to the preamble, by which bash brands itself before the command can start anything."""
+TAG_VARIABLE = "WIELDY_PROCESS_TAG"
+"""Holds the tags of a process: a session's token and a command's count, such as `0123456789abcdef.3.`."""
+TAG_NUMBER_VARIABLE = "WIELDY_TAG_NUMBER"
+"""Brings the number to the preamble, so that bash tags itself before the command starts anything."""
 
-LOCKS = 10
+RLIMIT_LOCKS = 10
 COUNT_BITS = 20
-MOST_LOOKED_AT = 512
+MAX_PIDS_CHECKED = 512
 
-_MARK = re.compile(r"([0-9a-f]{10})[0-9a-f]{6}(?:\.([0-9]+))?\.?")
-_SHOWN = re.compile(rb"^Max file locks +([0-9]+) ", re.MULTILINE)
+_TAG = re.compile(r"([0-9a-f]{10})[0-9a-f]{6}(?:\.([0-9]+))?\.?")
+_LIMITS_LINE = re.compile(rb"^Max file locks +([0-9]+) ", re.MULTILINE)
 
 
-def numbers(mark: str) -> range:
-    """The numbers that belong to a mark: one for a command's, all of its commands' for a session's, else none."""
-    if (parts := _MARK.fullmatch(mark)) is None:
+def tag_numbers(tag: str) -> range:
+    """The numbers of a tag: one for a command, those of all its commands for a session, none for any other text."""
+    if (parts := _TAG.fullmatch(tag)) is None:
         return range(0)
     first = int(parts[1], 16) << COUNT_BITS
     if parts[2] is None:
@@ -36,40 +38,40 @@ def numbers(mark: str) -> range:
     return range(number, number + 1)
 
 
-def brand(pid: int, mark: str) -> None:
-    """Give a process the number of a command's mark; what it has started before keeps its own."""
+def tag_process(pid: int, tag: str) -> None:
+    """Give a process the number of a command; children it has already are not changed."""
     with contextlib.suppress(OSError, ValueError):
-        if (own := numbers(mark)) and (limit := _limit()):
-            limit(pid, LOCKS, (own.start, limit(pid, LOCKS)[1]))
+        if (numbers := tag_numbers(tag)) and (prlimit := _prlimit()):
+            prlimit(pid, RLIMIT_LOCKS, (numbers.start, prlimit(pid, RLIMIT_LOCKS)[1]))
 
 
-def carries(pid: int, wanted: range) -> bool:
-    """Whether a process is branded with one of these numbers. Costs about a microsecond."""
-    if not wanted or (limit := _limit()) is None:
+def has_tag_number(pid: int, numbers: range) -> bool:
+    """Whether a process is tagged with one of these numbers."""
+    if not numbers or (prlimit := _prlimit()) is None:
         return False
     try:
-        return limit(pid, LOCKS)[0] in wanted
+        return prlimit(pid, RLIMIT_LOCKS)[0] in numbers
     except PermissionError:
-        return _shown(pid) in wanted
+        return _limit_in_proc(pid) in numbers
     except OSError:
         return False
 
 
-def may_have_left(pid: int, mark: str, last: int) -> bool:
-    """Whether a branded process born after `pid`, and not after `last`, may be alive.
+def may_have_descendants(pid: int, tag: str, last: int) -> bool:
+    """Whether a tagged process that started after `pid`, up to the pid `last`, may be alive.
 
-    No more are looked at than can be without leaving the event loop. Beyond that, and where numbers were begun anew, one may.
+    Checks at most `MAX_PIDS_CHECKED`, as it runs on the event loop. With more, or after pids wrapped around, it says yes.
     """
-    if _limit() is None:
+    if _prlimit() is None:
         return False
-    if not pid <= last <= pid + MOST_LOOKED_AT:
+    if not pid <= last <= pid + MAX_PIDS_CHECKED:
         return True
-    wanted = numbers(mark)
-    return any(carries(younger, wanted) for younger in range(pid + 1, last + 1))
+    numbers = tag_numbers(tag)
+    return any(has_tag_number(younger, numbers) for younger in range(pid + 1, last + 1))
 
 
-def last_born() -> int:
-    """The number that was given to a process last; 0 if nobody tells."""
+def last_pid() -> int:
+    """The pid that was assigned last; 0 if the system does not tell."""
     try:
         with open("/proc/loadavg", "rb") as file:
             return int(file.read().split()[-1])
@@ -77,23 +79,19 @@ def last_born() -> int:
         return 0
 
 
-def _shown(pid: int) -> int:
-    """The number as /proc shows it to everybody: also that of one with a group of its own, such as ssh-agent.
-
-    Where there is none it is -1, as for a limit that is none: only for whole numbers a range need not be gone through.
-    """
+def _limit_in_proc(pid: int) -> int:
+    """The number as /proc shows it, also for a process with another group, such as ssh-agent; -1 if there is none."""
     try:
-        os.kill(pid, 0)  # whoever cannot be signalled need not be known
+        os.kill(pid, 0)  # one that we cannot signal does not matter
         with open(f"/proc/{pid}/limits", "rb") as file:
-            found = _SHOWN.search(file.read())
+            match = _LIMITS_LINE.search(file.read())
     except OSError:
         return -1
-    return int(found[1]) if found else -1
+    return int(match[1]) if match else -1
 
 
 @cache
-def _limit() -> Callable[..., Any] | None:
-    """Reads and sets a limit of any process of ours; None where there is no such call."""
+def _prlimit() -> Callable[..., Any] | None:
     if sys.platform != "linux":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""Finds every process a shell has left behind and ends it. No event loop and no threads: the guardian runs it too."""
+"""Finds every process that a shell has left behind and ends it. Without event loop and threads: the guardian runs it too."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from wieldy.shell.running.process_tag import carries, numbers
+from wieldy.shell.running.process_tag import has_tag_number, tag_numbers
 
 PROC = "/proc"
 HAS_PROC = os.path.exists(f"{PROC}/self/stat")
-PIDFD: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 GRACE = 0.4
 LIMIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of the process table; pid and start time together name a process for good."""
+    """One process; pid and start time together identify it for good."""
 
     pid: int
     parent: int
@@ -32,95 +32,94 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """Processes that belong together: by a mark in their environment or its brand, by group or session of `roots`, by birth.
+class ProcessTree:
+    """The processes that carry a tag, belong to the group or session of a root, or descend from one of these.
 
-    Both survive `setsid`, double forks and a dead parent, the brand an emptied environment too; roots and parentage serve
-    where there are no brands. A root must still be ours (not yet waited for), or its number could have been given to a stranger.
+    Tags survive `setsid`, double forks and a dead parent; the number in the resource limit also an emptied environment. A
+    root must not have been waited for yet, because its pid could belong to a stranger afterwards.
     """
 
-    mark: str
+    tag: str
     roots: frozenset[int] = frozenset()
 
 
-def process_table() -> dict[int, Process]:
-    """All living processes; the dead that nobody has waited for are left out."""
-    table = {}
-    for name in os.listdir(PROC):
-        if name.isdigit() and (process := _process(int(name))):
-            table[process.pid] = process
-    return table
-
-
-def members(tree: Tree) -> list[Process]:
-    """The living processes of a tree, except the one that asks."""
-    if not HAS_PROC:
-        return []
-    table = process_table()
-    mark, branded = tree.mark.encode(), numbers(tree.mark)
-    own = os.getpid()
-    found = {
-        process.pid
-        for process in table.values()
-        if process.group in tree.roots
-        or process.session in tree.roots
-        or carries(process.pid, branded)
-        or _is_marked(process.pid, mark)
-    }
-    children: dict[int, list[int]] = {}
-    for process in table.values():
-        children.setdefault(process.parent, []).append(process.pid)
-    unvisited = list(found)
-    while unvisited:
-        for child in children.get(unvisited.pop(), ()):
-            if child not in found:
-                found.add(child)
-                unvisited.append(child)
-    found.discard(own)
-    return [table[pid] for pid in sorted(found)]
-
-
-def lasting(tree: Tree, seconds: float) -> list[Process]:
-    """The members of a tree that are still there after so many seconds; the answer comes at once when all have ended."""
-    found = members(tree)
-    _await_exits([_handle(process, PIDFD) for process in found], seconds)
-    return [process for process in found if _same(process)]
-
-
-def end(tree: Tree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
-    """Ask every process of a tree to end, kill those that have not after `grace` seconds, and return who survived."""
+def end_tree(tree: ProcessTree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
+    """Send SIGTERM to every process of a tree, SIGKILL after `grace` seconds, and return those that survived."""
     if not HAS_PROC:
         _end_groups(tree.roots, grace)
         return []
     deadline = time.monotonic() + limit
-    seen = set(members(tree))
-    _await_exits(_signal(seen, (signal.SIGTERM, signal.SIGCONT)), grace)
-    # One can be born while the table is read, and its parent die before its line is reached; one that is just becoming
-    # another program shows no environment. Only when nobody is seen twice in a row is nobody left.
-    while living := _still_there(seen, tree) or _still_there(seen, tree):
+    known = set(members(tree))
+    _await_exits(_signal(known, (signal.SIGTERM, signal.SIGCONT)), grace)
+    # A process may start while the table is read, its parent ending before its row is reached; one that is just calling
+    # exec shows no environment. Nobody is left only if two scans in a row find nobody.
+    while living := _living(known, tree) or _living(known, tree):
         if time.monotonic() > deadline:
             return living
-        seen.update(living)
+        known.update(living)
         _await_exits(_signal(living, (signal.SIGKILL,)), 0.1)
     return []
 
 
-def _still_there(seen: set[Process], tree: Tree) -> list[Process]:
-    """The tree as it is now, and whoever was seen in it before: with its parent dead, nothing else may tell that it belongs."""
+def members(tree: ProcessTree) -> list[Process]:
+    """The living processes of a tree, except our own."""
+    if not HAS_PROC:
+        return []
+    table = _process_table()
+    tag, numbers = tree.tag.encode(), tag_numbers(tree.tag)
+    pids = {
+        process.pid
+        for process in table.values()
+        if process.group in tree.roots
+        or process.session in tree.roots
+        or has_tag_number(process.pid, numbers)
+        or _has_tag_in_environment(process.pid, tag)
+    }
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    unvisited = list(pids)
+    while unvisited:
+        for child in children.get(unvisited.pop(), ()):
+            if child not in pids:
+                pids.add(child)
+                unvisited.append(child)
+    pids.discard(os.getpid())
+    return [table[pid] for pid in sorted(pids)]
+
+
+def wait_for_members(tree: ProcessTree, seconds: float) -> list[Process]:
+    """Wait until all members of a tree have ended, but at most this long, and return those that have not."""
+    processes = members(tree)
+    _await_exits([_open_pidfd(process, PIDFD_OPEN) for process in processes], seconds)
+    return [process for process in processes if _refresh(process)]
+
+
+def _living(known: set[Process], tree: ProcessTree) -> list[Process]:
+    """The tree's members now, and those known before that live: with a dead parent nothing else may show that they belong."""
     now = {process.pid: process for process in members(tree)}
-    for process in seen:
-        if same := _same(process):
-            now[process.pid] = same
+    for process in known:
+        if current := _refresh(process):
+            now[process.pid] = current
     return [now[pid] for pid in sorted(now)]
 
 
-def _same(process: Process) -> Process | None:
-    """How a process stands now, if it lives."""
-    now = _process(process.pid)
+def _process_table() -> dict[int, Process]:
+    """All living processes, without zombies."""
+    table = {}
+    for name in os.listdir(PROC):
+        if name.isdigit() and (process := _read_process(int(name))):
+            table[process.pid] = process
+    return table
+
+
+def _refresh(process: Process) -> Process | None:
+    """The same process as it is now; None if it has ended."""
+    now = _read_process(process.pid)
     return now if now and now.started == process.started else None
 
 
-def _process(pid: int) -> Process | None:
+def _read_process(pid: int) -> Process | None:
     try:
         with open(f"{PROC}/{pid}/stat", "rb") as file:
             text = file.read()
@@ -134,10 +133,10 @@ def _process(pid: int) -> Process | None:
     return Process(pid, int(parent), int(group), int(session), int(rest[15]), name)
 
 
-def _is_marked(pid: int, mark: bytes) -> bool:
+def _has_tag_in_environment(pid: int, tag: bytes) -> bool:
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as file:
-            return mark in file.read()
+            return tag in file.read()
     except OSError:
         return False
 
@@ -145,56 +144,56 @@ def _is_marked(pid: int, mark: bytes) -> bool:
 def _signal(
     processes: Iterable[Process],
     signals: tuple[signal.Signals, ...],
-    open_handle: Callable[[int], int] | None = PIDFD,
+    pidfd_open: Callable[[int], int] | None = PIDFD_OPEN,
 ) -> list[int | None]:
-    """Send signals to these very processes, never to a later owner of the number.
+    """Signal these very processes, never a later owner of the pid.
 
-    Returns handles that tell of their end, None for one that could not be had: old kernels and strict containers have none.
+    Returns a pidfd for each to wait on, or None where the kernel or the container does not allow one.
     """
-    handles: list[int | None] = []
+    pidfds: list[int | None] = []
     for process in processes:
-        handle = _handle(process, open_handle)
-        if _same(process) is None:
-            if handle is not None:
-                os.close(handle)
+        pidfd = _open_pidfd(process, pidfd_open)
+        if _refresh(process) is None:
+            if pidfd is not None:
+                os.close(pidfd)
             continue
-        handles.append(handle)
+        pidfds.append(pidfd)
         for each in signals:
             with contextlib.suppress(OSError):
-                if handle is None:
+                if pidfd is None:
                     os.kill(process.pid, each)
                 else:
-                    signal.pidfd_send_signal(handle, each)
-    return handles
+                    signal.pidfd_send_signal(pidfd, each)
+    return pidfds
 
 
-def _handle(process: Process, open_handle: Callable[[int], int] | None) -> int | None:
+def _open_pidfd(process: Process, pidfd_open: Callable[[int], int] | None) -> int | None:
     try:
-        return open_handle(process.pid) if open_handle else None
+        return pidfd_open(process.pid) if pidfd_open else None
     except OSError:
         return None
 
 
-def _await_exits(handles: list[int | None], seconds: float) -> None:
-    """Wait until all have ended, but not longer than told; without a handle on each there is only the waiting."""
-    known = {handle for handle in handles if handle is not None}
+def _await_exits(pidfds: list[int | None], seconds: float) -> None:
+    """Wait until all have ended, but at most this long; if a pidfd is missing, wait the whole time. Closes them."""
+    known = {pidfd for pidfd in pidfds if pidfd is not None}
     deadline = time.monotonic() + seconds
     poll = select.poll()
-    for handle in known:
-        poll.register(handle, select.POLLIN)
+    for pidfd in known:
+        poll.register(pidfd, select.POLLIN)
     waiting = set(known)
     while waiting and (left := deadline - time.monotonic()) > 0:
-        for handle, _ in poll.poll(left * 1000):
-            poll.unregister(handle)
-            waiting.discard(handle)
-    for handle in known:
-        os.close(handle)
-    if len(known) < len(handles):
+        for pidfd, _ in poll.poll(left * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)
+    for pidfd in known:
+        os.close(pidfd)
+    if len(known) < len(pidfds):
         time.sleep(max(deadline - time.monotonic(), 0))
 
 
 def _end_groups(groups: Collection[int], grace: float) -> None:
-    """Where there is no process table to read, process groups are all that can be reached."""
+    """End process groups, which is all that can be reached without /proc."""
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGTERM)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.guardian import interpreter_command
-from wieldy.shell.running.launch import Confine, find_bash, scrub_secrets
+from wieldy.shell.running.guardian import python_command
+from wieldy.shell.running.launch import Confinement, find_bash, scrub_secrets
 from wieldy.shell.sandbox import bridge, landlock
 from wieldy.shell.sandbox.bubblewrap import bubblewrap_arguments, find_bubblewrap
 from wieldy.shell.sandbox.policy import Bounds, bounds_of
@@ -76,7 +76,7 @@ class Sandbox:
             self._wrapper = await in_thread(choose, self._workspace.env.get("PATH"), wanted)
         return self._wrapper
 
-    async def confinement(self, *, also_writable: tuple[str, ...] = ()) -> Confine:
+    async def confinement(self, *, also_writable: tuple[str, ...] = ()) -> Confinement:
         """What holds the call of a program, and its environment, within the workspace's bounds as they are now."""
         wrapper = await self.wrapper()
         bounds = await in_thread(bounds_of, self._workspace, also_writable=also_writable)
@@ -108,11 +108,11 @@ class Wrapper(Struct, frozen=True):
         """What is put before a command."""
         if self.mechanism == "bubblewrap":
             inside = bubblewrap_arguments(self.program, bounds, own_processes=self.own_processes)
-            bridged = interpreter_command(bridge.START, endpoint.socket, str(endpoint.port)) if endpoint else None
+            bridged = python_command(bridge.START, endpoint.socket, str(endpoint.port)) if endpoint else None
             return [*inside, *(bridged or ())]
         if self.mechanism == "landlock":
             reachable = replace(bounds, proxy_port=endpoint.port if endpoint else None)
-            return interpreter_command(landlock.START, reachable.as_json()) or []
+            return python_command(landlock.START, reachable.as_json()) or []
         return []
 
 

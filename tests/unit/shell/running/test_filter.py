@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.shell.running.output import matching_lines
+from wieldy.shell.running.background import matching_lines
 
 TEXT = "alpha\nbeta 12\ngamma error: x\n\nerror at the end"
 

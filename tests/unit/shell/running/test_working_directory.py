@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shells import arrive, starting_point
+from wieldy.shell.running.session import ensure_working_directory, update_working_directory
 
 
 @pytest.fixture
@@ -16,35 +16,35 @@ def workspace(tmp_path):
 
 
 def test_a_folder_inside_the_project_is_entered(workspace, tmp_path):
-    assert arrive(workspace, workspace.cwd, str(tmp_path / "project" / "sub")) is None
+    assert update_working_directory(workspace, workspace.cwd, str(tmp_path / "project" / "sub")) is None
     assert workspace.cwd == str(tmp_path / "project" / "sub")
 
 
 def test_an_additional_folder_is_entered(workspace, tmp_path):
-    assert arrive(workspace, workspace.cwd, str(tmp_path / "extra")) is None
+    assert update_working_directory(workspace, workspace.cwd, str(tmp_path / "extra")) is None
     assert workspace.cwd == str(tmp_path / "extra")
 
 
 def test_a_folder_whose_name_only_begins_like_the_project_is_outside(workspace, tmp_path):
-    notice = arrive(workspace, workspace.cwd, str(tmp_path / "project-other"))
+    notice = update_working_directory(workspace, workspace.cwd, str(tmp_path / "project-other"))
     assert notice and "outside" in notice
     assert workspace.cwd == workspace.root
 
 
 def test_a_symlink_out_of_the_project_is_outside(workspace, tmp_path):
     (tmp_path / "project" / "link").symlink_to(tmp_path / "project-other")
-    assert arrive(workspace, workspace.cwd, str(tmp_path / "project" / "link"))
+    assert update_working_directory(workspace, workspace.cwd, str(tmp_path / "project" / "link"))
     assert workspace.cwd == workspace.root
 
 
 def test_an_end_that_is_not_known_changes_nothing(workspace):
-    assert arrive(workspace, workspace.cwd, None) is None
+    assert update_working_directory(workspace, workspace.cwd, None) is None
     assert workspace.cwd == workspace.root
 
 
 def test_a_vanished_folder_falls_back_to_the_project_root(workspace, tmp_path):
     workspace.cwd = str(tmp_path / "project" / "gone")
-    notice = starting_point(workspace)
+    notice = ensure_working_directory(workspace)
     assert notice and "gone" in notice and "no longer exists" in notice
     assert workspace.cwd == workspace.root
-    assert starting_point(workspace) is None
+    assert ensure_working_directory(workspace) is None

@@ -8,16 +8,16 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shell import Ran, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import CommandResult, collect_result
 
 
-async def stayed(workspace: Workspace, command: str) -> Ran:
+async def stayed(workspace: Workspace, command: str) -> CommandResult:
     try:
-        shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, stays=True)
-        while await shell.pulse(shell.started + 20):
+        shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, keeps_directory=True)
+        while await shell.next_progress(shell.started + 20):
             pass
-        return await finished(shell)
+        return await collect_result(shell)
     finally:
         await workspace.aclose()
 

@@ -19,8 +19,8 @@ from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.reaper import HAS_PROC
-from wieldy.shell.running.shell import Shell, cut_short, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import Shell, collect_result, stop_and_collect
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: escaping processes: there is no /proc")
 
@@ -115,7 +115,7 @@ def start(workspace: Workspace, command: str) -> Shell:
 
 
 async def exited(shell: Shell) -> None:
-    while await shell.pulse(shell.started + 20):
+    while await shell.next_progress(shell.started + 20):
         pass
 
 
@@ -124,7 +124,7 @@ async def exited(shell: Shell) -> None:
 async def test_it_is_ended_with_its_command(workspace: Workspace, escapee: Escapee, command: str) -> None:
     shell = start(workspace, f"{command}; sleep 300")
     await escapee.out()
-    assert (await cut_short(shell, "timed out")).leftovers == ()
+    assert (await stop_and_collect(shell, "timed out")).leftovers == ()
     assert not escapee.lives
 
 
@@ -136,7 +136,9 @@ async def test_it_is_named_after_its_command_and_ended_with_the_session(
     shell = start(workspace, command)
     await exited(shell)
     await escapee.out()
-    assert [(process.pid, process.name) for process in (await finished(shell)).leftovers] == [(escapee.pid, "sleep")]
+    assert [(process.pid, process.name) for process in (await collect_result(shell)).leftovers] == [
+        (escapee.pid, "sleep")
+    ]
     assert escapee.lives
     await workspace.aclose()
     assert not escapee.lives
@@ -188,7 +190,7 @@ async def test_it_is_ended_with_a_background_shell_that_was_over_long_before(
     shells = workspace.service(BackgroundShells)
     background = shells.start("python3 daemon.py", cwd=workspace.cwd)
     await escapee.out()
-    await asyncio.wait((background.over,), timeout=10)
+    await asyncio.wait((background.finished,), timeout=10)
     assert (background.status, escapee.lives) == ("exited", True)
     await shells.kill(background.id)
     assert (background.status, escapee.lives) == ("exited", False)
@@ -199,9 +201,9 @@ async def test_it_is_found_where_its_command_was_taken_for_one_that_only_reads(
     workspace: Workspace, escapee: Escapee
 ) -> None:
     command = f"{ESCAPES[0].values[0]}; sleep 300"
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, stays=True)
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, keeps_directory=True)
     await escapee.out()
-    await cut_short(shell, "interrupted")
+    await stop_and_collect(shell, "interrupted")
     assert not escapee.lives
 
 
@@ -213,12 +215,12 @@ async def test_what_the_host_started_itself_lives_on_however_alike_it_is(
     served = Escapee(tmp_path / "server")
     child = subprocess.Popen(["sleep", "300"], env={}, start_new_session=True)
     shell = start(workspace, "python3 daemon.py; sleep 300")
-    # Like a server that becomes a daemon: born while the command runs, no mark, no parent but the reaper of orphans.
+    # Like a server that becomes a daemon: born while the command runs, no tag, no parent but the reaper of orphans.
     subprocess.run([sys.executable, str(tmp_path / "daemon.py")], cwd=tmp_path / "server", env={}, check=True)
     try:
         await escapee.out()
         await served.out()
-        await cut_short(shell, "interrupted")
+        await stop_and_collect(shell, "interrupted")
         await workspace.aclose()
         assert (escapee.lives, served.lives, child.poll()) == (False, True, None)
     finally:
@@ -239,7 +241,7 @@ async def test_the_host_is_left_as_it_was(workspace: Workspace, escapee: Escapee
     shell = start(workspace, "python3 daemon.py; sleep 300")
     await escapee.out()
     assert stat_of(escapee.pid)[1] != str(os.getpid()), "orphans are not for us to wait for"
-    await cut_short(shell, "interrupted")
+    await stop_and_collect(shell, "interrupted")
     await workspace.aclose()
     assert about_us() == before
 
@@ -247,7 +249,7 @@ async def test_the_host_is_left_as_it_was(workspace: Workspace, escapee: Escapee
 WORKER = """
 import asyncio, sys
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
 
 async def main():
     workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
@@ -287,7 +289,7 @@ async def test_it_does_not_outlive_a_wieldy_that_is_ended_by_the_wieldy_around_i
     shell = start(workspace, f"{sys.executable} worker.py {tmp_path}/inner")
     try:
         await inner.out()
-        await cut_short(shell, "interrupted")
+        await stop_and_collect(shell, "interrupted")
         await ended_soon(inner)
     finally:
         inner.clear_away()

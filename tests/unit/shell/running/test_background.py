@@ -11,9 +11,9 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.background import BackgroundShells
-from wieldy.shell.running.output import CAP
-from wieldy.shell.running.reaper import Tree, members
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.output import SPILL_BYTES
+from wieldy.shell.running.reaper import ProcessTree, members
+from wieldy.shell.running.session import ShellSession
 
 
 class Place:
@@ -33,18 +33,18 @@ class Place:
         return self.shells.start(command, cwd=self.workspace.cwd).id
 
     def alive(self) -> list[str]:
-        return [process.name for process in members(Tree(self.workspace.service(ShellSession).token))]
+        return [process.name for process in members(ProcessTree(self.workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio
 async def test_each_look_shows_only_what_is_new(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 4")
-        assert (await place.shells.look(id, wait=10)).text == "one\n"
-        assert (await place.shells.look(id)).text == ""
+        assert (await place.shells.read_output(id, wait=10)).text == "one\n"
+        assert (await place.shells.read_output(id)).text == ""
         (tmp_path / "go").touch()
-        assert (await place.shells.look(id, wait=10)).text == "two\n"
-        last = await place.shells.look(id, wait=10)
+        assert (await place.shells.read_output(id, wait=10)).text == "two\n"
+        last = await place.shells.read_output(id, wait=10)
         assert (last.text, last.status, last.exit_code) == ("", "exited", 4)
 
 
@@ -52,10 +52,10 @@ async def test_each_look_shows_only_what_is_new(tmp_path):
 async def test_a_character_that_comes_in_two_pieces_is_shown_whole(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start(r"printf 'a\xf0\x9f'; until [ -e go ]; do sleep 0.02; done; printf '\x92\xa9b'")
-        assert (await place.shells.look(id, wait=10)).text == "a"
-        assert (await place.shells.look(id, wait=0.3)).text == ""
+        assert (await place.shells.read_output(id, wait=10)).text == "a"
+        assert (await place.shells.read_output(id, wait=0.3)).text == ""
         (tmp_path / "go").touch()
-        assert (await place.shells.look(id, wait=10)).text == "💩b"
+        assert (await place.shells.read_output(id, wait=10)).text == "💩b"
 
 
 @pytest.mark.asyncio
@@ -63,23 +63,23 @@ async def test_a_line_that_comes_in_two_pieces_is_matched_whole(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("printf 'rea'; until [ -e go ]; do sleep 0.02; done; echo dy; sleep 300")
         asyncio.get_running_loop().call_later(0.5, (tmp_path / "go").touch)
-        assert (await place.shells.look(id, filter="^ready$", wait=20)).text == "ready"
+        assert (await place.shells.read_output(id, filter="^ready$", wait=20)).text == "ready"
 
 
 @pytest.mark.asyncio
 async def test_waiting_ends_with_the_shell(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("sleep 0.3; exit 4")
-        look = await place.shells.look(id, wait=30)
-        assert (look.text, look.status, look.exit_code) == ("", "exited", 4)
+        output = await place.shells.read_output(id, wait=30)
+        assert (output.text, output.status, output.exit_code) == ("", "exited", 4)
 
 
 @pytest.mark.asyncio
 async def test_waiting_for_a_pattern_passes_over_other_output(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("for i in 1 2 3; do echo line $i; sleep 0.1; done; echo ready to serve; sleep 300")
-        look = await place.shells.look(id, filter="ready", wait=30)
-        assert (look.text, look.status) == ("ready to serve", "running")
+        output = await place.shells.read_output(id, filter="ready", wait=30)
+        assert (output.text, output.status) == ("ready to serve", "running")
 
 
 @pytest.mark.asyncio
@@ -87,16 +87,16 @@ async def test_waiting_ends_on_time(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("sleep 300")
         start = time.monotonic()
-        look = await place.shells.look(id, wait=0.2)
+        output = await place.shells.read_output(id, wait=0.2)
         assert 0.15 < time.monotonic() - start < 5
-        assert (look.text, look.status, look.exit_code) == ("", "running", None)
+        assert (output.text, output.status, output.exit_code) == ("", "running", None)
 
 
 @pytest.mark.asyncio
 async def test_killing_ends_the_whole_tree_and_the_output_remains(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("echo up; setsid sleep 300 & (trap '' TERM; sleep 300) & sleep 300")
-        await place.shells.look(id, wait=5)
+        await place.shells.read_output(id, wait=5)
         background = await place.shells.kill(id)
         assert background.status == "killed"
         assert place.alive() == []
@@ -108,7 +108,7 @@ async def test_an_id_nobody_knows_is_answered_with_those_that_are_known(tmp_path
     async with Place(tmp_path) as place:
         id = place.start("sleep 300")
         with pytest.raises(ToolFailure, match=f"{id} \\(running\\)"):
-            await place.shells.look("bash_99")
+            await place.shells.read_output("bash_99")
 
 
 @pytest.mark.asyncio
@@ -125,7 +125,7 @@ async def test_more_than_the_limit_are_refused_until_one_ends(tmp_path):
 async def test_the_end_is_announced(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("exit 3")
-        await place.shells.look(id, wait=10)
+        await place.shells.read_output(id, wait=10)
         [notice] = place.events
         assert isinstance(notice, Notice)
         assert id in notice.text
@@ -136,21 +136,21 @@ async def test_the_end_is_announced(tmp_path):
 async def test_endless_output_is_capped_on_disk_and_its_end_can_be_read(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("yes; ")
-        while (look := await place.shells.look(id, wait=5)).total_bytes < CAP + 30_000_000:
+        while (output := await place.shells.read_output(id, wait=5)).total_bytes < SPILL_BYTES + 30_000_000:
             pass
-        assert look.omitted > 0
-        assert look.text.endswith("y\n")
-        assert len(look.text) <= 30_000
-        assert sum(file.stat().st_size for file in (tmp_path / "s" / "tool-results").iterdir()) <= CAP
+        assert output.omitted > 0
+        assert output.text.endswith("y\n")
+        assert len(output.text) <= 30_000
+        assert sum(file.stat().st_size for file in (tmp_path / "s" / "tool-results").iterdir()) <= SPILL_BYTES
 
 
 @pytest.mark.asyncio
 async def test_a_child_that_outlives_its_shell_is_still_part_of_it(tmp_path):
     async with Place(tmp_path) as place:
         id = place.start("(sleep 0.3; echo from the child) & exit 2")
-        look = await place.shells.look(id, wait=10)
-        assert look.text == "from the child\n"
-        last = await place.shells.look(id, wait=10)
+        output = await place.shells.read_output(id, wait=10)
+        assert output.text == "from the child\n"
+        last = await place.shells.read_output(id, wait=10)
         assert (last.status, last.exit_code) == ("exited", 2)
 
 

@@ -13,10 +13,10 @@ import pytest_asyncio
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.output import CAP
-from wieldy.shell.running.reaper import Tree, members
-from wieldy.shell.running.shell import Ran, cut_short, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.output import SPILL_BYTES
+from wieldy.shell.running.reaper import ProcessTree, members
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
 
 
 @pytest_asyncio.fixture
@@ -26,15 +26,15 @@ async def workspace(tmp_path) -> AsyncIterator[Workspace]:
     await workspace.aclose()
 
 
-async def ran(workspace: Workspace, command: str, limit: float = 60.0) -> Ran:
+async def ran(workspace: Workspace, command: str, limit: float = 60.0) -> CommandResult:
     shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
-    while await shell.pulse(shell.started + limit):
+    while await shell.next_progress(shell.started + limit):
         pass
-    return await finished(shell) if shell.exit.done() else await cut_short(shell, "timed out")
+    return await collect_result(shell) if shell.exit.done() else await stop_and_collect(shell, "timed out")
 
 
 def alive(workspace: Workspace) -> list[str]:
-    return [process.name for process in members(Tree(workspace.service(ShellSession).token))]
+    return [process.name for process in members(ProcessTree(workspace.service(ShellSession).token))]
 
 
 @pytest.mark.asyncio
@@ -44,7 +44,7 @@ async def test_two_gigabytes_are_cut_kept_within_the_cap_and_take_no_memory(work
     assert result.total_bytes == 2_000_000_009
     assert result.text.endswith("the end\n")
     assert len(result.text) < 31_000
-    assert result.path and os.path.getsize(result.path) < CAP + 100
+    assert result.path and os.path.getsize(result.path) < SPILL_BYTES + 100
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64_000
     assert alive(workspace) == []
 
@@ -52,7 +52,7 @@ async def test_two_gigabytes_are_cut_kept_within_the_cap_and_take_no_memory(work
 @pytest.mark.asyncio
 async def test_endless_output_ends_with_its_time(workspace):
     result = await ran(workspace, "yes", limit=0.5)
-    assert result.how == "timed out"
+    assert result.reason == "timed out"
     assert result.text.startswith("y\ny\n")
     assert result.total_bytes > 1_000_000
     assert alive(workspace) == []
@@ -82,14 +82,14 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_the_call(workspace, com
     start = time.monotonic()
     result = await ran(workspace, command)
     assert time.monotonic() - start < 3
-    assert result.how == "exited"
+    assert result.reason == "exited"
     assert result.text.endswith("hi")
     # A program that has not begun yet still has the name of the one that started it.
     assert {process.name for process in result.leftovers} <= {"sleep", "setsid", "bash", "nohup"}
     assert result.leftovers
     token = workspace.service(ShellSession).token
     await workspace.aclose()
-    assert members(Tree(token)) == []
+    assert members(ProcessTree(token)) == []
 
 
 @pytest.mark.asyncio
@@ -105,14 +105,14 @@ async def test_two_hundred_children_in_the_background_all_end_with_the_session(w
     assert len(result.leftovers) == 200
     token = workspace.service(ShellSession).token
     await workspace.aclose()
-    assert members(Tree(token)) == []
+    assert members(ProcessTree(token)) == []
 
 
 @pytest.mark.asyncio
 async def test_a_bounded_fork_storm_is_ended_by_its_time(workspace):
     storm = "n=0; spawn() { (sleep 0.01; exec sleep 300) & }; while [ $n -lt 150 ]; do spawn; n=$((n+1)); done; wait"
     result = await ran(workspace, storm, limit=0.3)
-    assert result.how == "timed out"
+    assert result.reason == "timed out"
     assert result.leftovers == ()
     assert alive(workspace) == []
 
@@ -129,7 +129,7 @@ async def test_a_tree_that_ignores_term_is_killed(workspace):
 @pytest.mark.asyncio
 async def test_a_fifo_nobody_writes_to_ends_with_its_time(workspace):
     result = await ran(workspace, "mkfifo pipe; cat pipe", limit=0.3)
-    assert result.how == "timed out"
+    assert result.reason == "timed out"
     assert alive(workspace) == []
 
 
@@ -149,9 +149,9 @@ async def test_no_descriptor_is_lost_over_many_commands(workspace):
 async def test_signs_of_life_come_while_a_command_runs_and_not_too_often(workspace):
     shell = workspace.service(ShellSession).start("for i in $(seq 60); do echo $i; sleep 0.01; done", cwd=workspace.cwd)
     pulses = []
-    while pulse := await shell.pulse(shell.started + 20):
-        pulses.append(pulse)
-    await finished(shell)
+    while progress := await shell.next_progress(shell.started + 20):
+        pulses.append(progress)
+    await collect_result(shell)
     assert pulses
     assert len(pulses) <= shell.seconds / 0.25 + 1
     assert pulses[-1].bytes > 0

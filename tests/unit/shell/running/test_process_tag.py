@@ -16,16 +16,16 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import PREAMBLE
 from wieldy.shell.running.process_tag import (
     COUNT_BITS,
-    LOCKS,
-    MOST_LOOKED_AT,
-    VARIABLE,
-    brand,
-    carries,
-    last_born,
-    may_have_left,
-    numbers,
+    MAX_PIDS_CHECKED,
+    RLIMIT_LOCKS,
+    TAG_NUMBER_VARIABLE,
+    has_tag_number,
+    last_pid,
+    may_have_descendants,
+    tag_numbers,
+    tag_process,
 )
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has limits of other processes")
 
@@ -45,59 +45,59 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_command_has_one_number_which_is_among_those_of_its_session(token: str) -> None:
-    session = numbers(f"{token}.")
-    assert numbers(token) == session
+    session = tag_numbers(f"{token}.")
+    assert tag_numbers(token) == session
     for count in (1, 2, 77_777):
-        [number] = numbers(f"{token}.{count}.")
+        [number] = tag_numbers(f"{token}.{count}.")
         assert number in session
         assert 0 < number < 1 << 63
-    assert numbers(f"{token}.1.") != numbers(f"{token}.2.")
+    assert tag_numbers(f"{token}.1.") != tag_numbers(f"{token}.2.")
 
 
 def test_even_the_lowest_and_the_highest_numbers_stay_within_their_session() -> None:
     for token in ("0" * 16, "f" * 16):
         for count in (1, (1 << COUNT_BITS) - 1, 1 << COUNT_BITS, (1 << COUNT_BITS) + 1):
-            assert numbers(f"{token}.{count}.").start in numbers(f"{token}.")
-    assert numbers("f" * 16).stop <= 1 << 62
+            assert tag_numbers(f"{token}.{count}.").start in tag_numbers(f"{token}.")
+    assert tag_numbers("f" * 16).stop <= 1 << 62
 
 
 @pytest.mark.parametrize(
-    "mark", ["", "test-0a1b2c.", "a-mark-nobody-carries.", "0123456789abcde.", "0123456789abcdef.x."]
+    "tag", ["", "test-0a1b2c.", "a-tag-nobody-carries.", "0123456789abcde.", "0123456789abcdef.x."]
 )
 def test_what_is_no_mark_of_a_session_has_no_numbers_and_brands_nobody(
-    mark: str, child: subprocess.Popen[bytes]
+    tag: str, child: subprocess.Popen[bytes]
 ) -> None:
-    assert not numbers(mark)
-    brand(child.pid, mark)
-    assert not carries(child.pid, numbers(mark))
-    assert not carries(child.pid, range(1 << 63))
+    assert not tag_numbers(tag)
+    tag_process(child.pid, tag)
+    assert not has_tag_number(child.pid, tag_numbers(tag))
+    assert not has_tag_number(child.pid, range(1 << 63))
 
 
 def test_a_brand_tells_one_command_and_one_session_from_another(token: str, child: subprocess.Popen[bytes]) -> None:
-    brand(child.pid, f"{token}.3.")
-    assert carries(child.pid, numbers(f"{token}.3."))
-    assert carries(child.pid, numbers(f"{token}."))
-    assert not carries(child.pid, numbers(f"{token}.4."))
-    assert not carries(child.pid, numbers(secrets.token_hex(8)))
-    assert not carries(os.getpid(), numbers(f"{token}."))
+    tag_process(child.pid, f"{token}.3.")
+    assert has_tag_number(child.pid, tag_numbers(f"{token}.3."))
+    assert has_tag_number(child.pid, tag_numbers(f"{token}."))
+    assert not has_tag_number(child.pid, tag_numbers(f"{token}.4."))
+    assert not has_tag_number(child.pid, tag_numbers(secrets.token_hex(8)))
+    assert not has_tag_number(os.getpid(), tag_numbers(f"{token}."))
 
 
 def test_only_the_younger_are_looked_at(token: str, child: subprocess.Popen[bytes]) -> None:
-    mark, pid = f"{token}.1.", child.pid
-    assert not may_have_left(pid - 1, mark, pid)
-    brand(pid, mark)
-    assert may_have_left(pid - 1, mark, pid)
-    assert not may_have_left(pid, mark, pid + 5)
-    assert not may_have_left(pid - 5, mark, pid - 1)
+    tag, pid = f"{token}.1.", child.pid
+    assert not may_have_descendants(pid - 1, tag, pid)
+    tag_process(pid, tag)
+    assert may_have_descendants(pid - 1, tag, pid)
+    assert not may_have_descendants(pid, tag, pid + 5)
+    assert not may_have_descendants(pid - 5, tag, pid - 1)
 
 
-@pytest.mark.parametrize(("pid", "last"), [(400, 401 + MOST_LOOKED_AT), (400, 399), (400, 0)])
+@pytest.mark.parametrize(("pid", "last"), [(400, 401 + MAX_PIDS_CHECKED), (400, 399), (400, 0)])
 def test_where_there_are_too_many_or_numbers_were_begun_anew_there_may_be_one(token: str, pid: int, last: int) -> None:
-    assert may_have_left(pid, f"{token}.1.", last)
+    assert may_have_descendants(pid, f"{token}.1.", last)
 
 
 def test_a_process_just_born_is_not_behind_the_one_born_last(child: subprocess.Popen[bytes]) -> None:
-    born = [last_born() for _ in range(3)]
+    born = [last_pid() for _ in range(3)]
     assert min(born) > 0
     # Numbers begin anew when they have run out, which may happen just now.
     assert born[-1] >= child.pid or born[-1] < child.pid // 2
@@ -106,13 +106,13 @@ def test_a_process_just_born_is_not_behind_the_one_born_last(child: subprocess.P
 def test_the_dead_carry_nothing_and_cannot_be_branded(token: str) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
-    brand(dead.pid, f"{token}.1.")
-    assert not carries(dead.pid, numbers(token))
+    tag_process(dead.pid, f"{token}.1.")
+    assert not has_tag_number(dead.pid, tag_numbers(token))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: processes of another group: only root can start one")
 def test_one_with_a_group_of_its_own_is_known_by_what_everybody_is_shown(token: str) -> None:
-    command = f"ulimit -S -x {numbers(token).start}; echo ready; exec cat"
+    command = f"ulimit -S -x {tag_numbers(token).start}; echo ready; exec cat"
     with subprocess.Popen(
         ["bash", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, group=54_321
     ) as other:
@@ -121,10 +121,10 @@ def test_one_with_a_group_of_its_own_is_known_by_what_everybody_is_shown(token: 
         os.seteuid(65_534)
         try:
             with pytest.raises(PermissionError):
-                resource.prlimit(other.pid, LOCKS)
-            assert carries(other.pid, numbers(token))
-            assert not carries(other.pid, numbers(secrets.token_hex(8)))
-            assert not carries(1, range(1 << 63))
+                resource.prlimit(other.pid, RLIMIT_LOCKS)
+            assert has_tag_number(other.pid, tag_numbers(token))
+            assert not has_tag_number(other.pid, tag_numbers(secrets.token_hex(8)))
+            assert not has_tag_number(1, range(1 << 63))
         finally:
             os.seteuid(0)
 
@@ -138,20 +138,26 @@ def test_a_hard_limit_below_every_number_is_left_alone(token: str) -> None:
     )
     assert limited.stdout
     assert limited.stdout.readline() == "ready\n"
-    brand(limited.pid, f"{token}.1.")
+    tag_process(limited.pid, f"{token}.1.")
     assert limited.communicate("\n")[0] == "5\n5\n"
 
 
 def test_bash_brands_itself_before_the_command_starts_anything(token: str) -> None:
-    [number] = numbers(f"{token}.1.")
-    env = {"BASH_ENV": PREAMBLE, "WIELDY_AT_EXIT": "", VARIABLE: str(number), "PATH": os.environ["PATH"]}
+    [number] = tag_numbers(f"{token}.1.")
+    env = {"BASH_ENV": PREAMBLE, "WIELDY_AT_EXIT": "", TAG_NUMBER_VARIABLE: str(number), "PATH": os.environ["PATH"]}
     said = subprocess.run(
-        ["bash", "--norc", "--noprofile", "-c", f"env -i bash -c 'ulimit -S -x; ulimit -H -x'; echo ${VARIABLE} $?"],
+        [
+            "bash",
+            "--norc",
+            "--noprofile",
+            "-c",
+            f"env -i bash -c 'ulimit -S -x; ulimit -H -x'; echo ${TAG_NUMBER_VARIABLE} $?",
+        ],
         env=env,
         capture_output=True,
         text=True,
     )
-    hard = resource.prlimit(0, LOCKS)[1]
+    hard = resource.prlimit(0, RLIMIT_LOCKS)[1]
     assert said.stdout.split() == [str(number), "unlimited" if hard == resource.RLIM_INFINITY else str(hard), "0"]
     assert said.stderr == ""
 
@@ -167,10 +173,10 @@ async def test_only_where_nothing_can_hide_bash_is_not_told_its_brand(
     told: list[str | None] = []
 
     def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-        told.append(env.get(VARIABLE))
+        told.append(env.get(TAG_NUMBER_VARIABLE))
         return ["true"], env
 
     workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, confine=confine, stays=stays)
-    assert told == [str(numbers(shell.mark).start) if by_bash else None]
+    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, confine=confine, keeps_directory=stays)
+    assert told == [str(tag_numbers(shell.tag).start) if by_bash else None]
     await workspace.aclose()

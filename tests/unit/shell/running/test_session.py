@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shell import Ran, cut_short, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
 
 
 @pytest.fixture
@@ -24,14 +24,14 @@ def workspace(tmp_path):
     return Workspace(tmp_path / "project", session_dir=tmp_path / "session")
 
 
-async def ran(workspace: Workspace, command: str, limit: float = 20.0) -> Ran:
+async def ran(workspace: Workspace, command: str, limit: float = 20.0) -> CommandResult:
     shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
-    while await shell.pulse(shell.started + limit):
+    while await shell.next_progress(shell.started + limit):
         pass
-    return await finished(shell) if shell.exit.done() else await cut_short(shell, "timed out")
+    return await collect_result(shell) if shell.exit.done() else await stop_and_collect(shell, "timed out")
 
 
-async def once(workspace: Workspace, command: str, limit: float = 20.0) -> Ran:
+async def once(workspace: Workspace, command: str, limit: float = 20.0) -> CommandResult:
     try:
         return await ran(workspace, command, limit)
     finally:
@@ -175,7 +175,7 @@ async def test_where_bash_cannot_say_the_directory_is_unknown_not_guessed(worksp
 async def test_a_command_that_tampers_with_its_report_is_not_believed(workspace, instead):
     folder = workspace.session_dir / "shell"
     # Bash writes its report in the end, through whatever is there; exec keeps it from writing.
-    tamper = f"token=$(echo $WIELDY_MARK | tr -d ' '); {instead} {folder}/${{token}}cwd; exec true"
+    tamper = f"token=$(echo $WIELDY_PROCESS_TAG | tr -d ' '); {instead} {folder}/${{token}}cwd; exec true"
     assert (await once(workspace, tamper)).directory is None
 
 
@@ -197,7 +197,7 @@ async def test_odd_directory_names_survive(workspace):
 @pytest.mark.asyncio
 async def test_the_preamble_leaves_nothing_behind(workspace):
     result = await once(
-        workspace, "env | grep -E '^(BASH_ENV|WIELDY_AT_EXIT|WIELDY_BRAND|WIELDY_USERS)'; bash -c 'trap -p'"
+        workspace, "env | grep -E '^(BASH_ENV|WIELDY_AT_EXIT|WIELDY_TAG_NUMBER|WIELDY_USERS)'; bash -c 'trap -p'"
     )
     assert result.text == ""
 

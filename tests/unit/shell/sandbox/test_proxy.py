@@ -11,8 +11,8 @@ import pytest_asyncio
 from tests.unit.web.loopback import Names, Recorder
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.shell import Ran, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox.proxy import SandboxProxy, is_allowed
 from wieldy.shell.sandbox.sandbox import Sandbox, choose
 from wieldy.web.fetch import Fetcher
@@ -117,14 +117,14 @@ def test_patterns_cover_what_they_say(host, port, pattern, expected):
     assert is_allowed(host, port, [pattern]) is expected
 
 
-async def ran(workspace: Workspace, command: str) -> Ran:
+async def ran(workspace: Workspace, command: str) -> CommandResult:
     session = workspace.service(ShellSession)
     confine = await workspace.service(Sandbox).confinement(also_writable=(str(session.folder),))
     shell = session.start(command, cwd=workspace.cwd, confine=confine)
-    while await shell.pulse(shell.started + 30):
+    while await shell.next_progress(shell.started + 30):
         pass
     try:
-        return await finished(shell)
+        return await collect_result(shell)
     finally:
         await workspace.aclose()
 

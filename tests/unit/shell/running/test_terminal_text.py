@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.running.output import clean, clean_bytes
+from wieldy.shell.running.terminal_text import clean, clean_bytes
 
 
 @pytest.mark.parametrize(

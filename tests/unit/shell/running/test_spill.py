@@ -10,11 +10,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.running.output import Spill
+from wieldy.shell.running.output import SpillFile
 
 
 def test_what_fits_is_kept_byte_for_byte(tmp_path):
-    spill = Spill(tmp_path / "deep" / "out", cap=100, last=40)
+    spill = SpillFile(tmp_path / "deep" / "out", cap=100, tail=40)
     spill.write(b"a" * 70)
     spill.write(b"b" * 30)
     spill.finish()
@@ -23,7 +23,7 @@ def test_what_fits_is_kept_byte_for_byte(tmp_path):
 
 
 def test_beyond_the_cap_beginning_and_end_remain_and_the_gap_is_named(tmp_path):
-    spill = Spill(tmp_path / "out", cap=100, last=40)
+    spill = SpillFile(tmp_path / "out", cap=100, tail=40)
     spill.write(b"0" * 60)
     spill.write(b"x" * 1000)
     spill.write(bytes(range(40)))
@@ -42,7 +42,7 @@ def test_any_way_of_cutting_the_stream_keeps_the_same_bytes(pieces):
 
 
 def _check_kept(path: Path, pieces: list[bytes]) -> None:
-    spill = Spill(path, cap=100, last=40)
+    spill = SpillFile(path, cap=100, tail=40)
     for piece in pieces:
         spill.write(piece)
     spill.finish()
@@ -57,7 +57,7 @@ def _check_kept(path: Path, pieces: list[bytes]) -> None:
 
 
 def test_the_file_is_never_larger_than_its_cap_while_it_is_written(tmp_path):
-    spill = Spill(tmp_path / "out", cap=1000, last=300)
+    spill = SpillFile(tmp_path / "out", cap=1000, tail=300)
     for _ in range(50):
         spill.write(b"y" * 333)
         assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 1000
@@ -67,7 +67,7 @@ def test_the_file_is_never_larger_than_its_cap_while_it_is_written(tmp_path):
 
 
 def test_only_the_owner_may_read_it(tmp_path):
-    spill = Spill(tmp_path / "folder" / "out")
+    spill = SpillFile(tmp_path / "folder" / "out")
     spill.write(b"secret")
     spill.finish()
     assert stat.S_IMODE(os.stat(tmp_path / "folder" / "out").st_mode) == 0o600
@@ -76,9 +76,9 @@ def test_only_the_owner_may_read_it(tmp_path):
 
 def test_a_disk_that_refuses_ends_the_keeping_and_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    spill = Spill(tmp_path / "file" / "out")
+    spill = SpillFile(tmp_path / "file" / "out")
     spill.write(b"lost")
     spill.write(b"lost too")
     spill.finish()
-    assert spill.trouble
+    assert spill.error
     assert spill.total == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.running.exit_notes import meaning
+from wieldy.shell.running.exit_notes import explain_exit_code
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ from wieldy.shell.running.exit_notes import meaning
     ],
 )
 def test_one_from_a_program_that_answers_is_no_error(command):
-    ending = meaning(command, 1)
-    assert not ending.is_error
-    assert ending.words
+    meaning = explain_exit_code(command, 1)
+    assert not meaning.is_error
+    assert meaning.note
 
 
 @pytest.mark.parametrize(
@@ -66,30 +66,30 @@ def test_one_from_a_program_that_answers_is_no_error(command):
     ],
 )
 def test_one_from_anything_else_is_an_error(command):
-    assert meaning(command, 1).is_error
+    assert explain_exit_code(command, 1).is_error
 
 
 @pytest.mark.parametrize("code", [2, 3, 126, 127])
 def test_other_codes_of_the_same_programs_are_errors(code):
-    assert meaning("grep x f", code).is_error
+    assert explain_exit_code("grep x f", code).is_error
 
 
 def test_zero_is_silence():
-    assert meaning("anything", 0) == meaning("grep x", 0)
-    assert not meaning("anything", 0).is_error
-    assert meaning("anything", 0).words == ""
+    assert explain_exit_code("anything", 0) == explain_exit_code("grep x", 0)
+    assert not explain_exit_code("anything", 0).is_error
+    assert explain_exit_code("anything", 0).note == ""
 
 
 @pytest.mark.parametrize(("code", "words"), [(-9, "SIGKILL"), (137, "SIGKILL"), (143, "SIGTERM"), (139, "SIGSEGV")])
 def test_a_death_by_signal_is_named(code, words):
-    assert words in meaning("x", code).words
+    assert words in explain_exit_code("x", code).note
 
 
 def test_well_known_codes_are_explained():
-    assert "not found" in meaning("nonexistent", 127).words
-    assert "executed" in meaning("./readme", 126).words
+    assert "not found" in explain_exit_code("nonexistent", 127).note
+    assert "executed" in explain_exit_code("./readme", 126).note
 
 
 def test_a_hostile_command_line_is_judged_at_once():
     for hostile in ("a" * 3_999, "'" * 3_999, "$(" * 1_999, '"\\' * 1_999, "# " * 1_999):
-        assert meaning(hostile, 1).is_error
+        assert explain_exit_code(hostile, 1).is_error

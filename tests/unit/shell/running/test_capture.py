@@ -7,11 +7,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.shell.running.output import HEAD, TAIL, Capture
+from wieldy.shell.running.output import HEAD_BYTES, TAIL_BYTES, OutputCapture
 
 
-def fed(tmp_path, *pieces: bytes, shown: int = 1_000) -> Capture:
-    capture = Capture(tmp_path / "out", shown=shown)
+def fed(tmp_path, *pieces: bytes, max_chars: int = 1_000) -> OutputCapture:
+    capture = OutputCapture(tmp_path / "out", max_chars=max_chars)
     for piece in pieces:
         capture.feed(memoryview(piece))
     return capture
@@ -39,11 +39,11 @@ def test_long_output_shows_both_ends_and_names_the_file_with_all_of_it(tmp_path)
 
 
 def test_memory_stays_bounded_at_any_volume(tmp_path):
-    capture = Capture(tmp_path / "out", shown=1_000)
+    capture = OutputCapture(tmp_path / "out", max_chars=1_000)
     chunk = memoryview(b"z" * (1 << 20))
     for _ in range(100):
         capture.feed(chunk)
-    assert len(capture._head) + len(capture._tail) <= HEAD + 2 * TAIL
+    assert len(capture._head) + len(capture._tail) <= HEAD_BYTES + 2 * TAIL_BYTES
     assert capture.total == 100 << 20
     assert "bytes not shown" in capture.excerpt().text
     capture.finish()
@@ -65,7 +65,7 @@ def test_colour_that_vanishes_in_cleaning_does_not_count_as_long(tmp_path):
 
 
 def test_a_progress_bar_of_many_steps_is_folded_to_its_last(tmp_path):
-    capture = fed(tmp_path, b"".join(b"\r%3d%%" % step for step in range(101)) + b"\ndone\n", shown=10_000)
+    capture = fed(tmp_path, b"".join(b"\r%3d%%" % step for step in range(101)) + b"\ndone\n", max_chars=10_000)
     assert capture.excerpt().text == "100%\ndone\n"
 
 
@@ -80,14 +80,14 @@ def test_the_last_lines_are_short_enough_for_a_status_line(tmp_path):
 def test_looking_again_shows_exactly_what_came_since(pieces, seen):
     whole = b"".join(piece.replace(b"\r", b".").replace(b"\x1b", b".").replace(b"\x08", b".") for piece in pieces)
     whole = bytes(byte if 32 <= byte < 127 else 46 for byte in whole)
-    capture = fed(Path("/nowhere"), whole, shown=10_000)
+    capture = fed(Path("/nowhere"), whole, max_chars=10_000)
     seen = min(seen, len(whole))
     assert capture.since(seen).text == whole[seen:].decode()
     assert capture.since(seen).omitted == 0
 
 
 def test_looking_again_after_a_flood_says_how_much_is_missing(tmp_path):
-    capture = fed(tmp_path, b"a" * HEAD, b"b" * (3 * TAIL), b"end\n", shown=1_000)
+    capture = fed(tmp_path, b"a" * HEAD_BYTES, b"b" * (3 * TAIL_BYTES), b"end\n", max_chars=1_000)
     excerpt = capture.since(100)
     assert excerpt.text.endswith("bend\n")
     assert excerpt.omitted == capture.total - 100 - len(excerpt.text)
@@ -96,7 +96,7 @@ def test_looking_again_after_a_flood_says_how_much_is_missing(tmp_path):
 
 def test_a_full_disk_is_named_and_the_command_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
-    capture = Capture(tmp_path / "file" / "out", shown=1_000)
+    capture = OutputCapture(tmp_path / "file" / "out", max_chars=1_000)
     capture.feed(memoryview(b"q" * 5_000))
     capture.finish()
     assert "could not be kept" in capture.excerpt().text

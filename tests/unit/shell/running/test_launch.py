@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.running.launch import MARK, command_environment, scrub_secrets
+from wieldy.shell.running.launch import command_environment, scrub_secrets
+from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 
 def test_nothing_waits_for_a_person():
-    env = command_environment({"PAGER": "less", "EDITOR": "vim", "TERM": "xterm-256color"}, mark="m", at_exit=":")
+    env = command_environment({"PAGER": "less", "EDITOR": "vim", "TERM": "xterm-256color"}, tag="m", at_exit=":")
     assert (env["PAGER"], env["EDITOR"], env["TERM"]) == ("cat", "true", "dumb")
     assert env["GIT_TERMINAL_PROMPT"] == "0"
 
 
 def test_what_would_change_how_bash_reads_a_command_is_left_out():
     foreign = {"SHELLOPTS": "xtrace", "BASHOPTS": "", "CDPATH": "/", "BASH_FUNC_ls%%": "() { rm x; }", "KEPT": "1"}
-    env = command_environment(foreign, mark="m", at_exit=":")
+    env = command_environment(foreign, tag="m", at_exit=":")
     assert env.keys().isdisjoint({"SHELLOPTS", "BASHOPTS", "CDPATH", "BASH_FUNC_ls%%"})
     assert env["KEPT"] == "1"
 
 
 def test_a_mark_from_outside_is_kept_beside_our_own():
-    assert command_environment({MARK: "outer.1."}, mark="inner.2.", at_exit=":")[MARK] == "outer.1. inner.2."
+    assert (
+        command_environment({TAG_VARIABLE: "outer.1."}, tag="inner.2.", at_exit=":")[TAG_VARIABLE]
+        == "outer.1. inner.2."
+    )
 
 
 @pytest.mark.parametrize(

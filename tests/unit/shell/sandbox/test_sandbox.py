@@ -12,8 +12,8 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import find_bash
-from wieldy.shell.running.shell import Ran, finished
-from wieldy.shell.running.shells import ShellSession
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox import landlock
 from wieldy.shell.sandbox.policy import Bounds, bounds_of
 from wieldy.shell.sandbox.sandbox import NONE, Sandbox, Wrapper, choose, probe, refusal_note, try_out
@@ -46,7 +46,7 @@ def place(tmp_path: Path, mechanism: str, **sandbox) -> Workspace:
     return Workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
 
 
-async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> Ran:
+async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> CommandResult:
     session = workspace.service(ShellSession)
     sandbox = workspace.service(Sandbox)
     bounds = bounds_of(workspace, also_writable=(str(session.folder),))
@@ -63,10 +63,10 @@ async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) 
     shell = session.start(
         command, cwd=workspace.cwd, confine=lambda argv, env: ([*prefix, *argv], confine(argv, env)[1])
     )
-    while await shell.pulse(shell.started + 30):
+    while await shell.next_progress(shell.started + 30):
         pass
     try:
-        return await finished(shell)
+        return await collect_result(shell)
     finally:
         await workspace.aclose()
 
@@ -168,12 +168,12 @@ async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
     session = workspace.service(ShellSession)
     confine = await workspace.service(Sandbox).confinement(also_writable=(str(tmp_path),))
     shell = session.start("setsid sleep 300 & trap '' TERM; sleep 300", cwd=workspace.cwd, confine=confine)
-    await shell.pulse(shell.started + 0.5)
-    from wieldy.shell.running.reaper import Tree, members
+    await shell.next_progress(shell.started + 0.5)
+    from wieldy.shell.running.reaper import ProcessTree, members
 
-    assert members(Tree(session.token))
+    assert members(ProcessTree(session.token))
     await workspace.aclose()
-    assert members(Tree(session.token)) == []
+    assert members(ProcessTree(session.token)) == []
 
 
 @either

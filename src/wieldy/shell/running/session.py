@@ -1,0 +1,169 @@
+"""All shells of a workspace: how they start, how their processes are tagged, and how they end together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from wieldy.core.errors import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.workspace import Workspace
+from wieldy.shell.running.guardian import Guardian
+from wieldy.shell.running.launch import (
+    MAX_ARGUMENT_BYTES,
+    STARTUP_FILE_VARIABLES,
+    Confinement,
+    bash_command,
+    command_environment,
+    find_bash,
+    launch,
+)
+from wieldy.shell.running.output import MAX_CHARS, OutputCapture
+from wieldy.shell.running.process_tag import TAG_NUMBER_VARIABLE, tag_numbers, tag_process
+from wieldy.shell.running.reaper import ProcessTree, end_tree
+from wieldy.shell.running.shell import READ_BYTES, CommandFiles, OutputReader, Shell, may_detach
+
+CLOSE_TIMEOUT = 2.0
+
+
+class ShellSession:
+    """The shells of a workspace: `workspace.service(ShellSession)`. Each gets a tag by which its processes are found."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.token = os.urandom(8).hex()
+        self.results = workspace.session_dir / "tool-results"
+        self.guardian = Guardian(self.token)
+        self._open: set[Shell] = set()
+        self._count = 0
+        self._closed = False
+
+    @cached_property
+    def _buffer(self) -> bytearray:
+        """The buffer that all output is read into, made at the first command."""
+        return bytearray(READ_BYTES)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where commands report the directory they ended in."""
+        folder = self.workspace.session_dir / "shell"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def start(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        extra_env: Mapping[str, str] | None = None,
+        confine: Confinement | None = None,
+        keeps_directory: bool = False,
+    ) -> Shell:
+        """Start a command. Raises `ToolFailure` if bash cannot be started.
+
+        With `keeps_directory` the command is known to end where it started, so bash need not report that.
+        """
+        if self._closed:
+            raise ToolFailure("The session is over; no more commands can be run.")
+        text = _encode(command)
+        self._count += 1
+        tag = f"{self.token}.{self._count}."
+        surrounding = dict(self.workspace.env)
+        own = {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
+        own |= extra_env or {}
+        has_startup_file = not STARTUP_FILE_VARIABLES.isdisjoint(own) or not STARTUP_FILE_VARIABLES.isdisjoint(
+            surrounding
+        )
+        needs_preamble = not keeps_directory or has_startup_file or may_detach(text)
+        report = self.folder / f"{tag}cwd" if needs_preamble else None
+        env = command_environment(surrounding, tag=tag, at_exit=_report_command(report) if report else None) | own
+        if needs_preamble:
+            env[TAG_NUMBER_VARIABLE] = str(tag_numbers(tag).start)
+        # A sandboxed command may write to the folder of reports, but never to what another command will execute.
+        script = self.folder.with_name(f"{tag}sh") if len(text) > MAX_ARGUMENT_BYTES else None
+        argv = bash_command(find_bash(surrounding.get("PATH")), text, script)
+        if confine:
+            argv, env = confine(argv, env)
+        self.guardian.ensure_running()  # before the command, so that no command can outlive us
+        try:
+            process, output = launch(argv, cwd=cwd, env=env)
+        except OSError as problem:
+            raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
+        # Too late for children bash has by now, but a command without preamble starts none that hide.
+        tag_process(process.pid, tag)
+        capture = OutputCapture(
+            self.results / f"bash-{self.token[:6]}-{self._count}.txt",
+            max_chars=max(self.workspace.setting("bash.max_output_chars", MAX_CHARS), 1_000),
+        )
+        reader = OutputReader(output, capture, self._buffer)
+        files = CommandFiles(report, script, cwd)
+        shell = Shell(text, tag, process, reader, files, on_exit=self._report_exit, on_close=self._open.discard)
+        self._open.add(shell)
+        self.guardian.report_shell(shell.pid, running=True)
+        return shell
+
+    async def aclose(self) -> None:
+        """End everything that the commands of this workspace left running."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._count:
+            await self._end_all()
+        await in_thread(self.guardian.stop)
+
+    def _report_exit(self, shell: Shell) -> None:
+        self.guardian.report_shell(shell.pid, running=False)
+
+    async def _end_all(self) -> None:
+        roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
+        await in_thread(end_tree, ProcessTree(f"{self.token}.", roots))
+        for shell in list(self._open):
+            # A process that hangs in the kernel survives SIGKILL; it must not hold up the rest.
+            await asyncio.wait((shell.exit,), timeout=CLOSE_TIMEOUT)
+            await shell.close()
+        if "folder" in vars(self):
+            await in_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def _encode(command: str) -> bytes:
+    try:
+        text = command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ToolFailure(
+            "The command contains half of a surrogate pair, which is no character. Send it without."
+        ) from None
+    if b"\0" in text:
+        raise ToolFailure(
+            "The command contains a NUL byte, which bash cannot take. Write it as $'\\\\0' or use printf."
+        )
+    return text
+
+
+def _report_command(report: Path) -> str:
+    """The command of the EXIT trap. It is silent under `set -x`, `set -C` and a DEBUG trap, and keeps the exit code."""
+    quoted = os.fspath(report).replace("'", "'\\''")
+    return f"{{ builtin pwd -P >| '{quoted}'; }} >/dev/null 2>&1"
+
+
+def ensure_working_directory(workspace: Workspace) -> str | None:
+    """Fall back to the project root if the working directory is gone; returns a notice about that."""
+    if os.path.isdir(workspace.cwd):
+        return None
+    missing, workspace.cwd = workspace.cwd, workspace.root
+    return f"The working directory {missing} no longer exists; the command ran in {workspace.root}."
+
+
+def update_working_directory(workspace: Workspace, before: str, after: str | None) -> str | None:
+    """Move the workspace to where a command ended, or back to its root with a notice if that is not allowed."""
+    if after is None or after == before or not os.path.isdir(after):
+        return None
+    real = os.path.realpath(after)
+    if any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in workspace.roots):
+        workspace.cwd = real
+        return None
+    workspace.cwd = workspace.root
+    return f"The command ended in {real}, outside the allowed folders; the working directory is {workspace.root} again."
