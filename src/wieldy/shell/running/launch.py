@@ -114,7 +114,7 @@ def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> 
     read_end, write_end = os.pipe()
     try:
         _enlarge_pipe(read_end)
-        # `preexec_fn` or `user` would make subprocess fork all of our memory instead of using vfork.
+        # Code in the child or another user would make subprocess fork all of our memory instead of using vfork.
         process = subprocess.Popen(
             [name, *argv[1:]],
             executable=argv[0],
