@@ -118,11 +118,11 @@ class Toolbox:
             spill=Spill(self.workspace.session_dir / "tool-results"),
         )
         self._calls = self._turns = 0
-        self._attendants = Wiring(
+        self._wiring = Wiring(
             self.settings,
             self.policy,
             self.workspace,
-            given_hooks=tuple(hooks),
+            code_hooks=tuple(hooks),
             advisers=tuple(advisers),
             stop=lambda: self.stop,
             halt=self.abort,
@@ -135,19 +135,19 @@ class Toolbox:
         """Have the calls to come follow the settings."""
         if self._files is not None:
             self._files.foreign = self.settings.get("compat.claude") is True
-        self._services = self._attendants.build(self._services, self.catalog, self.person)
+        self._services = self._wiring.build(self._services, self.catalog, self.person)
         if self._told is not None:
             self.witness(self._told)
 
     @property
     def hooks(self) -> Hooks:
         """The hooks of the settings, then those given in code."""
-        return self._attendants.hooks
+        return self._wiring.hooks
 
     @property
     def hook_problems(self) -> tuple[str, ...]:
         """What is wrong with the hooks of the settings."""
-        return self._attendants.hook_problems
+        return self._wiring.hook_problems
 
     def witness(self, told: Callable[[str], None]) -> None:
         """Have the id of every call told about which a person is asked, or would be if there were one."""
@@ -310,7 +310,7 @@ class Toolbox:
         self.policy.update_settings(
             settings.rules, RiskLevels.from_settings(settings.values.get("tools")), settings.outside
         )
-        self._attendants.follow(settings)
+        self._wiring.update_settings(settings)
         self._heed()
         for problem in self.hook_problems:
             self.events.emit(Notice(text=problem))

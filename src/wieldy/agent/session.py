@@ -202,6 +202,8 @@ class Session:
         end = RunEnd("error")
         try:
             content = _content(prompt)
+            if self._loop is not None:
+                await self._loop.moments.stop_idle_timer()
             await self._load()
             before = self.conversation.turns
             loop, added = await self._begun()
@@ -227,6 +229,8 @@ class Session:
                 is_error=end.why not in ("done", "interrupted"),
                 detail=end.detail,
             )
+            if self._loop is not None:
+                self._loop.moments.start_idle_timer()
             self.box.events.emit(ended)
         return ended
 
@@ -252,7 +256,8 @@ class Session:
             self._record({"type": "model", "model": provider.model})
         if not told.header or self._copied_from is not None:
             self._record(self._header())
-        moments = SessionHooks(self.box.hooks)
+        idle_ms = self.box.settings.get("messageIdleNotifThresholdMs", 60_000)
+        moments = SessionHooks(self.box.hooks, idle_ms / 1000)
         durable = self._flushed if self._transcript is not None else None
         given = (self._outset, moments, self._bounds, self._wishes)
         self._loop = AgentLoop(self.box, provider, told, self._record, *given, durable=durable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from wieldy.core.errors import SessionError
@@ -17,9 +18,11 @@ class PromptBlocked(SessionError):
 class SessionHooks:
     """The hooks of one session. Where none are wanted, nothing is loaded and nothing is waited for."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, idle_seconds: float = 60.0) -> None:
         self.hooks = hooks
         self.sent_on = 0
+        self._idle_seconds = idle_seconds
+        self._idle_timer: asyncio.Task[None] | None = None
 
     async def started(self, source: str, model: str) -> tuple[str, ...]:
         """Tell of the start; returns what hooks add to what the model knows."""
@@ -66,8 +69,27 @@ class SessionHooks:
             raise SessionError(f"a hook blocked the compaction: {said.blocked}")
         return said.blocked is not None
 
+    def start_idle_timer(self) -> None:
+        """Run the Notification hooks if no prompt comes for a while."""
+        if self.hooks.has("Notification"):
+            self._idle_timer = asyncio.create_task(self._notify_idle())
+
+    async def stop_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            timer, self._idle_timer = self._idle_timer, None
+            timer.cancel()
+            await asyncio.wait((timer,))
+
+    async def _notify_idle(self) -> None:
+        from wieldy.hooks.events import Notification
+
+        await asyncio.sleep(self._idle_seconds)
+        message = "wieldy is waiting for your input"
+        await self.hooks.fire(Notification(**self._common(), message=message, notification_type="idle_prompt"))
+
     async def ended(self, reason: str) -> None:
         """Tell of the end."""
+        await self.stop_idle_timer()
         if self.hooks.has("SessionEnd"):
             from wieldy.hooks.events import SessionEnd
 

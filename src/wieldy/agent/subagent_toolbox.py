@@ -120,7 +120,7 @@ class SubagentHookDispatch(Hooks):
             above.hooks,
             workspace,
             mode=lambda: judge.mode,
-            applies=RuleMatcher(judge.standing()),
+            rule_matches=RuleMatcher(judge.standing()),
             halt=halt,
         )
         self._above = above

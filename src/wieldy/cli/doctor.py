@@ -165,10 +165,10 @@ def _settings(root: Path) -> list[Finding]:
 
 
 def _hooks(root: Path) -> list[Finding]:
-    from wieldy.hooks.lint import probe
+    from wieldy.hooks.lint import lint_hooks
 
     box = Toolbox(root, load_settings=True)
-    lines = [*box.hook_problems, *probe(box.hooks.hooks, set(box.catalog), box.workspace.root)]
+    lines = [*box.hook_problems, *lint_hooks(box.hooks.hooks, set(box.catalog), box.workspace.root)]
     return [Finding("hooks", "missing", line) for line in lines] or [
         Finding("hooks", "ok", f"{len(box.hooks.hooks)} configured")
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -44,6 +45,8 @@ class UserQuestions:
 
     def __init__(self, workspace: Workspace) -> None:
         self.handler: QuestionHandler | None = None
+        # Entered while a question waits for the person, to run Notification hooks.
+        self.while_waiting: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
 
     async def answer(self, inquiries: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
         """The person's replies. Raises `Refusal` where nobody is there, or they do not want to answer."""
@@ -53,7 +56,8 @@ class UserQuestions:
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
             )
-        replies = await self.handler.answer(inquiries)
+        async with self.while_waiting(inquiries[0].question):
+            replies = await self.handler.answer(inquiries)
         if replies is None:
             raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
         return tuple(replies)

@@ -1,1 +1,1 @@
-"""Commands and callables that are told of a moment and may speak."""
+"""Commands and Python functions that run at events of a session and may observe, add, rewrite or block."""

@@ -1,4 +1,4 @@
-"""Runs one hook that is a command: JSON on stdin, text and an exit code back, in bounded time, its whole tree ended."""
+"""Runs one command hook: JSON on stdin, text and an exit code back, within a time limit, its whole process tree ended."""
 
 from __future__ import annotations
 
@@ -15,119 +15,117 @@ from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HookEvent
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
-MOST_OUTPUT = 1 << 20
-_AT_ONCE = 1 << 16
-
-
-class PipeReader:
-    """The read end of a pipe. Its first megabyte is kept; the rest is read and forgotten, so that the hook does not block."""
-
-    def __init__(self) -> None:
-        self._mine, self.theirs = os.pipe()
-        os.set_blocking(self._mine, False)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._mine, self._read)
-        self._kept = bytearray()
-
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._mine, _AT_ONCE)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.close()
-        self._kept += data[: MOST_OUTPUT - len(self._kept)]
-        return bool(data)
-
-    def hear_out(self) -> str:
-        """What has been said by now, as text."""
-        reads = 0
-        while self._mine >= 0 and reads * _AT_ONCE < MOST_OUTPUT and self._read():
-            reads += 1
-        return self._kept.decode("utf-8", "replace")
-
-    def close(self) -> None:
-        """Listen no more."""
-        if self._mine >= 0:
-            self._loop.remove_reader(self._mine)
-            os.close(self._mine)
-            self._mine = -1
-
-
-class PipeWriter:
-    """The write end of a pipe: what is to be told, and then its end."""
-
-    def __init__(self, told: bytes) -> None:
-        self.theirs, self._mine = os.pipe()
-        os.set_blocking(self._mine, False)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_writer(self._mine, self._write)
-        self._rest = memoryview(told)
-
-    def _write(self) -> None:
-        try:
-            self._rest = self._rest[os.write(self._mine, self._rest[:_AT_ONCE]) :]
-        except BlockingIOError:
-            return
-        except OSError:  # the hook has closed its stdin, and need not listen
-            self._rest = self._rest[:0]
-        if not self._rest:
-            self.close()
-
-    def close(self) -> None:
-        """Say no more."""
-        if self._mine >= 0:
-            self._loop.remove_writer(self._mine)
-            os.close(self._mine)
-            self._mine = -1
+MAX_OUTPUT = 1 << 20
+_CHUNK = 1 << 16
 
 
 class HookOutput(Struct, frozen=True):
-    """What came back of a hook, uninterpreted. `trouble` says why there is no exit code."""
+    """What came back from a hook, uninterpreted. `failure` says why there is no exit code."""
 
     exit_code: int | None
     stdout: str = ""
     stderr: str = ""
-    trouble: str = ""
+    failure: str = ""
 
 
-async def run_command(hook: Hook, moment: HookEvent, env: Mapping[str, str]) -> HookOutput:
+async def run_command(hook: Hook, event: HookEvent, env: Mapping[str, str]) -> HookOutput:
     """Run the hook's command. Never raises for what the hook does."""
-    mark = f"WIELDY_HOOK={os.urandom(8).hex()}"
-    name, _, value = mark.partition("=")
-    surroundings = {**env, name: value, "WIELDY_PROJECT_DIR": moment.cwd, "CLAUDE_PROJECT_DIR": moment.cwd}
+    tag = f"WIELDY_HOOK={os.urandom(8).hex()}"
+    name, _, value = tag.partition("=")
+    environment = {**env, name: value, "WIELDY_PROJECT_DIR": event.cwd, "CLAUDE_PROJECT_DIR": event.cwd}
     argv = ("/bin/sh", "-c", hook.command) if isinstance(hook.command, str) else hook.command or ()
-    cwd = moment.cwd if os.path.isdir(moment.cwd) else None
-    told = json.dumps(moment.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace")
-    # Pipes of our own: asyncio's would have us wait for whoever else still holds them, such as a child the hook left behind.
-    mouth, out, err = PipeWriter(told), PipeReader(), PipeReader()
+    cwd = event.cwd if os.path.isdir(event.cwd) else None
+    payload = json.dumps(event.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace")
+    # Pipes of our own: asyncio's would wait for every holder, such as a child that the hook left behind.
+    stdin, stdout, stderr = PipeWriter(payload), PipeReader(), PipeReader()
     process: asyncio.subprocess.Process | None = None
     try:
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                stdin=mouth.theirs,
-                stdout=out.theirs,
-                stderr=err.theirs,
+                stdin=stdin.child_end,
+                stdout=stdout.child_end,
+                stderr=stderr.child_end,
                 cwd=cwd,
-                env=surroundings,
+                env=environment,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            return HookOutput(None, trouble=f"could not start: {getattr(error, 'strerror', None) or error}")
+            return HookOutput(None, failure=f"could not start: {getattr(error, 'strerror', None) or error}")
         finally:
-            for end_of_pipe in (mouth, out, err):
-                os.close(end_of_pipe.theirs)
+            for pipe in (stdin, stdout, stderr):
+                os.close(pipe.child_end)
         async with asyncio.timeout(hook.seconds):
-            code = await process.wait()
-        return HookOutput(code, out.hear_out(), err.hear_out())
+            exit_code = await process.wait()
+        return HookOutput(exit_code, stdout.read_rest(), stderr.read_rest())
     except TimeoutError:
-        return HookOutput(None, trouble=f"did not end within {hook.seconds:g} s and was stopped")
+        return HookOutput(None, failure=f"did not end within {hook.seconds:g} s and was stopped")
     finally:
-        for pipe in (mouth, out, err):
+        for pipe in (stdin, stdout, stderr):
             pipe.close()
         if process is not None and process.returncode is None:
-            await in_thread(end_tree, ProcessTree(mark, frozenset({process.pid})), grace=0.2)
+            await in_thread(end_tree, ProcessTree(tag, frozenset({process.pid})), grace=0.2)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+class PipeReader:
+    """Reads a pipe in the background. The first megabyte is kept, the rest is discarded so that the hook does not block."""
+
+    def __init__(self) -> None:
+        self._descriptor, self.child_end = os.pipe()
+        os.set_blocking(self._descriptor, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._descriptor, self._read)
+        self._output = bytearray()
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+        self._output += data[: MAX_OUTPUT - len(self._output)]
+        return bool(data)
+
+    def read_rest(self) -> str:
+        """Read what is in the pipe by now, and return all output as text."""
+        reads = 0
+        while self._descriptor >= 0 and reads * _CHUNK < MAX_OUTPUT and self._read():
+            reads += 1
+        return self._output.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class PipeWriter:
+    """Writes data to a pipe in the background, then closes it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.child_end, self._descriptor = os.pipe()
+        os.set_blocking(self._descriptor, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_writer(self._descriptor, self._write)
+        self._unwritten = memoryview(data)
+
+    def _write(self) -> None:
+        try:
+            self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the hook closed its stdin, and need not read
+            self._unwritten = self._unwritten[:0]
+        if not self._unwritten:
+            self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1

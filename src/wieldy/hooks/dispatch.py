@@ -1,14 +1,14 @@
-"""The hooks of a workspace: told of moments, run side by side, heard in the order of the configuration.
+"""Runs the hooks of a workspace: all hooks of an event in parallel, their replies in the order of the configuration.
 
-Rewrites of an input are chained: a hook that comes later in the configuration than one that rewrote is told of the new
-input, so it runs after it. All others run together.
+Rewrites of an input are chained: the hooks configured after one that rewrote run again, on the new input.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome
 from wieldy.core.tool import maybe_await
 from wieldy.core.workspace import Workspace
-from wieldy.hooks.events import PermissionRequest, PostToolUse, PostToolUseFailure
+from wieldy.hooks.events import Notification, PermissionRequest, PostToolUse, PostToolUseFailure
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """Runs hooks. `applies` says whether an `if` rule covers a call; `halt` ends the run when a hook asks for it."""
+    """The hooks in force. `rule_matches` says whether an `if` rule covers a call; `halt` ends the run when a hook asks for it."""
 
     def __init__(
         self,
@@ -38,25 +38,24 @@ class Hooks:
         workspace: Workspace,
         *,
         mode: Callable[[], str],
-        applies: Callable[[Rule, PlannedCall], bool],
+        rule_matches: Callable[[Rule, PlannedCall], bool],
         halt: Callable[[str], None],
     ) -> None:
         self.hooks = tuple(hooks)
         self._workspace = workspace
         self._mode = mode
-        self._applies = applies
+        self._rule_matches = rule_matches
         self._halt = halt
 
-    def now(self) -> Hooks:
-        """These hooks as they are now, for a call to keep whatever is configured later."""
-        return Hooks(self.hooks, self._workspace, mode=self._mode, applies=self._applies, halt=self._halt)
+    def snapshot(self) -> Hooks:
+        """Copy the hooks for a call that keeps them when the settings change."""
+        return Hooks(self.hooks, self._workspace, mode=self._mode, rule_matches=self._rule_matches, halt=self._halt)
 
     def has(self, event: str) -> bool:
-        """Whether any hook is for this event at all."""
         return any(hook.event == event for hook in self.hooks)
 
     def common_fields(self) -> dict[str, Any]:
-        """What every moment is told."""
+        """The fields of every event's payload."""
         workspace = self._workspace
         return {
             "session_id": workspace.session_dir.name,
@@ -65,87 +64,111 @@ class Hooks:
             "permission_mode": self._mode(),
         }
 
+    def tool_fields(self, plan: PlannedCall) -> dict[str, Any]:
+        """The fields of the payload of every event about a call."""
+        return {
+            **self.common_fields(),
+            "tool_name": plan.tool.name,
+            "tool_input": plan.input,
+            "tool_use_id": plan.call.id,
+        }
+
     def wants(self, plan: PlannedCall) -> bool:
-        """Whether there are PreToolUse hooks at all."""
         return self.has("PreToolUse")
 
     async def advise(self, plan: PlannedCall) -> Advice:
-        """Tell PreToolUse hooks of a call, before it is judged."""
+        """Run the PreToolUse hooks of a call."""
         from wieldy.hooks.events import PreToolUse
-        from wieldy.hooks.reply import advice, fold
+        from wieldy.hooks.reply import as_advice, combine
 
-        moment = PreToolUse(
-            **self.common_fields(), tool_name=plan.tool.name, tool_input=plan.input, tool_use_id=plan.call.id
-        )
-        replies = _of_the_last_input(await self._chained(self._for(moment, plan), moment))
-        self._tell(fold(replies))
-        return advice(replies)
+        event = PreToolUse(**self.tool_fields(plan))
+        replies = _without_stale_allows(await self._run_chained(self._hooks_for(event, plan), event))
+        self._report(combine(replies))
+        return as_advice(replies)
 
-    async def fire(self, moment: HookEvent, plan: PlannedCall | None = None) -> HookReplies:
-        """Tell the hooks of a moment and give what they said."""
-        from wieldy.hooks.reply import fold
+    async def fire(self, event: HookEvent, plan: PlannedCall | None = None) -> HookReplies:
+        """Run the hooks of an event."""
+        from wieldy.hooks.reply import combine
 
-        hooks = self._for(moment, plan)
-        replies = await asyncio.gather(*(self._heard(hook, moment) for hook in hooks))
-        said = fold(replies)
-        self._tell(said)
-        return said
-
-    def _for(self, moment: HookEvent, plan: PlannedCall | None) -> list[Hook]:
-        return [
-            hook
-            for hook in self.hooks
-            if hook.wants(moment) and (hook.only_if is None or (plan is not None and self._applies(hook.only_if, plan)))
-        ]
-
-    async def _chained(self, hooks: Sequence[Hook], moment: PreToolUse) -> list[HookReply]:
-        """All together first; those behind a rewrite are told of the new input and asked again."""
-        replies = list(await asyncio.gather(*(self._heard(hook, moment) for hook in hooks)))
-        for index, reply in enumerate(replies):
-            if reply.updated_input is None or index + 1 == len(hooks):
-                continue
-            moment = replace(moment, tool_input=reply.updated_input)
-            later = await self._chained(hooks[index + 1 :], moment)
-            return [*replies[: index + 1], *later]
+        hooks = self._hooks_for(event, plan)
+        replies = combine(await asyncio.gather(*(self._run(hook, event) for hook in hooks)))
+        self._report(replies)
         return replies
 
-    async def _heard(self, hook: Hook, moment: HookEvent) -> HookReply:
+    @asynccontextmanager
+    async def notifying(self, notification_type: str, message: str) -> AsyncIterator[None]:
+        """Run the Notification hooks while the body waits for a person; none if it ends without waiting."""
+        if not self.has("Notification"):
+            yield
+            return
+        is_waiting = False
+
+        async def notify() -> None:
+            nonlocal is_waiting
+            is_waiting = True
+            event = Notification(**self.common_fields(), message=message, notification_type=notification_type)
+            await self.fire(event)
+
+        task = asyncio.create_task(notify())
+        try:
+            yield
+            if is_waiting:
+                await asyncio.wait((task,))
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def _hooks_for(self, event: HookEvent, plan: PlannedCall | None) -> list[Hook]:
+        return [hook for hook in self.hooks if hook.wants(event) and self._covers(hook.only_if, plan)]
+
+    def _covers(self, rule: Rule | None, plan: PlannedCall | None) -> bool:
+        return rule is None or (plan is not None and self._rule_matches(rule, plan))
+
+    async def _run_chained(self, hooks: Sequence[Hook], event: PreToolUse) -> list[HookReply]:
+        replies = list(await asyncio.gather(*(self._run(hook, event) for hook in hooks)))
+        for index, reply in enumerate(replies[:-1]):
+            if reply.updated_input is not None:
+                rewritten = replace(event, tool_input=reply.updated_input)
+                return [*replies[: index + 1], *await self._run_chained(hooks[index + 1 :], rewritten)]
+        return replies
+
+    async def _run(self, hook: Hook, event: HookEvent) -> HookReply:
         emit = self._workspace.emit
-        emit(HookStarted(hook_event=moment.event, hook=hook.name))
+        emit(HookStarted(hook_event=event.event, hook=hook.name))
         started = time.perf_counter()
-        reply = await self._reply(hook, moment)
+        reply = await self._reply_of(hook, event)
         milliseconds = int((time.perf_counter() - started) * 1000)
         detail = reply.reason or reply.message or f"{milliseconds} ms"
-        emit(HookEnded(hook_event=moment.event, hook=hook.name, outcome=reply.outcome, detail=detail))
+        emit(HookEnded(hook_event=event.event, hook=hook.name, outcome=reply.outcome, detail=detail))
         return reply
 
-    async def _reply(self, hook: Hook, moment: HookEvent) -> HookReply:
-        from wieldy.hooks.command import HookOutput, run_command
-        from wieldy.hooks.reply import from_python, interpret
+    async def _reply_of(self, hook: Hook, event: HookEvent) -> HookReply:
+        from wieldy.hooks.command import run_command
+        from wieldy.hooks.reply import failed_reply, interpret_answer, interpret_output
 
         if hook.call is None:
-            return interpret(hook, await run_command(hook, moment, self._environment()))
+            return interpret_output(hook, await run_command(hook, event, self._environment()))
         try:
             async with asyncio.timeout(hook.seconds):
-                return from_python(hook, await maybe_await(hook.call(moment.payload())))
+                return interpret_answer(hook, await maybe_await(hook.call(event.payload())))
         except TimeoutError:
-            return interpret(hook, HookOutput(None, trouble=f"did not end within {hook.seconds:g} s"))
+            return failed_reply(hook, f"did not end within {hook.seconds:g} s")
         except Exception as error:
-            return interpret(hook, HookOutput(None, trouble=f"failed: {type(error).__name__}: {error}"))
+            return failed_reply(hook, f"failed: {type(error).__name__}: {error}")
 
     def _environment(self) -> Mapping[str, str]:
-        own: dict[str, Any] = self._workspace.setting("env", {})
-        return {**self._workspace.env, **{str(name): str(value) for name, value in own.items()}}
+        configured: dict[str, Any] = self._workspace.setting("env", {})
+        return {**self._workspace.env, **{str(name): str(value) for name, value in configured.items()}}
 
-    def _tell(self, said: HookReplies) -> None:
-        for line in said.messages:
-            self._workspace.emit(Notice(text=line))
-        if said.halt is not None:
-            self._halt(said.halt)
+    def _report(self, replies: HookReplies) -> None:
+        for message in replies.messages:
+            self._workspace.emit(Notice(text=message))
+        if replies.halt is not None:
+            self._halt(replies.halt)
 
 
-def _of_the_last_input(replies: Sequence[HookReply]) -> list[HookReply]:
-    """The replies without any "allow" that was said of an input which a later hook has replaced."""
+def _without_stale_allows(replies: Sequence[HookReply]) -> list[HookReply]:
+    """Drop every "allow" for an input that a later hook has rewritten."""
     rewrites = [index for index, reply in enumerate(replies) if reply.updated_input is not None]
     last = rewrites[-1] if rewrites else 0
     return [
@@ -155,76 +178,66 @@ def _of_the_last_input(replies: Sequence[HookReply]) -> list[HookReply]:
 
 
 class HookApprover:
-    """Asks the hooks first, then whoever comes next."""
+    """Asks PermissionRequest hooks first, then the person; Notification hooks run while the person is asked."""
 
-    def __init__(self, hooks: Hooks, then: Approver) -> None:
+    def __init__(self, hooks: Hooks, person: Approver) -> None:
         self._hooks = hooks
-        self._then = then
+        self._person = person
 
     async def ask(self, question: Question) -> Answer:
-        """The hooks' answer if they have one, else the next one's."""
-        if not self._hooks.has("PermissionRequest"):
-            return await self._then.ask(question)
         plan = question.plan
-        rules = [{"type": "addRules", "behavior": "allow", "rules": [rule]} for rule in question.decision.suggestions]
-        said = await self._hooks.fire(
-            PermissionRequest(
-                **self._hooks.common_fields(),
-                tool_name=plan.tool.name,
-                tool_input=plan.input,
-                tool_use_id=plan.call.id,
-                permission_suggestions=rules,
-            ),
-            plan,
-        )
-        if said.behavior == "allow":
-            return Answer(True, updated_input=said.updated_input)
-        if said.behavior == "deny":
-            return Answer(False, said.reason or "a hook said no")
-        return await self._then.ask(question)
+        if self._hooks.has("PermissionRequest"):
+            suggestions = question.decision.suggestions
+            rules = [{"type": "addRules", "behavior": "allow", "rules": [rule]} for rule in suggestions]
+            event = PermissionRequest(**self._hooks.tool_fields(plan), permission_suggestions=rules)
+            replies = await self._hooks.fire(event, plan)
+            if replies.behavior == "allow":
+                return Answer(True, updated_input=replies.updated_input)
+            if replies.behavior == "deny":
+                return Answer(False, replies.reason or "a hook said no")
+        message = f"wieldy needs your permission to use {plan.tool.name}"
+        async with self._hooks.notifying("permission_prompt", message):
+            return await self._person.ask(question)
 
 
 class HookReviewer:
-    """The reviewer of a toolbox's outcomes."""
+    """Runs PostToolUse and PostToolUseFailure hooks on outcomes."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
     async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
-        """The outcome, with what the hooks had to say about it."""
-        about: dict[str, Any] = {
-            **self._hooks.common_fields(),
-            "tool_name": plan.tool.name,
-            "tool_input": plan.input,
-            "tool_use_id": plan.call.id,
-            "duration_ms": int(seconds * 1000),
-        }
+        """Return the outcome with what the hooks add to it."""
+        duration_ms = int(seconds * 1000)
         if isinstance(outcome, Done) and not outcome.is_error:
-            return await self._after_success(plan, outcome, about)
+            return await self._review_success(plan, outcome, duration_ms)
         if isinstance(outcome, Done | Failed | Interrupted):
-            return await self._after_failure(plan, outcome, about)
+            return await self._review_failure(plan, outcome, duration_ms)
         return outcome
 
-    async def _after_success(self, plan: PlannedCall, outcome: Done, about: dict[str, Any]) -> Outcome:
+    async def _review_success(self, plan: PlannedCall, outcome: Done, duration_ms: int) -> Outcome:
         if not self._hooks.has("PostToolUse"):
             return outcome
         response = outcome.data if outcome.data is not None else text_of(outcome.content)
-        said = await self._hooks.fire(PostToolUse(**about, tool_response=response), plan)
-        content = outcome.content
-        if said.updated_output is not None:
-            content = (Text(said.updated_output if isinstance(said.updated_output, str) else str(said.updated_output)),)
-        lines = [f"A hook objects: {said.blocked}"] if said.blocked else []
-        return Done((*content, *map(Text, [*lines, *said.context])), outcome.data)
+        event = PostToolUse(**self._hooks.tool_fields(plan), tool_response=response, duration_ms=duration_ms)
+        replies = await self._hooks.fire(event, plan)
+        content = outcome.content if replies.updated_output is None else (Text(str(replies.updated_output)),)
+        lines = [f"A hook objects: {replies.blocked}"] if replies.blocked else []
+        return Done((*content, *map(Text, [*lines, *replies.context])), outcome.data)
 
-    async def _after_failure(
-        self, plan: PlannedCall, outcome: Done | Failed | Interrupted, about: dict[str, Any]
+    async def _review_failure(
+        self, plan: PlannedCall, outcome: Done | Failed | Interrupted, duration_ms: int
     ) -> Outcome:
         if not self._hooks.has("PostToolUseFailure"):
             return outcome
-        interrupted = isinstance(outcome, Interrupted)
-        words = _words(outcome)
-        said = await self._hooks.fire(PostToolUseFailure(**about, error=words, is_interrupt=interrupted), plan)
-        lines = [*([said.blocked] if said.blocked else []), *said.context]
+        event = PostToolUseFailure(
+            **self._hooks.tool_fields(plan),
+            error=_error_text(outcome),
+            is_interrupt=isinstance(outcome, Interrupted),
+            duration_ms=duration_ms,
+        )
+        replies = await self._hooks.fire(event, plan)
+        lines = [*([replies.blocked] if replies.blocked else []), *replies.context]
         if not lines:
             return outcome
         match outcome:
@@ -235,7 +248,7 @@ class HookReviewer:
         return outcome
 
 
-def _words(outcome: Done | Failed | Interrupted) -> str:
+def _error_text(outcome: Done | Failed | Interrupted) -> str:
     match outcome:
         case Done(content):
             return text_of(content)

@@ -1,4 +1,4 @@
-"""The moments a hook can be told of. What each one's payload holds is its fields; what a hook may do about it is the table."""
+"""The hook events. The fields of each class are its payload; its class variables say what a hook may do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from msgspec.structs import asdict
 
 
 class HookEvent(Struct, frozen=True, kw_only=True):
-    """What every hook is told: which session, where, in which mode; inside a sub-agent, which one."""
+    """The fields every hook gets.
+
+    `matched_on` is the field a matcher is compared with. A hook of an event that `can_block` may stop what is about to happen;
+    one of an event that `fails_closed` blocks when it fails, unless its `on_error` says otherwise. What a hook of an event that
+    `takes_text` prints as plain text is added for the model.
+    """
 
     event: ClassVar[str] = ""
     matched_on: ClassVar[str] = ""
-    blocks: ClassVar[bool] = False
-    guards: ClassVar[bool] = False
+    can_block: ClassVar[bool] = False
+    fails_closed: ClassVar[bool] = False
     takes_text: ClassVar[bool] = False
 
     session_id: str = ""
@@ -27,17 +32,17 @@ class HookEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """What a matcher is held against."""
+        """The value a matcher is compared with."""
         return str(getattr(self, self.matched_on)) if self.matched_on else ""
 
     def payload(self) -> dict[str, Any]:
-        """What the hook reads on stdin."""
-        told = {name: value for name, value in asdict(self).items() if value is not None}
-        return {"hook_event_name": self.event, **told}
+        """The JSON object the hook reads on stdin."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return {"hook_event_name": self.event, **fields}
 
 
 class ToolHookEvent(HookEvent, frozen=True, kw_only=True):
-    """About one call."""
+    """An event about one call."""
 
     matched_on: ClassVar[str] = "tool_name"
 
@@ -47,37 +52,37 @@ class ToolHookEvent(HookEvent, frozen=True, kw_only=True):
 
 
 class PreToolUse(ToolHookEvent, frozen=True, kw_only=True):
-    """A call is about to be judged: allow, deny, ask, or rewrite its input."""
+    """Before a call is decided: allow, deny, ask, or rewrite its input."""
 
     event: ClassVar[str] = "PreToolUse"
-    blocks: ClassVar[bool] = True
-    guards: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
+    fails_closed: ClassVar[bool] = True
 
 
 class PermissionRequest(ToolHookEvent, frozen=True, kw_only=True):
-    """A person is about to be asked: answer in their place."""
+    """Before a person is asked: answer for them."""
 
     event: ClassVar[str] = "PermissionRequest"
-    guards: ClassVar[bool] = True
+    fails_closed: ClassVar[bool] = True
 
     permission_suggestions: list[dict[str, Any]] = field(default_factory=list)
 
 
 class PostToolUse(ToolHookEvent, frozen=True, kw_only=True):
-    """A tool has run: add to what the model reads of it, or replace it."""
+    """After a tool ran: add to its result, or replace it."""
 
     event: ClassVar[str] = "PostToolUse"
-    blocks: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
 
     tool_response: Any = None
     duration_ms: int = 0
 
 
 class PostToolUseFailure(ToolHookEvent, frozen=True, kw_only=True):
-    """A tool has failed: add to what the model reads of it."""
+    """After a tool failed: add to its result."""
 
     event: ClassVar[str] = "PostToolUseFailure"
-    blocks: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
 
     error: str = ""
     is_interrupt: bool = False
@@ -85,18 +90,18 @@ class PostToolUseFailure(ToolHookEvent, frozen=True, kw_only=True):
 
 
 class UserPromptSubmit(HookEvent, frozen=True, kw_only=True):
-    """The person has said something: block it, or add to it."""
+    """Before a prompt is sent: block it, or add to it."""
 
     event: ClassVar[str] = "UserPromptSubmit"
-    blocks: ClassVar[bool] = True
-    guards: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
+    fails_closed: ClassVar[bool] = True
     takes_text: ClassVar[bool] = True
 
     prompt: str
 
 
 class SessionStart(HookEvent, frozen=True, kw_only=True):
-    """A session begins: add to what the model knows from the start."""
+    """A session starts: add to its first prompt."""
 
     event: ClassVar[str] = "SessionStart"
     matched_on: ClassVar[str] = "source"
@@ -116,17 +121,17 @@ class SessionEnd(HookEvent, frozen=True, kw_only=True):
 
 
 class Stop(HookEvent, frozen=True, kw_only=True):
-    """The model wants to stop: let it, or send it on with a reason."""
+    """The model has finished: let it stop, or make it go on with a reason."""
 
     event: ClassVar[str] = "Stop"
-    blocks: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
 
     stop_hook_active: bool = False
     last_assistant_message: str = ""
 
 
 class SubagentStart(HookEvent, frozen=True, kw_only=True):
-    """A sub-agent begins: add to what it knows."""
+    """A sub-agent starts: add to its task."""
 
     event: ClassVar[str] = "SubagentStart"
     matched_on: ClassVar[str] = "agent_type"
@@ -137,11 +142,11 @@ class SubagentStart(HookEvent, frozen=True, kw_only=True):
 
 
 class SubagentStop(HookEvent, frozen=True, kw_only=True):
-    """A sub-agent wants to stop: let it, or send it on with a reason."""
+    """A sub-agent has finished: let it stop, or make it go on with a reason."""
 
     event: ClassVar[str] = "SubagentStop"
     matched_on: ClassVar[str] = "agent_type"
-    blocks: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
 
     agent_id: str
     agent_type: str
@@ -151,18 +156,18 @@ class SubagentStop(HookEvent, frozen=True, kw_only=True):
 
 
 class PreCompact(HookEvent, frozen=True, kw_only=True):
-    """The conversation is about to be shortened."""
+    """Before the conversation is compacted."""
 
     event: ClassVar[str] = "PreCompact"
     matched_on: ClassVar[str] = "trigger"
-    blocks: ClassVar[bool] = True
+    can_block: ClassVar[bool] = True
 
     trigger: str = "auto"
     custom_instructions: str = ""
 
 
 class Notification(HookEvent, frozen=True, kw_only=True):
-    """A person is being told something."""
+    """A session waits for the person: a permission prompt, a question, or idle at the prompt."""
 
     event: ClassVar[str] = "Notification"
     matched_on: ClassVar[str] = "notification_type"
@@ -172,8 +177,8 @@ class Notification(HookEvent, frozen=True, kw_only=True):
 
 
 HOOK_EVENTS: Mapping[str, type[HookEvent]] = {
-    kind.event: kind
-    for kind in (
+    event.event: event
+    for event in (
         PreToolUse,
         PostToolUse,
         PostToolUseFailure,

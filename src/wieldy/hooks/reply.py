@@ -1,4 +1,4 @@
-"""What a hook's answer means, for every moment, exit code and form of output: one function, and the table the docs show."""
+"""What a hook's answer means, for every event, exit code and form of output."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ DECISIONS: Mapping[str, Behavior] = {
     "block": "deny",
     "ask": "ask",
 }
-
-ANSWERS = frozenset({"decision", "permissionDecision", "hookSpecificOutput", "continue", "systemMessage"})
-REASONS = ("permissionDecisionReason", "reason", "stopReason")
+ANSWER_FIELDS = frozenset({"decision", "permissionDecision", "hookSpecificOutput", "continue", "systemMessage"})
+REASON_FIELDS = ("permissionDecisionReason", "reason", "stopReason")
+MAX_TEXT_CHARS = 10_000
 # Python, then dash and its kin, then Perl.
-_NO_SCRIPT = re.compile(
+_SCRIPT_NOT_FOUND = re.compile(
     r"""(?:\S*python\S*: can't open file|\w*sh: \d+: (?:cannot|can't|Can't) open|Can't open perl script) ['"]?([^'":]+)"""
 )
 
 
 class HookReply(Struct, frozen=True):
-    """A hook's answer. `blocked` is the reason it stopped what was about to happen; `outcome` is a word for the log."""
+    """One hook's answer. `outcome` is a word for the log, `message` is shown to the person."""
 
     hook: str
     outcome: str = "ok"
@@ -45,153 +45,9 @@ class HookReply(Struct, frozen=True):
     message: str = ""
     halt: str | None = None
 
-    @property
-    def blocked(self) -> bool:
-        """Whether it said no."""
-        return self.behavior == "deny"
-
-
-def interpret(hook: Hook, raw: HookOutput) -> HookReply:
-    """The meaning of an answer. Crash, time-out, missing script and unknown output mean what `on_error` says."""
-    moment = HOOK_EVENTS[hook.event]
-    if raw.exit_code is None:
-        return _trouble(hook, raw.trouble)
-    if raw.exit_code < 0:
-        return _trouble(hook, f"was killed by signal {-raw.exit_code}")
-    if raw.exit_code in (126, 127):
-        return _trouble(hook, f"could not start: {_first_line(raw.stderr) or f'exit code {raw.exit_code}'}")
-    if _never_began(hook, raw):
-        return _trouble(hook, f"could not start: {_first_line(raw.stderr)}")
-    stdout = raw.stdout.strip()
-    answer = _answer_in(stdout)
-    if raw.exit_code == 2:
-        why = _first_words(raw.stderr) or _reason_in(answer) or "no reason given"
-        return (
-            HookReply(hook.name, "blocked", "deny", why)
-            if moment.blocks
-            else HookReply(hook.name, "shown", message=why)
-        )
-    if answer:
-        return _from_json(hook, answer)
-    if raw.exit_code != 0:
-        shown = _first_words(raw.stderr) or _first_words(raw.stdout)
-        return HookReply(hook.name, "shown", message=f"exit code {raw.exit_code}{f': {shown}' if shown else ''}")
-    return HookReply(hook.name, context=(stdout,) if stdout and moment.takes_text else ())
-
-
-def from_python(hook: Hook, said: Any) -> HookReply:
-    """The meaning of what a Python hook returned: None, or what a command would print as JSON."""
-    if said is None:
-        return HookReply(hook.name)
-    if not isinstance(said, Mapping):
-        return _trouble(hook, f"returned {type(said).__name__}; a hook returns a dict or None")
-    return _from_object(hook, said)
-
-
-def _from_json(hook: Hook, text: str) -> HookReply:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return _trouble(hook, f"printed something that begins like JSON and is not: {error}")
-    return _from_object(hook, said)
-
-
-def _from_object(hook: Hook, said: Mapping[str, Any]) -> HookReply:
-    own = said.get("hookSpecificOutput") or {}
-    if not isinstance(own, Mapping):
-        return _trouble(hook, "answered with a `hookSpecificOutput` that is no object")
-    if own.get("hookEventName", hook.event) != hook.event:
-        return _trouble(hook, f"answered for {own['hookEventName']} instead of {hook.event}")
-    try:
-        behavior, reason = _decision(hook, said, own)
-    except ValueError as error:
-        return _trouble(hook, str(error))
-    updated = own.get("updatedInput", said.get("updatedInput"))
-    if isinstance(answered := own.get("decision"), Mapping):
-        updated = answered.get("updatedInput", updated)
-    if updated is not None and not isinstance(updated, Mapping):
-        return _trouble(hook, "answered with an `updatedInput` that is no object")
-    context = own.get("additionalContext", said.get("additionalContext"))
-    halt = str(said.get("stopReason") or "a hook stopped the run") if said.get("continue") is False else None
-    return HookReply(
-        hook.name,
-        "blocked" if behavior == "deny" else "ok",
-        behavior,
-        reason,
-        updated,
-        own.get("updatedToolOutput", own.get("updatedMCPToolOutput")),
-        (str(context),) if context else (),
-        str(said.get("systemMessage") or ""),
-        halt,
-    )
-
-
-def _decision(hook: Hook, said: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[Behavior | None, str]:
-    """The decision, wherever this event's hooks write it. Raises `ValueError` for a word nobody knows."""
-    found = own.get("permissionDecision", own.get("decision", said.get("permissionDecision", said.get("decision"))))
-    reason = (
-        own.get("permissionDecisionReason")
-        or said.get("permissionDecisionReason")
-        or said.get("reason")
-        or own.get("reason")
-    )
-    if isinstance(found, Mapping):
-        reason = found.get("message") or reason
-        found = found.get("behavior", "{}")
-    if found is None or found == "defer":
-        return None, str(reason or "")
-    known = DECISIONS if hook.event == "PreToolUse" else {**DECISIONS, "defer": "ask"}
-    if not isinstance(found, str) or found not in known or (found == "block" and "permissionDecision" in own):
-        raise ValueError(f"answered `{found}`, which is no decision; there are allow, deny and ask")
-    return known[found], str(reason or "")
-
-
-def _trouble(hook: Hook, what: str) -> HookReply:
-    if hook.on_error == "block":
-        way_on = f'Mend it, remove it in the settings under hooks.{hook.event}, or give it "on_error": "warn"'
-        return HookReply(hook.name, "failed", "deny", f"the hook `{hook.name}` {what}. {way_on}")
-    return HookReply(hook.name, "failed", message=f"the hook `{hook.name}` {what}")
-
-
-def _answer_in(stdout: str) -> str:
-    """The JSON a hook answered with: all it printed, or what follows a few lines of its own chatter."""
-    if stdout.startswith("{") or "\n{" not in stdout:
-        return stdout if stdout.startswith("{") else ""
-    text = stdout[stdout.index("\n{") + 1 :]
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return ""
-    return text if not ANSWERS.isdisjoint(said) else ""
-
-
-def _reason_in(answer: str) -> str:
-    with contextlib.suppress(ValueError, RecursionError):
-        said = json.loads(answer or "{}")
-        own = said.get("hookSpecificOutput")
-        places = (own, said) if isinstance(own, Mapping) else (said,)
-        return next((str(one[key]) for one in places for key in REASONS if one.get(key)), "")
-    return ""
-
-
-def _never_began(hook: Hook, raw: HookOutput) -> bool:
-    """Some interpreters report a script that is not there with exit code 2, which would read as a considered no."""
-    found = _NO_SCRIPT.match(_first_line(raw.stderr)) if raw.exit_code == 2 and not raw.stdout else None
-    words = hook.command if isinstance(hook.command, str) else " ".join(hook.command or ())
-    return found is not None and found[1].rsplit("/", 1)[-1] in words
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else ""
-
-
-def _first_words(text: str) -> str:
-    text = text.strip()
-    return truncate(text, 10_000)
-
 
 class HookReplies(Struct, frozen=True):
-    """What all hooks of a moment said together. `blocked` is the first reason among the strictest."""
+    """The answers of all hooks of an event together. `blocked` is the first reason to block."""
 
     blocked: str | None = None
     behavior: str | None = None
@@ -203,18 +59,18 @@ class HookReplies(Struct, frozen=True):
     halt: str | None = None
 
 
-def fold(replies: Sequence[HookReply]) -> HookReplies:
-    """One answer out of several, given in the order of the configuration: the strictest decides, the last rewrite stands."""
+def combine(replies: Sequence[HookReply]) -> HookReplies:
+    """Combine replies given in the order of the configuration: the strictest decides, the last rewrite stands."""
     decided = [reply for reply in replies if reply.behavior is not None]
     strictest = max(decided, key=lambda reply: STRICTNESS[reply.behavior or "allow"], default=None)
-    blocked = next((f"{reply.hook}: {reply.reason}" for reply in decided if reply.blocked), None)
-    updated = [reply.updated_input for reply in replies if reply.updated_input is not None]
+    blocked = next((f"{reply.hook}: {reply.reason}" for reply in decided if reply.behavior == "deny"), None)
+    inputs = [reply.updated_input for reply in replies if reply.updated_input is not None]
     outputs = [reply.updated_output for reply in replies if reply.updated_output is not None]
     return HookReplies(
         blocked=blocked,
         behavior=strictest.behavior if strictest else None,
         reason=strictest.reason if strictest else "",
-        updated_input=updated[-1] if updated else None,
+        updated_input=inputs[-1] if inputs else None,
         updated_output=outputs[-1] if outputs else None,
         context=tuple(line for reply in replies for line in reply.context),
         messages=tuple(f"{reply.hook}: {reply.message}" for reply in replies if reply.message),
@@ -222,12 +78,144 @@ def fold(replies: Sequence[HookReply]) -> HookReplies:
     )
 
 
-def advice(replies: Sequence[HookReply]) -> Advice:
-    """What PreToolUse hooks have to say about a call."""
-    said = fold(replies)
+def as_advice(replies: Sequence[HookReply]) -> Advice:
+    """Turn the replies of PreToolUse hooks into advice on a call."""
+    combined = combine(replies)
     opinions = tuple(
         Opinion(f"hook {reply.hook}", reply.behavior, reply.reason) for reply in replies if reply.behavior is not None
     )
-    if said.halt is not None:
-        opinions = (*opinions, Opinion("hook", "deny", said.halt))
-    return Advice(opinions, said.updated_input, said.context)
+    if combined.halt is not None:
+        opinions = (*opinions, Opinion("hook", "deny", combined.halt))
+    return Advice(opinions, combined.updated_input, combined.context)
+
+
+def interpret_output(hook: Hook, output: HookOutput) -> HookReply:
+    """Interpret what a command left. Crash, time-out, missing script and unknown output mean what `on_error` says."""
+    event = HOOK_EVENTS[hook.event]
+    if output.exit_code is None:
+        return failed_reply(hook, output.failure)
+    if output.exit_code < 0:
+        return failed_reply(hook, f"was killed by signal {-output.exit_code}")
+    if output.exit_code in (126, 127) or _script_not_found(hook, output):
+        return failed_reply(hook, f"could not start: {_first_line(output.stderr) or f'exit code {output.exit_code}'}")
+    stdout = output.stdout.strip()
+    answer = _find_json(stdout)
+    if output.exit_code == 2:
+        reason = _stripped(output.stderr) or _reason_in(answer) or "no reason given"
+        if event.can_block:
+            return HookReply(hook.name, "blocked", "deny", reason)
+        return HookReply(hook.name, "shown", message=reason)
+    if answer:
+        try:
+            return interpret_answer(hook, json.loads(answer))
+        except (ValueError, RecursionError) as error:
+            return failed_reply(hook, f"printed something that begins like JSON and is not: {error}")
+    if output.exit_code != 0:
+        text = _stripped(output.stderr) or _stripped(output.stdout)
+        return HookReply(hook.name, "shown", message=f"exit code {output.exit_code}{f': {text}' if text else ''}")
+    return HookReply(hook.name, context=(stdout,) if stdout and event.takes_text else ())
+
+
+def interpret_answer(hook: Hook, answer: Any) -> HookReply:
+    """Interpret the JSON object a hook printed, or what a Python hook returned: an object or None."""
+    if answer is None:
+        return HookReply(hook.name)
+    if not isinstance(answer, Mapping):
+        return failed_reply(hook, f"returned {type(answer).__name__}; a hook returns a dict or None")
+    specific = answer.get("hookSpecificOutput") or {}
+    if not isinstance(specific, Mapping):
+        return failed_reply(hook, "answered with a `hookSpecificOutput` that is no object")
+    if specific.get("hookEventName", hook.event) != hook.event:
+        return failed_reply(hook, f"answered for {specific['hookEventName']} instead of {hook.event}")
+    try:
+        behavior, reason = _parse_decision(hook, answer, specific)
+    except ValueError as error:
+        return failed_reply(hook, str(error))
+    updated_input = specific.get("updatedInput", answer.get("updatedInput"))
+    if isinstance(decision := specific.get("decision"), Mapping):
+        updated_input = decision.get("updatedInput", updated_input)
+    if updated_input is not None and not isinstance(updated_input, Mapping):
+        return failed_reply(hook, "answered with an `updatedInput` that is no object")
+    context = specific.get("additionalContext", answer.get("additionalContext"))
+    halts = answer.get("continue") is False
+    return HookReply(
+        hook.name,
+        "blocked" if behavior == "deny" else "ok",
+        behavior,
+        reason,
+        updated_input,
+        specific.get("updatedToolOutput", specific.get("updatedMCPToolOutput")),
+        (str(context),) if context else (),
+        str(answer.get("systemMessage") or ""),
+        str(answer.get("stopReason") or "a hook stopped the run") if halts else None,
+    )
+
+
+def failed_reply(hook: Hook, problem: str) -> HookReply:
+    """Make the reply of a hook that failed, as its `on_error` says."""
+    if hook.on_error == "block":
+        advice = f'Mend it, remove it in the settings under hooks.{hook.event}, or give it "on_error": "warn"'
+        return HookReply(hook.name, "failed", "deny", f"the hook `{hook.name}` {problem}. {advice}")
+    return HookReply(hook.name, "failed", message=f"the hook `{hook.name}` {problem}")
+
+
+def _parse_decision(hook: Hook, answer: Mapping[str, Any], specific: Mapping[str, Any]) -> tuple[Behavior | None, str]:
+    """Find the decision wherever hooks of this event write it. Raises `ValueError` for an unknown word."""
+    keys = ("permissionDecision", "decision")
+    decision = next((fields[key] for fields in (specific, answer) for key in keys if key in fields), None)
+    reason = (
+        specific.get("permissionDecisionReason")
+        or answer.get("permissionDecisionReason")
+        or answer.get("reason")
+        or specific.get("reason")
+    )
+    if isinstance(decision, Mapping):
+        reason = decision.get("message") or reason
+        decision = decision.get("behavior", "{}")
+    if decision is None or decision == "defer":
+        return None, str(reason or "")
+    is_misplaced = decision == "block" and "permissionDecision" in specific
+    if not isinstance(decision, str) or decision not in DECISIONS or is_misplaced:
+        raise ValueError(f"answered `{decision}`, which is no decision; there are allow, deny and ask")
+    return DECISIONS[decision], str(reason or "")
+
+
+def _find_json(stdout: str) -> str:
+    """Find the JSON a hook answered with: all it printed, or what follows some lines of text."""
+    if stdout.startswith("{"):
+        return stdout
+    start = stdout.find("\n{")
+    if start < 0:
+        return ""
+    text = stdout[start + 1 :]
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return text if not ANSWER_FIELDS.isdisjoint(answer) else ""
+
+
+def _reason_in(answer: str) -> str:
+    with contextlib.suppress(ValueError, RecursionError):
+        fields = json.loads(answer or "{}")
+        specific = fields.get("hookSpecificOutput")
+        places = (specific, fields) if isinstance(specific, Mapping) else (fields,)
+        return next((str(place[key]) for place in places for key in REASON_FIELDS if place.get(key)), "")
+    return ""
+
+
+def _script_not_found(hook: Hook, output: HookOutput) -> bool:
+    """Some interpreters exit with 2 when there is no script, which would look like a decision to block."""
+    if output.exit_code != 2 or output.stdout:
+        return False
+    match = _SCRIPT_NOT_FOUND.match(_first_line(output.stderr))
+    words = hook.command if isinstance(hook.command, str) else " ".join(hook.command or ())
+    return match is not None and match[1].rsplit("/", 1)[-1] in words
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _stripped(text: str) -> str:
+    return truncate(text.strip(), MAX_TEXT_CHARS)

@@ -53,6 +53,12 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("tools.*.cacheSeconds", "number", "How long results of a read-only tool are kept."),
     SettingKey("env", "string map", "Environment variables for commands and servers."),
     SettingKey("hooks", "object", "Commands run at certain moments, by event."),
+    SettingKey(
+        "messageIdleNotifThresholdMs",
+        "integer",
+        "Milliseconds without a prompt after which Notification hooks run.",
+        free=True,
+    ),
     SettingKey("disableAllHooks", "boolean", "Run no hooks at all."),
     SettingKey("mcpServers", "object", "MCP servers, by name."),
     SettingKey("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),

@@ -1,9 +1,8 @@
-"""Who attends to the calls of a toolbox as its settings want it: hooks, limits, checkers and other advisers."""
+"""Wires hooks, limits, checkers and other advisers into the services of a toolbox, as its settings say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,23 +10,21 @@ from msgspec.structs import replace
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver
+from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.services import Services
 from wieldy.permissions.advisers import CleanTreeAdviser
-from wieldy.permissions.decide import Policy
+from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.settings.load import Settings
 
 if TYPE_CHECKING:
-    from wieldy.core.call import PlannedCall
     from wieldy.engine.tool_limits import Limiting
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
-    from wieldy.permissions.decide import RuleMatcher
-    from wieldy.permissions.rules import Rule
 
 
 class Wiring:
-    """`given_hooks` and `advisers` come from code and stay; all others follow the settings."""
+    """Builds services. `code_hooks` and `advisers` come from code and stay; all others follow the settings."""
 
     def __init__(
         self,
@@ -35,7 +32,7 @@ class Wiring:
         policy: Policy,
         workspace: Workspace,
         *,
-        given_hooks: Sequence[Hook],
+        code_hooks: Sequence[Hook],
         advisers: Sequence[Adviser],
         stop: Callable[[], Abort],
         halt: Callable[[str], None],
@@ -44,48 +41,42 @@ class Wiring:
         self._settings = settings
         self._policy = policy
         self._workspace = workspace
-        self._given_hooks = tuple(given_hooks)
+        self._code_hooks = tuple(code_hooks)
         self._advisers = tuple(advisers)
         self._stop = stop
         self._halt = halt
+        self._hooks: Hooks | None = None
         self._limiting: Limiting | None = None
 
-    @cached_property
+    @property
     def hooks(self) -> Hooks:
-        """The hooks of the settings, then those given in code. Without any, nothing about hooks is even loaded."""
-        from wieldy.hooks.dispatch import Hooks
+        """The hooks of the settings, then those given in code; loaded on first use."""
+        if self._hooks is None:
+            from wieldy.hooks.dispatch import Hooks
 
-        return Hooks(
-            self._wanted_hooks(),
-            self._workspace,
-            mode=lambda: self._policy.mode,
-            applies=self._covers,
-            halt=self._halt,
-        )
+            self._hooks = Hooks(
+                self._configured_hooks(),
+                self._workspace,
+                mode=lambda: self._policy.mode,
+                rule_matches=RuleMatcher(self._policy),
+                halt=self._halt,
+            )
+        return self._hooks
 
-    def _covers(self, rule: Rule, plan: PlannedCall) -> bool:
-        return self._coverage(rule, plan)
-
-    @cached_property
-    def _coverage(self) -> RuleMatcher:
-        from wieldy.permissions.decide import RuleMatcher
-
-        return RuleMatcher(self._policy)
-
-    def follow(self, settings: Settings) -> None:
-        """Attend by these settings from now on."""
+    def update_settings(self, settings: Settings) -> None:
+        """Follow changed settings."""
         self._settings = settings
-        if "hooks" in vars(self):
-            self.hooks.hooks = tuple(self._wanted_hooks())
+        if self._hooks is not None:
+            self._hooks.hooks = tuple(self._configured_hooks())
 
     def build(self, services: Services, catalog: Catalog, person: Approver) -> Services:
-        """A bench for the calls to come. Those under way keep the one they began at."""
+        """Build the services of the calls to come. Running calls keep theirs."""
         services = replace(services, approver=person, advisers=(*self._own_advisers(), *self._advisers), reviewers=())
-        if self._given_hooks or self._settings.get("hooks") or "hooks" in vars(self):
-            self._listen_to_hooks(services, person)
+        if self._code_hooks or self._settings.get("hooks") or self._hooks is not None:
+            self._add_hooks(services, person)
         self._apply_limits(services, catalog)
         if self._settings.get("edit.diagnostics"):
-            self._check_edits(services)
+            self._add_diagnostics(services)
         return services
 
     def _own_advisers(self) -> Iterator[Adviser]:
@@ -95,28 +86,31 @@ class Wiring:
 
             yield SandboxAdviser(self._workspace)
 
-    def _wanted_hooks(self) -> list[Hook]:
-        found: list[Hook] = []
+    def _configured_hooks(self) -> list[Hook]:
+        hooks: list[Hook] = []
         problems: list[str] = []
         section = self._settings.get("hooks")
         if section is not None and self._settings.get("disableAllHooks") is not True:
-            from wieldy.hooks.config import configured
+            from wieldy.hooks.config import parse_hooks
 
-            found, problems = configured(section)
+            hooks, problems = parse_hooks(section)
         self.hook_problems = tuple(problems)
-        return [*found, *self._given_hooks]
+        return [*hooks, *self._code_hooks]
 
-    def _listen_to_hooks(self, services: Services, person: Approver) -> None:
+    def _add_hooks(self, services: Services, person: Approver) -> None:
         from wieldy.hooks.dispatch import HookApprover, HookReviewer
 
-        # A session speaks to one `Hooks` for good; a call to those that were configured when it began.
-        hooks = self.hooks.now()
+        # A session keeps one `Hooks` that follows the settings; a call keeps those configured when it began.
+        hooks = self.hooks.snapshot()
         services.approver = HookApprover(hooks, person)
         services.advisers = (*([hooks] if hooks.has("PreToolUse") else []), *services.advisers)
         services.reviewers = (HookReviewer(hooks),)
+        self._workspace.service(UserQuestions).while_waiting = lambda question: self.hooks.notifying(
+            "elicitation_dialog", question
+        )
 
     def _apply_limits(self, services: Services, catalog: Catalog) -> None:
-        """Wrap the tools for which the settings name limits; results that are kept are forgotten when files change."""
+        """Wrap the tools for which the settings set limits; cached results are dropped when files change."""
         sections = self._settings.get("tools", {})
         if not sections and self._limiting is None:
             return
@@ -128,8 +122,8 @@ class Wiring:
         if self._limiting.caches:
             services.advisers = (*services.advisers, self._limiting.invalidation)
 
-    def _check_edits(self, services: Services) -> None:
-        """Have every edit followed by the checkers of its language."""
+    def _add_diagnostics(self, services: Services) -> None:
+        """Run the checkers of a file's language after every edit."""
         from wieldy.diagnostics.review import Diagnostics
 
         checks = Diagnostics(self._workspace, self._stop)

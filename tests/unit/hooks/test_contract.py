@@ -1,4 +1,4 @@
-"""Every moment × every way a hook can end × what `on_error` says: the code does what the documented table says."""
+"""Every event × every way a hook can end × what `on_error` says: the code does what the documented table says."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.unit.hooks.contract import EXITS, HookExit, meaning, tables
 
-from wieldy.hooks.config import BadMatcher, Hook, configured, matcher
-from wieldy.hooks.contract import ENDINGS, HookExit, meaning, tables
+from wieldy.hooks.config import Hook, compile_matcher, parse_hooks
 from wieldy.hooks.events import HOOK_EVENTS
-from wieldy.hooks.lint import probe
-from wieldy.hooks.reply import HookReply, fold, interpret
+from wieldy.hooks.lint import lint_hooks
+from wieldy.hooks.reply import HookReply, combine, interpret_output
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 
 
 def hook(event: str, on_error: str) -> Hook:
-    return Hook(event, "guard.sh", "guard.sh", matcher(""), on_error=on_error)  # type: ignore[arg-type]
+    return Hook(event, "guard.sh", "guard.sh", compile_matcher(""), on_error=on_error)  # type: ignore[arg-type]
 
 
 def observed(reply: HookReply) -> str:
@@ -30,19 +30,19 @@ def observed(reply: HookReply) -> str:
 
 
 @pytest.mark.parametrize("on_error", ["block", "warn"])
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
+@pytest.mark.parametrize("exit", EXITS, ids=lambda exit: exit.name)
 @pytest.mark.parametrize("event", HOOK_EVENTS)
-def test_an_ending_means_what_the_table_says(event: str, ending: HookExit, on_error: str):
-    expected = meaning(ending, event)
+def test_an_ending_means_what_the_table_says(event: str, exit: HookExit, on_error: str):
+    expected = meaning(exit, event)
     if expected == "by on_error":
         expected = "block" if on_error == "block" else "show"
-    assert observed(interpret(hook(event, on_error), ending.raw)) == expected
+    assert observed(interpret_output(hook(event, on_error), exit.output)) == expected
 
 
 def test_a_failure_that_blocks_names_the_hook_and_how_to_switch_it_off():
-    for ending in ENDINGS:
-        reply = interpret(hook("PreToolUse", "block"), ending.raw)
-        if meaning(ending, "PreToolUse") == "by on_error":
+    for exit in EXITS:
+        reply = interpret_output(hook("PreToolUse", "block"), exit.output)
+        if meaning(exit, "PreToolUse") == "by on_error":
             assert "`guard.sh`" in reply.reason
             assert '"on_error": "warn"' in reply.reason
 
@@ -51,15 +51,17 @@ def test_the_docs_show_the_table_as_it_is():
     text = DOCS.read_text(encoding="utf-8")
     shown = re.search(r"<!-- contract -->\n(.*?)<!-- end -->", text, re.DOTALL)
     assert shown is not None
-    assert shown[1].strip() == "\n".join(tables()).strip(), "run `python -m wieldy.hooks.contract` and paste its output"
+    assert shown[1].strip() == "\n".join(tables()).strip(), (
+        "run `python -m tests.unit.hooks.contract` and paste its output"
+    )
 
 
 def test_guards_block_by_default_and_others_warn():
     section = {event: [{"hooks": [{"command": "x"}]}] for event in HOOK_EVENTS}
-    hooks, problems = configured(section)
+    hooks, problems = parse_hooks(section)
     assert problems == []
     assert {one.event: one.on_error for one in hooks} == {
-        event: "block" if moment.guards else "warn" for event, moment in HOOK_EVENTS.items()
+        event: "block" if kind.fails_closed else "warn" for event, kind in HOOK_EVENTS.items()
     }
 
 
@@ -67,18 +69,18 @@ def test_the_order_of_replies_is_that_of_the_configuration_and_the_strictest_win
     allow = HookReply("a", behavior="allow", updated_input={"n": 1}, context=("one",))
     deny = HookReply("b", behavior="deny", reason="no", context=("two",))
     ask = HookReply("c", behavior="ask", updated_input={"n": 2})
-    said = fold([allow, deny, ask])
+    said = combine([allow, deny, ask])
     assert said.behavior == "deny"
     assert said.blocked == "b: no"
     assert said.updated_input == {"n": 2}
     assert said.context == ("one", "two")
-    assert fold([allow, ask]).behavior == "ask"
-    assert fold([]).behavior is None
+    assert combine([allow, ask]).behavior == "ask"
+    assert combine([]).behavior is None
 
 
 def test_identical_hooks_of_one_event_run_once():
     same = {"matcher": "Bash", "hooks": [{"command": "x"}, {"command": "x"}]}
-    hooks, _ = configured({"PreToolUse": [same, same], "PostToolUse": [same]})
+    hooks, _ = parse_hooks({"PreToolUse": [same, same], "PostToolUse": [same]})
     assert [one.event for one in hooks] == ["PreToolUse", "PostToolUse"]
 
 
@@ -98,17 +100,17 @@ def test_identical_hooks_of_one_event_run_once():
     ],
 )
 def test_what_is_wrong_with_a_hook_is_said_and_the_hook_left_out(section):
-    hooks, problems = configured(section)
+    hooks, problems = parse_hooks(section)
     assert hooks == []
     assert len(problems) == 1
 
 
 def test_a_matcher_that_is_no_regular_expression_is_refused():
-    with pytest.raises(BadMatcher):
-        matcher("(")
+    with pytest.raises(ValueError, match="no regular expression"):
+        compile_matcher("(")
 
 
-def test_the_probe_names_what_can_never_work(tmp_path):
+def test_the_linter_names_what_can_never_work(tmp_path):
     (tmp_path / "there.py").write_text("")
     section = {
         "PreToolUse": [
@@ -119,8 +121,8 @@ def test_the_probe_names_what_can_never_work(tmp_path):
         ],
         "Stop": [{"matcher": "Bash", "hooks": [{"command": "true"}]}],
     }
-    hooks, _ = configured(section)
-    lines = list(probe(hooks, {"Bash", "Read"}, str(tmp_path)))
+    hooks, _ = parse_hooks(section)
+    lines = list(lint_hooks(hooks, {"Bash", "Read"}, str(tmp_path)))
     named = [line.split("`")[1] for line in lines]
     assert named == ["true", "true", "python3 ghost.py", "./missing.sh", "no-such-program-here", "true"]
     assert "no tool Bahs" in lines[0]

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from wieldy.hooks.config import configured
+from wieldy.hooks.config import parse_hooks
 from wieldy.hooks.events import HOOK_EVENTS
 from wieldy.settings.check import checked
 from wieldy.settings.document import DocumentError, read
@@ -88,7 +88,7 @@ def test_schema_and_checks_agree_on_every_key(key: SettingKey) -> None:
 )
 def test_the_schema_knows_what_a_hook_is(hooks: dict[str, Any], fits: bool) -> None:
     assert VALIDATOR.is_valid({"hooks": hooks}) is fits
-    assert (configured(hooks)[1] == []) is fits
+    assert (parse_hooks(hooks)[1] == []) is fits
 
 
 def documented() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -113,4 +113,4 @@ def test_every_settings_example_of_the_docs_is_right() -> None:
     for page, example in examples:
         assert VALIDATOR.is_valid(example), (page, [error.message for error in VALIDATOR.iter_errors(example)])
         assert checked(example)[1] == [], page
-        assert configured(example.get("hooks"))[1] == [], page
+        assert parse_hooks(example.get("hooks"))[1] == [], page
