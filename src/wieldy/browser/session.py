@@ -16,7 +16,8 @@ from wieldy.core.effects import NO_EFFECTS, Effects, Fetches
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.web.address_policy import HostRefused
-from wieldy.web.fetch import Fetcher, Streams
+from wieldy.web.fetch import Fetcher
+from wieldy.web.http import Streams
 from wieldy.web.proxy import REFUSED_HEADER, ForwardProxy
 from wieldy.web.url import HttpUrl, parse_url
 

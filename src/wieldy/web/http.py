@@ -180,12 +180,13 @@ class HttpClient:
         tls = await self._tls_context() if url.scheme == "https" else None
         key = _origin(url, addresses)
         if proxy is None:
-            streams = await self._open(url, addresses, tls)
+            streams = await self.open(url, addresses, tls)
             return Connection(streams, key, self.idle_seconds)
         streams = await self._open_by_proxy(url, proxy, tls)
         return Connection(streams, key, self.idle_seconds, None if tls else proxy)
 
-    async def _open(self, url: SplitResult, addresses: Sequence[str], tls: ssl.SSLContext | None) -> Streams:
+    async def open(self, url: SplitResult, addresses: Sequence[str] = (), tls: ssl.SSLContext | None = None) -> Streams:
+        """Open a connection to the first of these addresses that answers, or to the host. Raises `HttpError`."""
         name, place = str(url.hostname), host_and_port(url)
         error: HttpError | None = None
         for address in addresses or (name,):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.fetch import Streams
+from wieldy.web.http import Streams
 from wieldy.web.url import HttpUrl, InvalidUrl, parse_url
 
 Connector: TypeAlias = Callable[[HttpUrl], Awaitable[Streams]]

@@ -85,7 +85,7 @@ async def test_inside_addresses_are_refused_even_when_everything_is_allowed(tmp_
     connect = Recorder()
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
         fetch = box.workspace.service(Fetcher)
-        fetch.connect, fetch.resolver = connect, Names(inside_example=[["192.168.0.9"]])
+        fetch.client.connect, fetch.resolver = connect, Names(inside_example=[["192.168.0.9"]])
         result = await box.call("WebFetch", {"url": url})
     assert result.is_error
     assert connect.attempts == []

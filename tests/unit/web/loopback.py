@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.workspace import Workspace
-from wieldy.web.fetch import Streams
+from wieldy.web.http import Streams
 
 Say = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

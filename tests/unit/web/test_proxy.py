@@ -7,7 +7,7 @@ import pytest
 from tests.unit.web.loopback import response, serving
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.fetch import Streams, open_streams
+from wieldy.web.http import Streams, open_streams
 from wieldy.web.proxy import ForwardProxy
 from wieldy.web.url import HttpUrl
 

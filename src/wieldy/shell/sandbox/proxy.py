@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from wieldy.core.workspace import Workspace
 from wieldy.web.address_policy import HostRefused
-from wieldy.web.fetch import Fetcher, Streams
+from wieldy.web.fetch import Fetcher
+from wieldy.web.http import Streams
 from wieldy.web.proxy import ForwardProxy
 from wieldy.web.url import HttpUrl
 

@@ -91,7 +91,7 @@ async def test_a_named_host_that_resolves_to_an_internal_address_is_refused(tmp_
     workspace = place(tmp_path, "intra.example")
     connect = Recorder()
     fetcher = workspace.service(Fetcher)
-    fetcher.connect, fetcher.resolver = connect, Names(intra_example=[[address]])
+    fetcher.client.connect, fetcher.resolver = connect, Names(intra_example=[[address]])
     answer = await said(workspace, b"GET http://intra.example/ HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403")
     assert connect.attempts == []
