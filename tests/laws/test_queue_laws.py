@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes, clash
-from wieldy.engine.queue import Place, Queue
+from wieldy.engine.queue import Queue, Ticket
 from wieldy.engine.supervise import Aborted, Supervisor
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]
@@ -69,16 +69,16 @@ class Trace:
 
 
 async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, *, rewrites: bool = False) -> str:
-    with queue.place() as place:
+    with queue.take_ticket() as ticket:
         try:
-            queue.enter(place, job.effects, None)
-            await queue.admitted(place, abort)
+            queue.claim(ticket, job.effects, None)
+            await queue.wait_admitted(ticket, abort)
             effects = job.effects
             if rewrites and job.rewritten is not None:
                 await asyncio.sleep(0)
                 effects = job.rewritten
-                await queue.readmit(place, effects, None, abort)
-            await queue.start(place, abort)
+                await queue.readmit(ticket, effects, None, abort)
+            await queue.start(ticket, abort)
             trace.begin(number, effects)
             try:
                 for _ in range(job.steps):
@@ -97,10 +97,10 @@ async def work(number: int, job: Job, queue: Queue, trace: Trace, abort: Abort, 
 
 
 async def inner(effects: Effects, queue: Queue, abort: Abort) -> None:
-    with queue.place() as place:
-        queue.enter(place, effects, None)
-        await queue.admitted(place, abort)
-        await queue.start(place, abort)
+    with queue.take_ticket() as ticket:
+        queue.claim(ticket, effects, None)
+        await queue.wait_admitted(ticket, abort)
+        await queue.start(ticket, abort)
         await asyncio.sleep(0)
 
 
@@ -119,7 +119,7 @@ async def run(
     ended = await asyncio.wait_for(asyncio.gather(*tasks), timeout=20)
     assert not queue._claimed
     assert queue._running == 0
-    assert queue._exclusive == 0
+    assert queue._exclusive_count == 0
     return trace, ended
 
 
@@ -169,10 +169,10 @@ def test_calls_that_do_not_clash_overlap() -> None:
         together = asyncio.Barrier(3)
 
         async def reader(effects: Effects) -> None:
-            with queue.place() as place:
-                queue.enter(place, effects, None)
-                await queue.admitted(place, abort)
-                await queue.start(place, abort)
+            with queue.take_ticket() as ticket:
+                queue.claim(ticket, effects, None)
+                await queue.wait_admitted(ticket, abort)
+                await queue.start(ticket, abort)
                 await together.wait()
 
         await asyncio.wait_for(
@@ -190,10 +190,10 @@ def test_a_declared_safety_overrides_the_effects() -> None:
 
         async def call() -> None:
             nonlocal running, most
-            with queue.place() as place:
-                queue.enter(place, UNKNOWN_EFFECTS if safe else NO_EFFECTS, safe)
-                await queue.admitted(place, abort)
-                await queue.start(place, abort)
+            with queue.take_ticket() as ticket:
+                queue.claim(ticket, UNKNOWN_EFFECTS if safe else NO_EFFECTS, safe)
+                await queue.wait_admitted(ticket, abort)
+                await queue.start(ticket, abort)
                 running += 1
                 most = max(most, running)
                 await asyncio.sleep(0)
@@ -209,17 +209,17 @@ def test_a_declared_safety_overrides_the_effects() -> None:
 def test_who_may_go_is_waited_for_though_it_has_not_gone_yet() -> None:
     async def scene() -> list[str]:
         queue, abort, seen = Queue(10, Supervisor()), Abort(), []
-        first, rewritten, waiting = queue.place(), queue.place(), queue.place()
-        queue.enter(first, (Writes("/p/a"),), None)
-        queue.enter(rewritten, NO_EFFECTS, None)
-        assert not queue.enter(waiting, (Reads("/p/a"),), None)
+        first, rewritten, waiting = queue.take_ticket(), queue.take_ticket(), queue.take_ticket()
+        queue.claim(first, (Writes("/p/a"),), None)
+        queue.claim(rewritten, NO_EFFECTS, None)
+        assert not queue.claim(waiting, (Reads("/p/a"),), None)
 
-        async def go(place: Place, name: str) -> None:
-            await queue.admitted(place, abort)
+        async def go(ticket: Ticket, name: str) -> None:
+            await queue.wait_admitted(ticket, abort)
             seen.append(name)
             await asyncio.sleep(0)
             seen.append(f"{name} ended")
-            queue.leave(place)
+            queue.leave(ticket)
 
         going = asyncio.create_task(go(waiting, "waiting"))
         await asyncio.sleep(0)

@@ -15,7 +15,7 @@ from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import UserQuestions
-from wieldy.engine.results import plain
+from wieldy.engine.results import to_json_value
 from wieldy.terminal.commands import input_of, shown
 from wieldy.toolbox import Toolbox
 
@@ -102,5 +102,5 @@ def _as_json(result: ToolResult) -> dict[str, Any]:
         "outcome": type(result.outcome).__name__.lower(),
         "text": result.text,
         "content": [block.as_wire() for block in result.content],
-        "data": plain(result.data),
+        "data": to_json_value(result.data),
     }

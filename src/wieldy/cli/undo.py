@@ -70,12 +70,12 @@ async def _run(command: str, options: argparse.Namespace) -> int:
 
 
 async def _history(journal: Journal, options: argparse.Namespace) -> int:
-    from wieldy.engine.results import plain
+    from wieldy.engine.results import to_json_value
     from wieldy.files.journal.undo import history_lines
 
     events = await journal.history(options.n)
     if options.json:
-        print(json.dumps(plain(list(events)), ensure_ascii=False, indent=2))
+        print(json.dumps(to_json_value(list(events)), ensure_ascii=False, indent=2))
     elif events:
         print("\n".join(history_lines(events)))
     else:

@@ -100,7 +100,7 @@ class Tool:
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
     # `check` only tries what `run` would refuse by itself, in the same words: it is for whoever may be asked about a call.
-    rehearses: bool = False
+    check_is_dry_run: bool = False
 
     @cached_property
     def parameters(self) -> Parameters:

@@ -1,1 +1,1 @@
-"""One call's way, one stage a file: lookup, bind, normalize, queue, consult, authorise, execute, conclude; handle joins them."""
+"""Takes one tool call through its stages: lookup, bind, normalize, queue, consult, authorize, execute, finalize."""

@@ -16,7 +16,7 @@ from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash, is_op
 from wieldy.core.errors import Refusal, ToolDefinitionError
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
-from wieldy.engine.pipeline import output_of
+from wieldy.engine.pipeline import run_tool
 
 Clock = Callable[[], float]
 
@@ -161,7 +161,7 @@ class Cached(Wrapped):
             self._kept.move_to_end(key)
             return found[2]
         started = self._clock()
-        output = await output_of(self.inner, args, ctx, lambda progress: None)
+        output = await run_tool(self.inner, args, ctx, lambda progress: None)
         if not output.is_error:
             touched = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NO_EFFECTS
             self._kept[key] = (started, touched, output)

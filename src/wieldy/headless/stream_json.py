@@ -22,7 +22,7 @@ from wieldy.core.events import (
     ToolInputDelta,
 )
 from wieldy.core.outcome import ToolResult
-from wieldy.engine.results import plain
+from wieldy.engine.results import to_json_value
 from wieldy.headless.summary import line, usage_of, uuid, was_denied
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -204,7 +204,7 @@ class Lines:
 
     def _ended(self, result: ToolResult) -> None:
         message = {"role": "user", "content": [result.as_wire()]}
-        self._say("user", message=message, parent_tool_use_id=self._parent, tool_use_result=plain(result.data))
+        self._say("user", message=message, parent_tool_use_id=self._parent, tool_use_result=to_json_value(result.data))
         if was_denied(result):
             told = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}
             self._say("system", subtype="permission_denied", **told)

@@ -41,7 +41,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,
-    rehearses=True,
+    check_is_dry_run=True,
     timeout=120.0,
 )
 async def multi_edit(

@@ -31,7 +31,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     check=_check,
-    rehearses=True,
+    check_is_dry_run=True,
     timeout=120.0,
 )
 async def notebook_edit(

@@ -14,7 +14,7 @@ from wieldy.core.content import Block, Image
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
-from wieldy.engine.results import plain
+from wieldy.engine.results import to_json_value
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -106,7 +106,7 @@ def _block(block: Block) -> Wire:
 
 def _structured(data: Any) -> Wire | None:
     """The data as a JSON object; None where JSON cannot hold it, or where it would flood the client."""
-    value = plain(data)
+    value = to_json_value(data)
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
