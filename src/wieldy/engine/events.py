@@ -1,4 +1,4 @@
-"""Events to any number of subscribers. One that fails or is slow loses events of its own and harms nobody else."""
+"""Deliver events to any number of subscribers. One that fails or is slow loses its own events and harms nobody else."""
 
 from __future__ import annotations
 
@@ -13,111 +13,114 @@ from typing import Any, TypeAlias
 from wieldy.core.events import Event, EventsDropped
 from wieldy.core.logs import log
 
-BACKLOG = 10_000
+MAX_BACKLOG = 10_000
+CLOSE_SECONDS = 1.0
 
 Subscriber: TypeAlias = Callable[[Event], Any] | Callable[[Event], Awaitable[Any]]
 
 
 class Events:
-    """Where every step of every call is announced. While nobody has `heard` them, events need not even be made, nor those of
-    the pieces in which a model speaks while nobody follows so `closely`."""
+    """Where every step of every call is announced.
+
+    Emitters make no events unless `has_subscribers`, and no deltas of a model's answer unless `stream_deltas`.
+    """
 
     def __init__(self) -> None:
-        self._feeds: list[Feed] = []
+        self._subscriptions: list[Subscription] = []
         self.has_subscribers = False
         self.stream_deltas = False
 
     def emit(self, event: Event) -> None:
         """Announce an event. Returns at once and never raises."""
-        for feed in self._feeds:
-            feed.put(event)
+        for subscription in self._subscriptions:
+            subscription.put(event)
 
-    def subscribe(self, subscriber: Subscriber, backlog: int = BACKLOG) -> Callable[[], None]:
-        """Have a function called with every event, in order: a coroutine function on the loop, a plain one in a thread."""
-        feed: Feed = AsyncFeed(subscriber, backlog) if _is_async(subscriber) else ThreadFeed(subscriber, backlog)
-        self._add(feed)
-        return lambda: self._drop(feed)
+    def subscribe(self, subscriber: Subscriber, backlog: int = MAX_BACKLOG) -> Callable[[], None]:
+        """Call a function with every event, in order: a coroutine function on the loop, a plain one in a thread."""
+        kind = AsyncSubscription if _is_async(subscriber) else ThreadSubscription
+        subscription = kind(subscriber, backlog)
+        self._add(subscription)
+        return lambda: self._remove(subscription)
 
     @asynccontextmanager
     async def stream(
-        self, backlog: int = BACKLOG, *, stream_deltas: bool = True
+        self, backlog: int = MAX_BACKLOG, *, stream_deltas: bool = True
     ) -> AsyncIterator[AsyncIterator[Event]]:
-        """The events from now on, as an iterator that ends with the block; `closely` with every piece a model says."""
-        feed = StreamFeed(backlog)
-        feed.stream_deltas = stream_deltas
-        self._add(feed)
+        """Iterate over the events from now until the end of the block; `stream_deltas` includes those of a model's answer."""
+        subscription = LoopSubscription(backlog)
+        subscription.stream_deltas = stream_deltas
+        self._add(subscription)
         try:
-            yield feed.events()
+            yield subscription.events()
         finally:
-            self._drop(feed)
+            self._remove(subscription)
 
     async def aclose(self) -> None:
-        """Deliver what is waiting, within reason, and let the subscribers go."""
-        feeds, self._feeds, self.has_subscribers, self.stream_deltas = self._feeds, [], False, False
-        for feed in feeds:
-            await feed.aclose()
+        """Deliver what is waiting, within a second, and end all subscriptions."""
+        subscriptions, self._subscriptions = self._subscriptions, []
+        self._update_flags()
+        for subscription in subscriptions:
+            await subscription.aclose()
 
-    def _add(self, feed: Feed) -> None:
-        self._feeds.append(feed)
-        self._tally()
+    def _add(self, subscription: Subscription) -> None:
+        self._subscriptions.append(subscription)
+        self._update_flags()
 
-    def _drop(self, feed: Feed) -> None:
-        if feed in self._feeds:
-            self._feeds.remove(feed)
-            self._tally()
-            feed.close()
+    def _remove(self, subscription: Subscription) -> None:
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            self._update_flags()
+            subscription.close()
 
-    def _tally(self) -> None:
-        self.has_subscribers = bool(self._feeds)
-        self.stream_deltas = any(feed.stream_deltas for feed in self._feeds)
+    def _update_flags(self) -> None:
+        self.has_subscribers = bool(self._subscriptions)
+        self.stream_deltas = any(subscription.stream_deltas for subscription in self._subscriptions)
 
 
-class Feed:
-    """The events one subscriber has still to get, oldest dropped first when it falls too far behind."""
+class Subscription:
+    """A bounded queue of events for one subscriber; the oldest are dropped first."""
 
     def __init__(self, backlog: int) -> None:
         self.backlog = backlog
-        self.waiting: deque[Event] = deque()
+        self.pending: deque[Event] = deque()
         self.dropped = 0
         self.closed = False
         self.stream_deltas = True
 
     def put(self, event: Event) -> None:
-        """Queue an event."""
-        if len(self.waiting) >= self.backlog:
+        if len(self.pending) >= self.backlog:
             try:
-                self.waiting.popleft()
+                self.pending.popleft()
             except IndexError:
-                pass
+                pass  # the subscriber took it in another thread
             else:
                 self.dropped += 1
-        self.waiting.append(event)
+        self.pending.append(event)
         self.wake()
 
     def take(self) -> Event | None:
-        """The next event to deliver; first of all, how many were lost."""
+        """Return the next event to deliver; first of all, how many were dropped."""
         if self.dropped:
             count, self.dropped = self.dropped, 0
             return EventsDropped(count=count)
         try:
-            return self.waiting.popleft()
+            return self.pending.popleft()
         except IndexError:
             return None
 
     def wake(self) -> None:
-        """There is something to deliver, or nothing more to come."""
+        """Called when an event is pending, or the subscription was closed."""
 
     def close(self) -> None:
-        """Nothing more will come."""
         self.closed = True
         self.wake()
 
     async def aclose(self) -> None:
-        """Nothing more will come; return when the rest is delivered, or soon."""
+        """Close; return when the rest is delivered, or soon."""
         self.close()
 
 
-class ThreadFeed(Feed):
+class ThreadSubscription(Subscription):
     """Calls a plain function from a thread of its own, so that it may block."""
 
     def __init__(self, subscriber: Subscriber, backlog: int) -> None:
@@ -128,7 +131,6 @@ class ThreadFeed(Feed):
         threading.Thread(target=self._deliver, name="wieldy-events", daemon=True).start()
 
     def wake(self) -> None:
-        """Let the thread look."""
         self._ready.set()
 
     def _deliver(self) -> None:
@@ -145,55 +147,50 @@ class ThreadFeed(Feed):
                 return
 
     async def aclose(self) -> None:
-        """Give the thread a second to deliver the rest."""
         self.close()
-        await asyncio.to_thread(self._ended.wait, 1.0)
+        await asyncio.to_thread(self._ended.wait, CLOSE_SECONDS)
 
 
-class LoopFeed(Feed):
+class LoopSubscription(Subscription):
     """Delivers on the event loop it was made on; events may come from any thread."""
 
     def __init__(self, backlog: int) -> None:
         super().__init__(backlog)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._parked: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        """Let the loop look, from whichever thread this is. One that is looking already needs no telling."""
-        parked = self._parked
-        if parked is None:
+        if self._waiter is None:
             return
         if threading.get_ident() == self._thread:
-            self._unpark()
+            self._resume()
             return
         try:
-            self._loop.call_soon_threadsafe(self._unpark)
+            self._loop.call_soon_threadsafe(self._resume)
         except RuntimeError:
             return  # the loop is closed
 
-    def _unpark(self) -> None:
-        parked, self._parked = self._parked, None
-        if parked is not None and not parked.done():
-            parked.set_result(None)
+    def _resume(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event until the feed is closed."""
-        waiting = self.waiting
+        """Every event until the subscription is closed."""
         while True:
-            while self.dropped or waiting:
-                if (event := self.take()) is not None:
-                    yield event
+            while (event := self.take()) is not None:
+                yield event
             if self.closed:
                 return
-            parked = self._parked = self._loop.create_future()
-            if waiting or self.closed:  # it came from another thread, which saw nobody parked
-                self._parked = None
+            waiter = self._waiter = self._loop.create_future()
+            if self.pending or self.closed:  # it came from another thread, which saw no waiter
+                self._waiter = None
                 continue
-            await parked
+            await waiter
 
 
-class AsyncFeed(LoopFeed):
+class AsyncSubscription(LoopSubscription):
     """Awaits a coroutine function with one event after the other."""
 
     def __init__(self, subscriber: Subscriber, backlog: int) -> None:
@@ -209,14 +206,9 @@ class AsyncFeed(LoopFeed):
                 log.exception("a subscriber failed on %s", event.kind)
 
     async def aclose(self) -> None:
-        """Give the subscriber a second to take the rest."""
         self.close()
-        await asyncio.wait((self._task,), timeout=1.0)
+        await asyncio.wait((self._task,), timeout=CLOSE_SECONDS)
         self._task.cancel()
-
-
-class StreamFeed(LoopFeed):
-    """Hands events to whoever iterates."""
 
 
 def _is_async(subscriber: Subscriber) -> bool:

@@ -18,7 +18,7 @@ from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.settings.load import Settings
 
 if TYPE_CHECKING:
-    from wieldy.engine.tool_limits import Limiting
+    from wieldy.engine.tool_limits import ToolLimits
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
 
@@ -46,7 +46,7 @@ class Wiring:
         self._stop = stop
         self._halt = halt
         self._hooks: Hooks | None = None
-        self._limiting: Limiting | None = None
+        self._tool_limits: ToolLimits | None = None
 
     @property
     def hooks(self) -> Hooks:
@@ -112,15 +112,15 @@ class Wiring:
     def _apply_limits(self, services: Services, catalog: Catalog) -> None:
         """Wrap the tools for which the settings set limits; cached results are dropped when files change."""
         sections = self._settings.get("tools", {})
-        if not sections and self._limiting is None:
+        if not sections and self._tool_limits is None:
             return
-        if self._limiting is None:
-            from wieldy.engine.tool_limits import Limiting
+        if self._tool_limits is None:
+            from wieldy.engine.tool_limits import ToolLimits
 
-            self._limiting = Limiting(catalog)
-        self._limiting.apply(sections)
-        if self._limiting.caches:
-            services.advisers = (*services.advisers, self._limiting.invalidation)
+            self._tool_limits = ToolLimits(catalog)
+        self._tool_limits.apply(sections)
+        if self._tool_limits.has_caches:
+            services.advisers = (*services.advisers, self._tool_limits.invalidator)
 
     def _add_diagnostics(self, services: Services) -> None:
         """Run the checkers of a file's language after every edit."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Output, Progress, Toolbox, ToolDefinitionError, tool
-from wieldy.engine.tool_limits import Cached, Invalidation, RateLimited, TimeLimited, limited
+from wieldy.engine.tool_limits import CachedTool, CacheInvalidator, RateLimited, TimeLimited, apply_limits
 
 pytestmark = pytest.mark.asyncio
 
@@ -66,7 +66,7 @@ async def test_a_call_too_many_is_refused_and_told_when_to_come_back(make_box):
 async def test_a_kept_result_is_used_again_for_its_time_and_its_input_only(make_box):
     look, ran = counting()
     clock = Clock()
-    async with make_box(Cached(look, 5, clock=clock)) as box:
+    async with make_box(CachedTool(look, 5, clock=clock)) as box:
         first = await box.call("look", path="a", n=1)
         assert (await box.call("look", path="a", n=1)).text == first.text
         assert (await box.call("look", path="a", n=2)).text != first.text
@@ -77,9 +77,9 @@ async def test_a_kept_result_is_used_again_for_its_time_and_its_input_only(make_
 
 async def test_a_write_to_what_was_read_or_an_opaque_call_makes_a_cache_forget(make_box):
     look, ran = counting()
-    cache, invalidation = Cached(look, 1_000), Invalidation()
-    invalidation.watch(cache)
-    async with make_box(cache, write, opaque, advisers=[invalidation]) as box:
+    cache, invalidator = CachedTool(look, 1_000), CacheInvalidator()
+    invalidator.watch(cache)
+    async with make_box(cache, write, opaque, advisers=[invalidator]) as box:
         await box.call("look", path="a")
         await box.call("look", path="b")
         await box.call("write", path="a")
@@ -95,7 +95,7 @@ async def test_a_write_to_what_was_read_or_an_opaque_call_makes_a_cache_forget(m
 
 async def test_only_read_only_tools_can_be_cached_and_impossible_limits_are_refused():
     with pytest.raises(ToolDefinitionError, match="not read-only"):
-        Cached(write, 5)
+        CachedTool(write, 5)
     with pytest.raises(ToolDefinitionError):
         RateLimited(write, 0, 5)
     with pytest.raises(ToolDefinitionError):
@@ -113,7 +113,7 @@ async def test_errors_are_not_kept(make_box):
         yield Progress("…")
         yield Output(f"try {len(ran)}", is_error=len(ran) == 1)
 
-    async with make_box(Cached(flaky, 100)) as box:
+    async with make_box(CachedTool(flaky, 100)) as box:
         assert (await box.call("flaky")).is_error
         assert (await box.call("flaky")).text == "try 2"
         assert (await box.call("flaky")).text == "try 2"
@@ -139,4 +139,4 @@ async def test_settings_put_limits_round_tools(tmp_path, monkeypatch):
             assert not (await box.call("look", path="a")).is_error
         assert (await box.call("look", path="a")).is_error
         assert len(ran) == 1
-    assert limited(write, {"cacheSeconds": 60}) is write
+    assert apply_limits(write, {"cacheSeconds": 60}) is write
