@@ -1,4 +1,4 @@
-"""Edits with what they broke: an adviser that keeps what was there, and a reviewer that adds the new errors to the result."""
+"""Checks edited files: keeps the content before an edit and adds the errors that are new to the result."""
 
 from __future__ import annotations
 
@@ -23,19 +23,27 @@ from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.diagnostics.checkers import BY_SUFFIX, Checker, Problem, Subject, checkers_for, new_problems, output_of
+from wieldy.diagnostics.checkers import (
+    BY_SUFFIX,
+    CheckedFile,
+    Checker,
+    Diagnostic,
+    checkers_for,
+    new_diagnostics,
+    run_program,
+)
 
 T = TypeVar("T")
 
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
-SECONDS = 5.0
-LARGEST = 1 << 20
-KEPT = 32
-SHOWN = 10
+DEFAULT_SECONDS = 5.0
+MAX_FILE_BYTES = 1 << 20
+MAX_PENDING = 32
+MAX_SHOWN = 10
 
 
 class Diagnostics:
-    """Reports errors that an edit brought in. On with the setting `edit.diagnostics`: `true`, or the seconds it may take."""
+    """Reports errors that an edit introduced, if `edit.diagnostics` is `true` or the seconds it may take."""
 
     def __init__(self, workspace: Workspace, stop: Callable[[], Abort]) -> None:
         self._workspace = workspace
@@ -44,62 +52,59 @@ class Diagnostics:
 
     @property
     def seconds(self) -> float:
-        """How long an edit may be held up; nothing where this is off."""
+        """How long the checks of an edit may take; 0 if they are off."""
         value: Any = self._workspace.setting("edit.diagnostics", None)
         if isinstance(value, bool):
-            return SECONDS if value else 0.0
+            return DEFAULT_SECONDS if value else 0.0
         return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
     def wants(self, plan: PlannedCall) -> bool:
         """Whether the call edits a file that can be checked."""
-        return self._edited(plan) is not None
+        return self._edited_path(plan) is not None
 
     async def advise(self, plan: PlannedCall) -> Advice:
-        """Keep what is in the file now; no opinion."""
-        path = self._edited(plan)
-        if path is not None and (content := await in_thread(_content, path, missing=b"")) is not None:
+        """Keep the content before the edit; gives no opinion."""
+        path = self._edited_path(plan)
+        if path is not None and (content := await in_thread(_read_content, path, missing=b"")) is not None:
             self._before[plan.call.id] = path, content
-            while len(self._before) > KEPT:
+            while len(self._before) > MAX_PENDING:
                 self._before.popitem(last=False)
         return Advice()
 
     async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
-        """The outcome, with the errors that are new in the file."""
+        """Add the errors that are new in the file to the outcome."""
         path, before = self._before.pop(plan.call.id, ("", b""))
-        if not path or path != self._edited(plan) or not isinstance(outcome, Done) or outcome.is_error:
+        if not path or path != self._edited_path(plan) or not isinstance(outcome, Done) or outcome.is_error:
             return outcome
-        after = await in_thread(_content, path)
+        after = await in_thread(_read_content, path)
         if not after or after == before:
             return outcome
         try:
-            found = await _until(self._stop(), self._introduced(path, before, after))
+            diagnostics = await _run_until(self._stop(), self._find_new(path, before, after))
         except (TimeoutError, OSError):
-            return outcome  # interrupted, or no room for a copy: that is no fault of the edit
-        if not found:
+            return outcome  # interrupted, or no space for a copy: the edit is not to blame
+        if not diagnostics:
             return outcome
-        data = (
-            {**outcome.data, "diagnostics": list(map(asdict, found))}
-            if isinstance(outcome.data, dict)
-            else outcome.data
-        )
-        return Done((*outcome.content, Text(_told(path, found))), data)
+        data = outcome.data
+        if isinstance(data, dict):
+            data = {**data, "diagnostics": list(map(asdict, diagnostics))}
+        return Done((*outcome.content, Text(_describe(path, diagnostics))), data)
 
-    async def _introduced(self, path: str, before: bytes, after: bytes) -> list[Problem]:
-
+    async def _find_new(self, path: str, before: bytes, after: bytes) -> list[Diagnostic]:
         workspace = self._workspace
         cache = str(workspace.session_dir / "checkers")
-        return await Edited(path, before, after, workspace.root, cache, workspace.env).introduced(self.seconds)
+        return await EditedFile(path, before, after, workspace.root, cache, workspace.env).new_diagnostics(self.seconds)
 
-    def _edited(self, plan: PlannedCall) -> str | None:
-        """The file a call edits, where there are checkers for such."""
+    def _edited_path(self, plan: PlannedCall) -> str | None:
+        """The file that a call edits, if there are checkers for it."""
         if plan.tool.name not in EDITS or not self.seconds:
             return None
         path = next((effect.path for effect in plan.effects if isinstance(effect, Writes)), "")
         return plan.resolved_paths.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
 
 
-async def _until(stop: Abort, work: Awaitable[T]) -> T:
-    """The result of some work. Raises `TimeoutError` when the person interrupts."""
+async def _run_until(stop: Abort, work: Awaitable[T]) -> T:
+    """Await some work. Raises `TimeoutError` if the user interrupts."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         key = stop.listen(lambda: _expire(limit, loop))
@@ -117,16 +122,16 @@ def _expire(limit: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
     loop.call_soon_threadsafe(now)
 
 
-def _told(path: str, found: list[Problem]) -> str:
-    lines = [f"  {problem}" for problem in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"  … and {len(found) - SHOWN} more")
-    count = "1 new problem" if len(found) == 1 else f"{len(found)} new problems"
+def _describe(path: str, diagnostics: list[Diagnostic]) -> str:
+    lines = [f"  {diagnostic}" for diagnostic in diagnostics[:MAX_SHOWN]]
+    if len(diagnostics) > MAX_SHOWN:
+        lines.append(f"  … and {len(diagnostics) - MAX_SHOWN} more")
+    count = "1 new problem" if len(diagnostics) == 1 else f"{len(diagnostics)} new problems"
     return f"This edit brought {count} into {path}:\n" + "\n".join(lines)
 
 
-def _content(path: str, missing: bytes | None = None) -> bytes | None:
-    """What is in a regular file of moderate size; None where that cannot be told."""
+def _read_content(path: str, missing: bytes | None = None) -> bytes | None:
+    """The content of a regular file; None if it is too large or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -134,12 +139,12 @@ def _content(path: str, missing: bytes | None = None) -> bytes | None:
     except OSError:
         return None
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST else None
+        status = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES else None
 
 
-class Edited(Struct, frozen=True):
-    """A file before and after. `cache` is a folder where checkers may keep what makes them faster the next time."""
+class EditedFile(Struct, frozen=True):
+    """A file before and after an edit. `cache` is a folder where checkers may keep their caches."""
 
     path: str
     before: bytes
@@ -148,40 +153,41 @@ class Edited(Struct, frozen=True):
     cache: str
     env: Mapping[str, str]
 
-    async def introduced(self, seconds: float) -> list[Problem]:
-        """The errors that came in. A checker that takes longer than `seconds` is not heard: what it would have said
-        cannot be told from what was there already."""
-        found = checkers_for(self.path, self.env)
-        if not found:
+    async def new_diagnostics(self, seconds: float) -> list[Diagnostic]:
+        """The errors that the edit introduced. A checker that takes longer than `seconds` is ignored."""
+        checkers = checkers_for(self.path, self.env)
+        if not checkers:
             return []
         folder = await in_thread(tempfile.mkdtemp, prefix="wieldy-check-")
         try:
-            heard = await asyncio.gather(*(self._new(checker, program, folder, seconds) for checker, program in found))
+            results = await asyncio.gather(
+                *(self._compare(checker, program, folder, seconds) for checker, program in checkers)
+            )
         finally:
             await in_thread(shutil.rmtree, folder, ignore_errors=True)
-        return sorted((problem for problems in heard for problem in problems), key=lambda problem: problem.line)
+        return sorted((diagnostic for result in results for diagnostic in result), key=lambda each: each.line)
 
-    async def _new(self, checker: Checker, program: str, folder: str, seconds: float) -> list[Problem]:
+    async def _compare(self, checker: Checker, program: str, folder: str, seconds: float) -> list[Diagnostic]:
         try:
             async with asyncio.timeout(seconds):
-                now = await self._problems(checker, program, self.after, folder)
-                if not now or not self.before:
-                    return now
-                return new_problems(await self._problems(checker, program, self.before, folder), now)
+                after = await self._check(checker, program, self.after, folder)
+                if not after or not self.before:
+                    return after
+                return new_diagnostics(await self._check(checker, program, self.before, folder), after)
         except TimeoutError:
             return []
 
-    async def _problems(self, checker: Checker, program: str, content: bytes, folder: str) -> list[Problem]:
-        subject = await in_thread(self._laid_out, content, folder)
-        arguments = await in_thread(checker.arguments, subject)
+    async def _check(self, checker: Checker, program: str, content: bytes, folder: str) -> list[Diagnostic]:
+        file = await in_thread(self._write_copy, content, folder)
+        arguments = await in_thread(checker.arguments, file)
         stdin = content if checker.reads_stdin else b""
-        output = await output_of((program, *arguments), stdin=stdin, cwd=self.root, env=self.env)
-        return await in_thread(lambda: list(checker.parse(output, subject))) if output else []
+        output = await run_program((program, *arguments), stdin=stdin, cwd=self.root, env=self.env)
+        return await in_thread(lambda: list(checker.parse(output, file))) if output else []
 
-    def _laid_out(self, content: bytes, folder: str) -> Subject:
-        """A copy of the content under the file's own name, in a folder of its own."""
+    def _write_copy(self, content: bytes, folder: str) -> CheckedFile:
+        """Write the content to a file of the same name in a new folder."""
         scratch = tempfile.mkdtemp(dir=folder)
         copy = os.path.join(scratch, os.path.basename(self.path))
         with open(copy, "wb") as file:
             file.write(content)
-        return Subject(self.path, self.root, copy, scratch, self.cache)
+        return CheckedFile(self.path, self.root, copy, scratch, self.cache)

@@ -1,4 +1,4 @@
-"""The folders of memory and the paths in them: nothing outside can be named, and no link leads out."""
+"""The memory folders of project and user: paths in them can name nothing outside, and links out are refused."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from wieldy.core.workspace import Workspace
 
 Scope: TypeAlias = Literal["project", "user"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-MOST_LISTED = 200
-DEEPEST = 4
+MAX_LISTED = 200
+MAX_DEPTH = 4
 
 
-class Memo(Struct, frozen=True):
-    """One file of memory, by its path inside the folder."""
+class MemoryFile(Struct, frozen=True):
+    """A memory file; `path` is relative to its folder."""
 
     scope: Scope
     path: str
     size: int
 
 
-def folder_of(scope: Scope, workspace: Workspace) -> str:
-    """Where a scope keeps its files. The project's is taken as it is spelled, so that a link in its place leads nowhere."""
+def memory_folder(scope: Scope, workspace: Workspace) -> str:
+    """The folder of a scope. The project's is not resolved, so that a symlink in its place is refused later."""
     if scope == "project":
         return os.path.join(workspace.root, ".wieldy", "memory")
     return os.path.realpath(config_home(workspace.env) / "memory")
 
 
-def place(path: str, scope: Scope, workspace: Workspace) -> str:
-    """The absolute path of a file of memory. Raises `Refusal` for a path that would leave the folder."""
+def memory_path(path: str, scope: Scope, workspace: Workspace) -> str:
+    """The absolute path of a memory file. Raises `Refusal` for a path that would leave the folder."""
     names = path.replace("\\", "/").split("/")
-    wrong = next((name for name in names if not name.strip() or name.startswith(".") or not name.isprintable()), None)
-    if wrong is not None:
+    invalid = next((name for name in names if not name.strip() or name.startswith(".") or not name.isprintable()), None)
+    if invalid is not None:
         raise Refusal(
             "normalize",
             f"`{path}` is no path in the memory folder: send a relative one such as `decisions.md` or `api/errors.md`, "
             "without `..` and without hidden names.",
         )
-    return workspace.resolve(os.path.join(folder_of(scope, workspace), *names))
+    return workspace.resolve(os.path.join(memory_folder(scope, workspace), *names))
 
 
 def require_confined(real: str, scope: Scope, workspace: Workspace) -> None:
-    """Refuse a path that a link has led out of the folder."""
-    if not real.startswith(folder_of(scope, workspace) + os.sep):
+    """Raise `ToolFailure` for a resolved path outside the folder."""
+    if not real.startswith(memory_folder(scope, workspace) + os.sep):
         raise ToolFailure("A link leads out of the memory folder there, and is not followed. Choose another path.")
 
 
-def memos(workspace: Workspace) -> Iterator[Memo]:
-    """Every file of memory, the project's first, by name."""
+def memory_files(workspace: Workspace) -> Iterator[MemoryFile]:
+    """Every memory file by name, the project's first."""
     for scope in SCOPES:
-        top = folder_of(scope, workspace)
+        top = memory_folder(scope, workspace)
         if os.path.realpath(top) == top:
-            yield from (Memo(scope, os.path.relpath(path, top), size) for path, size in _files(top, DEEPEST))
+            yield from (MemoryFile(scope, os.path.relpath(path, top), size) for path, size in _files(top, MAX_DEPTH))
 
 
 def _files(folder: str, depth: int) -> Iterator[tuple[str, int]]:

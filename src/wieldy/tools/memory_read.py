@@ -14,7 +14,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
-from wieldy.memory.folder import MOST_LISTED, SCOPES, Scope, folder_of, memos, place, require_confined
+from wieldy.memory.folder import MAX_LISTED, SCOPES, Scope, memory_files, memory_folder, memory_path, require_confined
 
 DESCRIPTION, PROMPT = load_description(__file__)
 LARGEST = 200_000
@@ -33,8 +33,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if path := input.get("path"):
-        return (Reads(place(path, input.get("scope", "project"), workspace)),)
-    return tuple(Reads(folder_of(scope, workspace)) for scope in SCOPES)
+        return (Reads(memory_path(path, input.get("scope", "project"), workspace)),)
+    return tuple(Reads(memory_folder(scope, workspace)) for scope in SCOPES)
 
 
 @tool(
@@ -53,7 +53,7 @@ async def memory_read(
     if not path:
         return await in_thread(_listed, ctx.workspace)
     try:
-        return await in_thread(_shown, ctx, place(path, scope, ctx.workspace), path, scope)
+        return await in_thread(_shown, ctx, memory_path(path, scope, ctx.workspace), path, scope)
     except OSError as error:
         why = (
             "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
@@ -62,11 +62,11 @@ async def memory_read(
 
 
 def _listed(workspace: Workspace) -> Output:
-    found = list(islice(memos(workspace), MOST_LISTED + 1))
-    lines = [f"{memo.scope}: {memo.path} ({memo.size} bytes)" for memo in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
+    found = list(islice(memory_files(workspace), MAX_LISTED + 1))
+    lines = [f"{file.scope}: {file.path} ({file.size} bytes)" for file in found[:MAX_LISTED]]
+    if len(found) > MAX_LISTED:
         lines.append("… and more")
-    data = {"memories": [asdict(memo) for memo in found[:MOST_LISTED]]}
+    data = {"memories": [asdict(file) for file in found[:MAX_LISTED]]}
     return Output("\n".join(lines) or "Nothing has been noted yet.", data)
 
 

@@ -10,7 +10,7 @@ from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import load_description, tool
 from wieldy.core.workspace import Workspace
-from wieldy.memory.folder import Scope, place, require_confined
+from wieldy.memory.folder import Scope, memory_path, require_confined
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    return (Writes(place(input["path"], input.get("scope", "project"), workspace)),)
+    return (Writes(memory_path(input["path"], input.get("scope", "project"), workspace)),)
 
 
 @tool(
@@ -55,7 +55,7 @@ async def memory_write(
     from wieldy.files.apply_edit import change_file
     from wieldy.files.editing.read_state import ReadState
 
-    absolute = place(path, scope, ctx.workspace)
+    absolute = memory_path(path, scope, ctx.workspace)
     require_confined(ctx.resolved(absolute), scope, ctx.workspace)
     if not content:
         return await _removed(ctx, absolute, path)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import Refusal
 from wieldy.core.workspace import Workspace
-from wieldy.memory.folder import SCOPES, Scope, folder_of, place
+from wieldy.memory.folder import SCOPES, Scope, memory_folder, memory_path
 
 PARTS = st.sampled_from(["..", ".", "a", "", "~", "/", "\\", "..\\", "\0", " ", "a.md", "…", "\u202e", "C:", "\ud800"])
 PATHS = st.builds(str.join, st.sampled_from(["/", ""]), st.lists(PARTS, max_size=6))
@@ -22,8 +22,8 @@ ROOT = tempfile.gettempdir()
 def test_no_path_leads_out(path: str, scope: Scope) -> None:
     workspace = Workspace(ROOT, session_dir=ROOT, env={"WIELDY_HOME": ROOT})
     try:
-        found = place(path, scope, workspace)
+        found = memory_path(path, scope, workspace)
     except Refusal:
         return
     assert found == os.path.normpath(found)
-    assert found.startswith(folder_of(scope, workspace) + os.sep)
+    assert found.startswith(memory_folder(scope, workspace) + os.sep)

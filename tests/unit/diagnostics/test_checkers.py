@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.diagnostics.checkers import Problem, checkers_for, new_problems
-from wieldy.diagnostics.review import Edited
+from wieldy.diagnostics.checkers import Diagnostic, checkers_for, new_diagnostics
+from wieldy.diagnostics.review import EditedFile
 
 pytestmark = pytest.mark.asyncio
 
@@ -31,22 +31,24 @@ def only(tmp_path: Path, *names: str) -> dict[str, str]:
     return {"PATH": str(folder), "HOME": str(tmp_path)}
 
 
-async def introduced(
+async def new_diagnostics_in(
     tmp_path: Path, env: dict[str, str], name: str, before: str, after: str, seconds: float = 60
-) -> list[Problem]:
+) -> list[Diagnostic]:
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
     (root / "ruff.toml").write_text('lint.select = ["F"]\n')
     (root / name).write_text(after)
-    edited = Edited(str(root / name), before.encode(), after.encode(), str(root), str(tmp_path / "cache"), env)
-    return await edited.introduced(seconds)
+    edited = EditedFile(str(root / name), before.encode(), after.encode(), str(root), str(tmp_path / "cache"), env)
+    return await edited.new_diagnostics(seconds)
 
 
 async def test_ruff_tells_only_what_is_new(tmp_path: Path) -> None:
     env = only(tmp_path, "ruff")
-    found = await introduced(tmp_path, env, "a.py", "import os\n", "# moved down\nimport os\nimport sys\nprint(zz)\n")
+    found = await new_diagnostics_in(
+        tmp_path, env, "a.py", "import os\n", "# moved down\nimport os\nimport sys\nprint(zz)\n"
+    )
     assert [(p.line, p.rule, p.checker) for p in found] == [(3, "F401", "ruff"), (4, "F821", "ruff")]
-    assert await introduced(tmp_path, env, "a.py", "import os\n", "\n\nimport os\n") == []
+    assert await new_diagnostics_in(tmp_path, env, "a.py", "import os\n", "\n\nimport os\n") == []
 
 
 async def test_mypy_sees_the_project_around_a_content_that_is_not_on_disk(tmp_path: Path) -> None:
@@ -54,35 +56,35 @@ async def test_mypy_sees_the_project_around_a_content_that_is_not_on_disk(tmp_pa
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "other.py").write_text("def twice(n: int) -> int:\n    return n * 2\n")
     before = "from other import twice\n\nx: str = 1\n"
-    found = await introduced(tmp_path, env, "a.py", before, before + "twice('a')\n")
+    found = await new_diagnostics_in(tmp_path, env, "a.py", before, before + "twice('a')\n")
     assert [(p.line, p.rule) for p in found] == [(4, "arg-type")]
     assert not (tmp_path / "root" / ".mypy_cache").exists()
 
 
 async def test_without_any_checker_python_itself_reads_the_file(tmp_path: Path) -> None:
-    found = await introduced(tmp_path, {"PATH": str(tmp_path)}, "a.py", "x = 1\n", "x = 1\ny = (\n")
+    found = await new_diagnostics_in(tmp_path, {"PATH": str(tmp_path)}, "a.py", "x = 1\n", "x = 1\ny = (\n")
     assert [(p.line, p.checker) for p in found] == [(2, "python")]
-    assert await introduced(tmp_path, {"PATH": str(tmp_path)}, "a.py", "x = 1\n", "x = 2\n") == []
+    assert await new_diagnostics_in(tmp_path, {"PATH": str(tmp_path)}, "a.py", "x = 1\n", "x = 2\n") == []
     assert not (tmp_path / "root" / "__pycache__").exists()
 
 
 async def test_node_reads_javascript(tmp_path: Path) -> None:
     env = only(tmp_path, "node")
-    found = await introduced(tmp_path, env, "a.js", "let a = 1;\n", "let a = 1;\nlet b = ;\n")
+    found = await new_diagnostics_in(tmp_path, env, "a.js", "let a = 1;\n", "let a = 1;\nlet b = ;\n")
     assert [(p.line, p.message) for p in found] == [(2, "SyntaxError: Unexpected token ';'")]
-    assert await introduced(tmp_path, env, "a.js", "let a = 1;\n", "let a = 2;\n") == []
+    assert await new_diagnostics_in(tmp_path, env, "a.js", "let a = 1;\n", "let a = 2;\n") == []
 
 
 async def test_tsc_reads_typescript_and_does_not_mind_modules_it_cannot_see(tmp_path: Path) -> None:
     env = only(tmp_path, "tsc", "node")
     after = "import x from 'elsewhere';\nlet a: number = 'x';\nlet b: number = 'y';\n"
-    found = await introduced(tmp_path, env, "a.ts", "let a: number = 'x';\n", after)
+    found = await new_diagnostics_in(tmp_path, env, "a.ts", "let a: number = 'x';\n", after)
     assert [(p.line, p.rule) for p in found] == [(3, "TS2322")]
 
 
 async def test_pyright_reads_python(tmp_path: Path) -> None:
     env = only(tmp_path, "pyright", "node")
-    found = await introduced(tmp_path, env, "a.py", "x: int = 'a'\n", "\nx: int = 'a'\nprint(zz)\n")
+    found = await new_diagnostics_in(tmp_path, env, "a.py", "x: int = 'a'\n", "\nx: int = 'a'\nprint(zz)\n")
     assert [(p.line, p.rule) for p in found] == [(3, "reportUndefinedVariable")]
 
 
@@ -91,7 +93,7 @@ async def test_go_vet_sees_the_package_around_the_file(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "go.mod").write_text("module x\n\ngo 1.20\n")
     (tmp_path / "root" / "b.go").write_text("package p\n\nfunc B() int { return 1 }\n")
-    found = await introduced(tmp_path, env, "a.go", "package p\n\nvar A = B()\n", "package p\n\nvar A = C()\n")
+    found = await new_diagnostics_in(tmp_path, env, "a.go", "package p\n\nvar A = B()\n", "package p\n\nvar A = C()\n")
     assert [(p.line, p.message) for p in found] == [(3, "undefined: C")]
 
 
@@ -110,7 +112,7 @@ async def test_a_checker_that_takes_too_long_is_ended_with_its_children(
     tmp_path: Path, slow: tuple[dict[str, str], Path]
 ) -> None:
     env, numbers = slow
-    assert await introduced(tmp_path, env, "a.py", "x = 1\n", "x = (\n", seconds=1.5) == []
+    assert await new_diagnostics_in(tmp_path, env, "a.py", "x = 1\n", "x = (\n", seconds=1.5) == []
     pids = numbers.read_text().split()
     assert len(pids) == 2
     assert not [
@@ -126,7 +128,7 @@ async def test_a_checker_that_talks_nonsense_is_not_heard_or_does_no_harm(tmp_pa
     (folder / "ruff").write_text(f"#!/bin/sh\ncat {folder}/said\n")
     (folder / "ruff").chmod(0o755)
     env = {"PATH": f"{folder}:/usr/bin:/bin"}
-    found = await introduced(tmp_path, env, "a.py", "x = 1\n", "x = 2\n")
+    found = await new_diagnostics_in(tmp_path, env, "a.py", "x = 1\n", "x = 2\n")
     assert found == []
 
 
@@ -139,7 +141,7 @@ async def test_which_checkers_speak_for_a_file(tmp_path: Path) -> None:
 
 
 async def test_new_means_more_of_the_same_too() -> None:
-    one, two = Problem(1, "m", "r", "c"), Problem(5, "m", "r", "c")
-    assert new_problems([one], [two]) == []
-    assert new_problems([one], [one, two]) == [two]
-    assert new_problems([one, two], [one]) == []
+    one, two = Diagnostic(1, "m", "r", "c"), Diagnostic(5, "m", "r", "c")
+    assert new_diagnostics([one], [two]) == []
+    assert new_diagnostics([one], [one, two]) == [two]
+    assert new_diagnostics([one, two], [one]) == []
