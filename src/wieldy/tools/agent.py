@@ -1,4 +1,4 @@
-"""Agent: a task handed to a sub-agent, which works in a context of its own and reports back."""
+"""Agent: hands a task to a subagent, which works in its own context and reports back."""
 
 from __future__ import annotations
 
@@ -21,42 +21,39 @@ if TYPE_CHECKING:
     from wieldy.subagents.tasks import SubagentReport
 
 DESCRIPTION, PROMPT = load_description(__file__)
-LONGEST = 6 * 3600.0
+MAX_SECONDS = 6 * 3600.0
 
 
 class AgentTool(FunctionTool):
-    """Shows a person who was sent to do what, and what it came to."""
-
     def show_use(self, input: Mapping[str, Any]) -> str:
-        """The kind of agent and its task, in a few words."""
         if agent_id := input.get("agent_id"):
-            doing = "stop" if input.get("stop") else "go on" if input.get("prompt") else "wait"
-            return f"Agent({agent_id}: {doing})"
+            action = "stop" if input.get("stop") else "go on" if input.get("prompt") else "wait"
+            return f"Agent({agent_id}: {action})"
         task = input.get("description") or " ".join(str(input.get("prompt", "")).split())[:60]
         return f"Agent({input.get('agent_type', 'general')}: {task})"
 
     def show_result(self, result: ToolResult) -> str:
-        """Its summary, then the first lines of what it said."""
+        """The first lines of the report, then its summary line."""
         lines = result.text.splitlines()
         summary = lines.pop() if lines and lines[-1].startswith("[") else ""
-        shown = [line for line in lines if line.strip()][:4]
-        return "\n".join([*shown, *([summary] if summary else [])])
+        first_lines = [line for line in lines if line.strip()][:4]
+        return "\n".join([*first_lines, *([summary] if summary else [])])
 
 
 def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-    """Name the kind, so that rules and hooks see which it is."""
+    """Fill in the agent type, so that rules and hooks see it."""
     if input.get("agent_type"):
         return input
-    sent = workspace.service(SubagentRegistry).find(str(input.get("agent_id", "")))
-    kind = sent.task.definition.name if sent is not None else "general"
-    return {**input, "agent_type": kind}
+    handle = workspace.service(SubagentRegistry).find(str(input.get("agent_id", "")))
+    agent_type = handle.task.definition.name if handle is not None else "general"
+    return {**input, "agent_type": agent_type}
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("agent_id") and not input.get("prompt"):
         return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
-        return NO_EFFECTS  # the call is over before the work begins; each call of the agent's is judged as it comes
+        return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
     definition = workspace.service(AgentTypes).found.get(str(input.get("agent_type")))
     return NO_EFFECTS if definition is None or definition.reads_only else UNKNOWN_EFFECTS
 
@@ -95,55 +92,55 @@ async def _run(
     agent_id: str = "",
     stop: bool = False,
 ) -> Output:
-    """Send an agent, or see to one that was sent before."""
+    """Start an agent, or continue, stop or await an earlier one."""
     from wieldy.subagents.tasks import SubagentTask
 
     if agent_id and not prompt.strip():
-        return await _seen_to(_known(ctx, agent_id), stop=stop)
+        return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
     task = SubagentTask(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
     access = ctx.workspace.service(SubagentAccess)
     assert access.send is not None
-    sent = await access.send(task, ctx)
+    handle = await access.send(task, ctx)
     if (run_in_background or definition.background) and access.depth == 0:
-        sent.background = True
-        told = f"The {agent_type} agent {sent.id} is at work. You will be told when it ends; go on meanwhile."
-        return Output(told, {"agentId": sent.id, "agentType": agent_type, "status": "running"})
-    return await attended(sent, ctx)
+        handle.background = True
+        message = f"The {agent_type} agent {handle.id} is at work. You will be told when it ends; go on meanwhile."
+        return Output(message, {"agentId": handle.id, "agentType": agent_type, "status": "running"})
+    return await await_report(handle, ctx)
 
 
 async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> AgentDefinition:
-    """The kind that is named; one that was sent before is what it was, whatever files say by now."""
-    sent = ctx.workspace.service(SubagentRegistry).find(agent_id)
-    if sent is not None and sent.task.definition.name == agent_type:
-        return sent.task.definition
+    """The definition of an agent type; an earlier agent keeps the one it was started with."""
+    handle = ctx.workspace.service(SubagentRegistry).find(agent_id)
+    if handle is not None and handle.task.definition.name == agent_type:
+        return handle.task.definition
     types = ctx.workspace.service(AgentTypes)
-    found = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
-    if found is None:
+    definition = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
+    if definition is None:
         raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
-    return found
+    return definition
 
 
-async def attended(sent: SubagentHandle, ctx: ToolContext) -> Output:
-    """The report of an agent as a result. Whoever is stopped while waiting stops the agent, and tells how far it came."""
+async def await_report(handle: SubagentHandle, ctx: ToolContext) -> Output:
+    """Wait for the report of an agent. Cancellation stops the agent and returns what it has done so far."""
     try:
-        return _output(await sent.report())
+        return _output(await handle.report())
     except asyncio.CancelledError:
-        return _output(await sent.stop(ctx.abort.reason or "it was stopped"))
+        return _output(await handle.stop(ctx.abort.reason or "it was stopped"))
 
 
-async def _seen_to(sent: SubagentHandle, *, stop: bool) -> Output:
-    if stop and sent.running:
-        report = await sent.stop("stopped by the agent that sent it")
-        return Output(f"The agent {sent.id} was stopped.\n\n{report.told()}", report.data())
-    return _output(await sent.report())
+async def _await_or_stop(handle: SubagentHandle, *, stop: bool) -> Output:
+    if stop and handle.running:
+        report = await handle.stop("stopped by the agent that started it")
+        return Output(f"The agent {handle.id} was stopped.\n\n{report.told()}", report.data())
+    return _output(await handle.report())
 
 
-def _known(ctx: ToolContext, agent_id: str) -> SubagentHandle:
+def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
     registry = ctx.workspace.service(SubagentRegistry)
-    if (sent := registry.find(agent_id)) is not None:
-        return sent
-    known = ", ".join(f"{one.id} ({'at work' if one.running else 'over'})" for one in registry.all()) or "none"
+    if (handle := registry.find(agent_id)) is not None:
+        return handle
+    known = ", ".join(f"{each.id} ({'at work' if each.running else 'over'})" for each in registry.all()) or "none"
     raise ToolFailure(f"There is no agent `{agent_id}` to wait for. Known agents: {known}.")
 
 
@@ -165,7 +162,7 @@ agent = AgentTool(
         "check": _check,
         "aliases": {"subagent_type": "agent_type", "resume": "agent_id"},
         "max_result_chars": 100_000,
-        "timeout": LONGEST,
+        "timeout": MAX_SECONDS,
         "input_schema": {
             "type": "object",
             "properties": {

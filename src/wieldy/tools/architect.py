@@ -1,4 +1,4 @@
-"""Architect: a plan by an analyst that reads and changes nothing."""
+"""Architect: a plan by a subagent that only reads."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import ARCHITECT
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
-from wieldy.tools.agent import LONGEST, attended
+from wieldy.tools.agent import MAX_SECONDS, await_report
 
 DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class Architect(FunctionTool):
-    """Shows a person the plan whole: it is what they will want to judge."""
-
     def show_use(self, input: Mapping[str, Any]) -> str:
-        """What is to be planned."""
         return f"Architect({' '.join(str(input.get('prompt', '')).split())[:80]})"
 
     def show_result(self, result: ToolResult) -> str:
-        """The plan."""
         return result.text
 
 
@@ -46,11 +42,10 @@ async def _plan(
     prompt: Annotated[str, "What is to be done"],
     context: Annotated[str, "What is known already"] = "",
 ) -> Output:
-    """Have the plan made."""
     access = ctx.workspace.service(SubagentAccess)
     assert access.send is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
-    return await attended(await access.send(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
+    return await await_report(await access.send(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
 
 
 architect = Architect(
@@ -65,6 +60,6 @@ architect = Architect(
         "enabled": _enabled,
         "check": _check,
         "max_result_chars": 100_000,
-        "timeout": LONGEST,
+        "timeout": MAX_SECONDS,
     },
 )

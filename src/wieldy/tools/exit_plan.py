@@ -1,4 +1,4 @@
-"""ExitPlan: the plan is shown to the person; when they approve, the mode is again what it was before plan mode."""
+"""ExitPlan: shows the plan to the user and, if they approve, restores the mode before plan mode."""
 
 from __future__ import annotations
 
@@ -14,28 +14,24 @@ DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @runtime_checkable
-class Moded(Protocol):
-    """A judge whose mode can be changed, and that remembers the one before plan mode."""
+class HasMode(Protocol):
+    """A judge whose mode can be changed and that remembers the mode before plan mode."""
 
     mode: str
     mode_before_plan: str
 
 
 class ExitPlan(FunctionTool):
-    """Shows a person the plan whole: it is what they are asked about."""
-
     def show_use(self, input: Mapping[str, Any]) -> str:
-        """The plan."""
         return f"Leave plan mode and start on this plan?\n\n{input.get('plan', '')}"
 
     def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
-        """One line: the plan was on the screen already."""
         return f"The plan was not approved: {why}"
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
-    """Always a doubt: no rule, mode or hook may approve a plan in the person's place."""
-    if not isinstance(ctx.judge, Moded) or ctx.judge.mode != "plan":
+    """Always ask: no rule, mode or hook may approve a plan for the user."""
+    if not isinstance(ctx.judge, HasMode) or ctx.judge.mode != "plan":
         raise Refusal("check", "This is not plan mode, so there is nothing to leave. Go on with the work.")
     if not str(input["plan"]).strip():
         raise Refusal("check", "The plan is empty. Send the whole plan: the user sees nothing else of it.")
@@ -43,9 +39,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
 
 
 async def _leave(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
-    """Leave plan mode."""
     judge = ctx.judge
-    assert isinstance(judge, Moded)
+    assert isinstance(judge, HasMode)
     judge.mode = judge.mode_before_plan
     return Output(
         f"The user approved the plan. The mode is `{judge.mode}` now: start on it.", {"plan": plan, "mode": judge.mode}

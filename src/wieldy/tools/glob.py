@@ -1,4 +1,4 @@
-"""Glob: which files have a path like this."""
+"""Glob: finds files by a path pattern."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = load_description(__file__)
-LIMIT = 100
+DEFAULT_LIMIT = 100
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     from wieldy.search.glob import split_pattern
 
-    place, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd)
-    return (Reads(place),)
+    folder, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd)
+    return (Reads(folder),)
 
 
 @tool(
@@ -39,9 +39,8 @@ async def glob(
     ctx: ToolContext,
     pattern: str,
     path: Annotated[str | None, "Folder to search"] = None,
-    limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = LIMIT,
+    limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = DEFAULT_LIMIT,
 ) -> Output:
-    """List the files that match."""
     from wieldy.search.format import display_path, relative_path
     from wieldy.search.glob import find_files
     from wieldy.search.ignore import hidden_test
@@ -57,21 +56,23 @@ async def glob(
         raise ToolFailure(await in_thread(explain_unreachable, folder, FileNotFoundError(), workspace.cwd))
     try:
         ripgrep = Ripgrep.for_tool("Glob", workspace)
-        found = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
+        result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
         raise ToolFailure(await in_thread(explain_unreachable, folder, error, workspace.cwd)) from None
-    lines = [relative_path(file, workspace.cwd) for file in found.files]
-    truncated = found.total > len(found.files)
-    if not found.total:
+    lines = [relative_path(file, workspace.cwd) for file in result.files]
+    truncated = result.total > len(result.files)
+    if not result.total:
         lines.append("No files found")
     elif truncated:
-        lines.append(f"[{len(found.files)} newest of {found.total} files. Narrow the pattern or raise limit for more]")
-    lines += [f"[{notice}]" for notice in found.notices]
+        lines.append(
+            f"[{len(result.files)} newest of {result.total} files. Narrow the pattern or raise limit for more]"
+        )
+    lines += [f"[{notice}]" for notice in result.notices]
     data = {
-        "filenames": [display_path(file) for file in found.files],
-        "numFiles": found.total,
+        "filenames": [display_path(file) for file in result.files],
+        "numFiles": result.total,
         "truncated": truncated,
         "durationMs": round((time.perf_counter() - started) * 1000),
     }

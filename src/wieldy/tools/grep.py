@@ -1,4 +1,4 @@
-"""Grep: which files contain a pattern, and where."""
+"""Grep: searches file contents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     head_limit: Annotated[int, Param("Lines or files shown; 0 = all", ge=0)] = HEAD_LIMIT,
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
-    """Search and show one page of what was found."""
     from wieldy.search.grep import GrepQuery
     from wieldy.search.grep import grep as search
     from wieldy.search.ignore import hidden_test
@@ -75,68 +74,68 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
         offset=offset,
     )
     try:
-        found = await search(query, Ripgrep.for_tool("Grep", workspace), hidden_test(ctx.judge))
+        result = await search(query, Ripgrep.for_tool("Grep", workspace), hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
         raise ToolFailure(await in_thread(explain_unreachable, query.root, error, workspace.cwd)) from None
-    body = "\n".join(_body(query, found, workspace.cwd, line_numbers))
-    text = "\n".join(filter(None, (body, *_notes(query, found))))
-    return Output(text, data=_data(query, found, body))
+    body = "\n".join(_body(query, result, workspace.cwd, line_numbers))
+    text = "\n".join(filter(None, (body, *_notes(query, result))))
+    return Output(text, data=_data(query, result, body))
 
 
-def _body(query: GrepQuery, found: GrepResult, cwd: str, numbered: bool) -> Iterator[str]:
+def _body(query: GrepQuery, result: GrepResult, cwd: str, numbered: bool) -> Iterator[str]:
     from wieldy.search.format import relative_path
 
     if query.mode != "content":
-        for file in found.files:
+        for file in result.files:
             name = relative_path(file.path, cwd)
             yield name if query.mode == "files_with_matches" else f"{name}:{file.count}"
         return
     last: tuple[str, int] | None = None
-    for path, line in found.lines:
-        mark = ":" if line.is_match else "-"
+    for path, line in result.lines:
+        separator = ":" if line.is_match else "-"
         if last and query.has_context and last != (path, line.number - 1):
             yield "--"
         last = (path, line.number)
-        number = f"{line.number}{mark}" if numbered else ""
-        yield f"{relative_path(path, cwd)}{mark}{number}{line.text}"
+        number = f"{line.number}{separator}" if numbered else ""
+        yield f"{relative_path(path, cwd)}{separator}{number}{line.text}"
 
 
-def _notes(query: GrepQuery, found: GrepResult) -> Iterator[str]:
-    """How much there is in all, how to see more of it, and what is missing."""
-    shown = len(found.lines) if query.mode == "content" else len(found.files)
-    if not found.total_files:
+def _notes(query: GrepQuery, result: GrepResult) -> Iterator[str]:
+    """The totals, how to see more, and what is missing."""
+    shown = len(result.lines) if query.mode == "content" else len(result.files)
+    if not result.total_files:
         yield "No matches found"
     elif not shown:
-        yield f"[{_totals(query, found)}; nothing is left at offset={query.offset}]"
+        yield f"[{_totals(query, result)}; nothing is left at offset={query.offset}]"
     else:
         first, last = query.offset + 1, query.offset + shown
         what = "lines" if query.mode == "content" else "files"
-        page = f"; showing {what} {first}-{last}" if found.more or query.offset else ""
-        more = f". Use offset={last} for more" if found.more else ""
-        yield f"[{_totals(query, found)}{page}{more}]"
-    yield from (f"[{notice}]" for notice in found.notices)
+        page = f"; showing {what} {first}-{last}" if result.more or query.offset else ""
+        more = f". Use offset={last} for more" if result.more else ""
+        yield f"[{_totals(query, result)}{page}{more}]"
+    yield from (f"[{notice}]" for notice in result.notices)
 
 
-def _totals(query: GrepQuery, found: GrepResult) -> str:
-    files = f"{found.total_files} file{'' if found.total_files == 1 else 's'}"
+def _totals(query: GrepQuery, result: GrepResult) -> str:
+    files = f"{result.total_files} file{'' if result.total_files == 1 else 's'}"
     if query.mode == "files_with_matches":
         return f"Found in {files}"
     thing = "match" if query.counts_matches else "matching line"
-    ending = "" if found.total_matches == 1 else "es" if thing == "match" else "s"
-    return f"Found {found.total_matches} {thing}{ending} in {files}"
+    plural = "" if result.total_matches == 1 else "es" if thing == "match" else "s"
+    return f"Found {result.total_matches} {thing}{plural} in {files}"
 
 
-def _data(query: GrepQuery, found: GrepResult, body: str) -> dict[str, Any]:
+def _data(query: GrepQuery, result: GrepResult, body: str) -> dict[str, Any]:
     from wieldy.search.format import display_path
 
     data: dict[str, Any] = {
         "mode": query.mode,
-        "filenames": [display_path(file.path) for file in found.files],
-        "numFiles": found.total_files,
-        "truncated": found.more,
+        "filenames": [display_path(file.path) for file in result.files],
+        "numFiles": result.total_files,
+        "truncated": result.more,
     }
     if query.mode == "files_with_matches":
         return data
-    return {**data, "content": body, "numLines": len(found.lines), "numMatches": found.total_matches}
+    return {**data, "content": body, "numLines": len(result.lines), "numMatches": result.total_matches}

@@ -1,4 +1,4 @@
-"""ListMcpResources: what MCP servers have to read."""
+"""ListMcpResources: lists the resources of MCP servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wieldy.core.workspace import Workspace
 DESCRIPTION, PROMPT = load_description(__file__)
 
 
-def _configured(workspace: Workspace) -> bool | str:
+def has_mcp_servers(workspace: Workspace) -> bool | str:
     return bool(workspace.setting("mcpServers", dict[str, object]())) or "no MCP server is configured"
 
 
@@ -21,11 +21,10 @@ def _configured(workspace: Workspace) -> bool | str:
     prompt=PROMPT,
     read_only=True,
     needs_permission=False,
-    enabled=_configured,
+    enabled=has_mcp_servers,
     timeout=60.0,
 )
 async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
-    """List."""
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import list_resources
 

@@ -1,4 +1,4 @@
-"""LS: what is in a folder."""
+"""LS: shows a folder as a tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ async def ls(
     path: Annotated[str | None, "Folder"] = None,
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
-    """Show a folder as a tree."""
     from wieldy.search.format import display_path, escape_controls
     from wieldy.search.ignore import hidden_test
     from wieldy.search.patterns import BadGlob

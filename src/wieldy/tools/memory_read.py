@@ -17,7 +17,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import MAX_LISTED, SCOPES, Scope, memory_files, memory_folder, memory_path, require_confined
 
 DESCRIPTION, PROMPT = load_description(__file__)
-LARGEST = 200_000
+MAX_BYTES = 200_000
 
 
 def _enabled(workspace: Workspace) -> bool | str:
@@ -49,11 +49,10 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 async def memory_read(
     ctx: ToolContext, path: Annotated[str, "In the memory folder"] = "", scope: Scope = "project"
 ) -> Output:
-    """Show the list, or one file."""
     if not path:
-        return await in_thread(_listed, ctx.workspace)
+        return await in_thread(_list_files, ctx.workspace)
     try:
-        return await in_thread(_shown, ctx, memory_path(path, scope, ctx.workspace), path, scope)
+        return await in_thread(_read_file, ctx, memory_path(path, scope, ctx.workspace), path, scope)
     except OSError as error:
         why = (
             "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
@@ -61,16 +60,16 @@ async def memory_read(
         raise ToolFailure(f"{scope} memory `{path}`: {why}. MemoryRead without a path lists what there is.") from None
 
 
-def _listed(workspace: Workspace) -> Output:
-    found = list(islice(memory_files(workspace), MAX_LISTED + 1))
-    lines = [f"{file.scope}: {file.path} ({file.size} bytes)" for file in found[:MAX_LISTED]]
-    if len(found) > MAX_LISTED:
+def _list_files(workspace: Workspace) -> Output:
+    files = list(islice(memory_files(workspace), MAX_LISTED + 1))
+    lines = [f"{file.scope}: {file.path} ({file.size} bytes)" for file in files[:MAX_LISTED]]
+    if len(files) > MAX_LISTED:
         lines.append("… and more")
-    data = {"memories": [asdict(file) for file in found[:MAX_LISTED]]}
+    data = {"memories": [asdict(file) for file in files[:MAX_LISTED]]}
     return Output("\n".join(lines) or "Nothing has been noted yet.", data)
 
 
-def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
+def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.editing.document import Document
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.kinds import binary_kind
@@ -79,9 +78,9 @@ def _shown(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)
     with OpenFile(absolute, real) as file:
-        data = file.whole(LARGEST)
+        data = file.whole(MAX_BYTES)
         if data is None:
-            raise ToolFailure(f"`{path}` is larger than {LARGEST} bytes. Read it in pages with Read: {absolute}")
+            raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
         ctx.workspace.service(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)

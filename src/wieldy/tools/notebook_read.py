@@ -1,4 +1,4 @@
-"""NotebookRead: a notebook's cells with their ids, sources and outputs."""
+"""NotebookRead: shows a notebook's cells with their ids, sources and outputs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ DESCRIPTION, PROMPT = load_description(__file__)
 async def notebook_read(
     ctx: ToolContext, notebook_path: str, cell_id: Annotated[str | None, "Id or number"] = None
 ) -> Output:
-    """Show a notebook, or one cell of it."""
     try:
-        return await in_thread(_shown, ctx, notebook_path, cell_id)
+        return await in_thread(_read_notebook, ctx, notebook_path, cell_id)
     except OSError as error:
         from wieldy.files.reading.opening import why_unreadable
 
         raise ToolFailure(await in_thread(why_unreadable, notebook_path, error)) from None
 
 
-def _shown(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
+def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
     from wieldy.files.reading.opening import OpenFile, shown

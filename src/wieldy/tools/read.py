@@ -1,11 +1,9 @@
-"""Read: a file as a model can take it in, page by page."""
+"""Read: shows a file to the model, page by page."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
@@ -18,8 +16,7 @@ from wieldy.files.reading.pages import CHARS, LIMIT
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.reading.read_file import Reader, RecentReads
+    from wieldy.files.reading.read_file import Reader
 
 DESCRIPTION, PROMPT = load_description(__file__)
 
@@ -41,23 +38,28 @@ async def read(
     pages: Annotated[str, 'Of a PDF, such as "1-5,8"'] = "",
     as_images: Annotated[bool, "PDF pages as pictures, not text"] = False,
 ) -> Output:
-    """Show one file."""
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.reading import read_file
+
     workspace = ctx.workspace
-    show, ReadState, RecentReads = _craft()
-    reader = show.Reader(
+    reader = read_file.Reader(
         first=max(offset, 1),
         limit=limit,
         pages=pages,
         as_images=as_images,
         seen=workspace.service(ReadState),
-        repeats=workspace.service(RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
+        repeats=workspace.service(read_file.RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
     )
     try:
         real = ctx.resolved(file_path)
-        file = show.small(file_path, real)
+        file = read_file.small(file_path, real)
         if file is None:
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))
-        return reader.show(file) if show.is_plain(file) else await _in_thread(reader, lambda reader: reader.show(file))
+        return (
+            reader.show(file)
+            if read_file.is_plain(file)
+            else await _in_thread(reader, lambda reader: reader.show(file))
+        )
     except OSError as error:
         from wieldy.files.reading.opening import why_unreadable
 
@@ -65,19 +67,9 @@ async def read(
 
 
 async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:
-    """Read where it may take its time; a read that nobody waits for any more ends soon."""
-    enough = threading.Event()
+    """Read in a thread, and stop reading when the call is cancelled."""
+    stop = threading.Event()
     try:
-        return await in_thread(read, replace(reader, stopped=enough.is_set))
+        return await in_thread(read, replace(reader, stopped=stop.is_set))
     finally:
-        enough.set()
-
-
-@cache
-def _craft() -> tuple[ModuleType, type[ReadState], type[RecentReads]]:
-    """What a read takes, loaded with the first: to look for modules takes as long as to look at a small file."""
-    from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.reading import read_file as show
-    from wieldy.files.reading.read_file import RecentReads
-
-    return show, ReadState, RecentReads
+        stop.set()

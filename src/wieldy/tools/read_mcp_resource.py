@@ -1,10 +1,10 @@
-"""ReadMcpResource: one resource of an MCP server."""
+"""ReadMcpResource: reads a resource of an MCP server."""
 
 from __future__ import annotations
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import load_description, tool
-from wieldy.tools.list_mcp_resources import _configured
+from wieldy.tools.list_mcp_resources import has_mcp_servers
 
 DESCRIPTION, PROMPT = load_description(__file__)
 
@@ -15,11 +15,10 @@ DESCRIPTION, PROMPT = load_description(__file__)
     prompt=PROMPT,
     read_only=True,
     needs_permission=False,
-    enabled=_configured,
+    enabled=has_mcp_servers,
     timeout=120.0,
 )
 async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
-    """Read."""
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import read_resource
 

@@ -1,4 +1,4 @@
-"""Skill: instructions that are loaded when a task calls for them."""
+"""Skill: loads instructions for a task."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class SkillTool(FunctionTool):
-    """Its description names the skills there are."""
-
     async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
-        """The description, then the skills."""
-        skills = await _refreshed(workspace)
+        """The description with a list of the skills."""
+        skills = await _refresh(workspace)
         return f"{self.description}\n\n{skills.listing()}".strip()
 
 
-async def _refreshed(workspace: Workspace) -> Skills:
+async def _refresh(workspace: Workspace) -> Skills:
     skills = workspace.service(Skills)
     await skills.refreshed()
     skills.report()
@@ -33,7 +31,7 @@ async def _refreshed(workspace: Workspace) -> Skills:
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
-    skills = await _refreshed(workspace)
+    skills = await _refresh(workspace)
     return any(not skill.hidden for skill in skills.found.values()) or "no skills were found"
 
 
@@ -47,26 +45,25 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 async def _load(
     ctx: ToolContext, skill: Annotated[str, "Name"] = "", args: Annotated[str, "Arguments, if it takes any"] = ""
 ) -> Output:
-    """Load a skill, or list them."""
-    skills = await _refreshed(ctx.workspace)
-    found = skills.found.get(skill)
+    skills = await _refresh(ctx.workspace)
+    definition = skills.found.get(skill)
     if not skill:
         return Output(skills.listing() or "There are no skills.", {"skills": list(skills.found)})
-    if found is None:
+    if definition is None:
         listing = skills.listing()
         others = f" The skills are:\n{listing}" if listing else " There are none at all. Go on without it."
-        raise ToolFailure(f"There is no skill `{skill}`.{_why_not(skill, skills)}{others}")
-    if found.hidden:
+        raise ToolFailure(f"There is no skill `{skill}`.{_broken_note(skill, skills)}{others}")
+    if definition.hidden:
         raise ToolFailure(f"Only the user may call for the skill `{skill}`. Go on without it.")
-    if ctx.resolved_paths.get(found.path) != found.path:  # another file than the one that was judged
+    if ctx.resolved_paths.get(definition.path) != definition.path:  # not the file that was authorized
         raise ToolFailure(f"The skill `{skill}` has just changed. Send this again to load it as it is now.")
     from wieldy.skills.skill import render_skill
 
-    text = await in_thread(render_skill, found, args)
-    return Output(text, {"skill": found.name, "folder": found.folder, "allowedTools": list(found.tools)})
+    text = await in_thread(render_skill, definition, args)
+    return Output(text, {"skill": definition.name, "folder": definition.folder, "allowedTools": list(definition.tools)})
 
 
-def _why_not(name: str, skills: Skills) -> str:
+def _broken_note(name: str, skills: Skills) -> str:
     broken = next((problem for problem in skills.problems if f"/{name}/" in problem), None)
     return f" It is broken: {broken}." if broken else ""
 

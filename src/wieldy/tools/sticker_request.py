@@ -1,4 +1,4 @@
-"""StickerRequest: a postal address, checked and written down on this machine."""
+"""StickerRequest: checks a postal address and saves it on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = load_description(__file__)
 
-# How postal codes look where it is known; elsewhere anything short of letters, digits, spaces and dashes will do.
+# The formats of postal codes; other countries may use any short text of letters, digits, spaces and dashes.
 POSTAL_CODES: Mapping[str, str] = {
     "AT": r"\d{4}",
     "AU": r"\d{4}",
@@ -41,7 +41,7 @@ POSTAL_CODES: Mapping[str, str] = {
     "SE": r"\d{3} ?\d{2}",
     "US": r"\d{5}(-\d{4})?",
 }
-WITHOUT_CODES = frozenset({"AE", "HK", "IE", "QA"})
+WITHOUT_POSTAL_CODES = frozenset({"AE", "HK", "IE", "QA"})
 WITH_REGIONS = frozenset({"AU", "BR", "CA", "US"})
 
 
@@ -59,8 +59,8 @@ def _folder(workspace: Workspace) -> str:
     return str(state_home(workspace.env) / "stickers")
 
 
-def problems(address: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with an address, one sentence a fault."""
+def address_problems(address: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with an address, one sentence each."""
     for name in ("name", "street", "city"):
         if not any(char.isalnum() for char in address[name]):
             yield f"`{name}` is empty."
@@ -71,7 +71,7 @@ def problems(address: Mapping[str, str]) -> Iterator[str]:
         yield "`country` is a code of two letters, such as DE."
     elif country in WITH_REGIONS and not address["region"].strip():
         yield f"In {country} the address needs a `region`: the state or province."
-    if not code and country in WITHOUT_CODES:
+    if not code and country in WITHOUT_POSTAL_CODES:
         return
     if not re.fullmatch(POSTAL_CODES.get(country, r"[A-Z\d][A-Z\d -]{1,9}"), code):
         yield f"`postal_code` {code or 'is missing and'} does not look like one of {country}."
@@ -80,14 +80,14 @@ def problems(address: Mapping[str, str]) -> Iterator[str]:
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     if (off := _enabled(ctx.workspace)) is not True:
         raise Refusal("check", f"StickerRequest is {off}.")
-    if found := list(problems(_address(**input))):
-        raise Refusal("check", f"{' '.join(found)} Ask the user for what is missing; never make up an address.")
+    if problems := list(address_problems(_address(**input))):
+        raise Refusal("check", f"{' '.join(problems)} Ask the user for what is missing; never make up an address.")
 
 
 def _address(
     name: str, street: str, city: str, country: str, postal_code: str = "", region: str = ""
 ) -> dict[str, str]:
-    given = {
+    fields = {
         "name": name,
         "street": street,
         "city": city,
@@ -95,7 +95,7 @@ def _address(
         "postal_code": postal_code,
         "country": country.upper(),
     }
-    return {field: value.strip() for field, value in given.items()}
+    return {field: value.strip() for field, value in fields.items()}
 
 
 @tool(name="StickerRequest", description=DESCRIPTION, prompt=PROMPT, effects=_effects, enabled=_enabled, check=_check)
@@ -108,7 +108,6 @@ async def sticker_request(
     postal_code: str = "",
     region: Annotated[str, "State or province"] = "",
 ) -> Output:
-    """Write the request down."""
     import os
 
     from wieldy.files.journal.entries import Change

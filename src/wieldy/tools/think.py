@@ -11,5 +11,4 @@ DESCRIPTION, PROMPT = load_description(__file__)
 
 @tool(name="Think", description=DESCRIPTION, prompt=PROMPT, read_only=True)
 async def think(thought: Annotated[str, "What you think"]) -> str:
-    """Acknowledge the thought."""
     return "Noted." if thought.strip() else "There was no thought to note."

@@ -1,4 +1,4 @@
-"""TodoWrite: the list of tasks that a person watches."""
+"""TodoWrite: the task list that the user sees."""
 
 from __future__ import annotations
 
@@ -15,44 +15,39 @@ from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 DESCRIPTION, PROMPT = load_description(__file__)
-MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
+SYMBOLS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 
 class Todo(Struct, frozen=True):
-    """One task."""
-
     content: Annotated[str, Param(min_length=1)]
     status: Literal["pending", "in_progress", "completed"]
     activeForm: Annotated[str, "Shown meanwhile: Running tests"] = ""
 
     def __str__(self) -> str:
-        under_way = self.status == "in_progress" and self.activeForm
-        return f"{MARKS[self.status]} {self.activeForm if under_way else self.content}"
+        in_progress = self.status == "in_progress" and self.activeForm
+        return f"{SYMBOLS[self.status]} {self.activeForm if in_progress else self.content}"
 
 
 class TodoList:
-    """The tasks of one workspace, as they were last written: `workspace.service(TodoList).todos`."""
+    """The current tasks of a workspace: `workspace.service(TodoList).todos`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.todos: tuple[Todo, ...] = ()
 
 
 class TodoWrite(FunctionTool):
-    """Shows a person the list, not the acknowledgement."""
-
     def show_result(self, result: ToolResult) -> str:
-        """One task a line."""
+        """The list instead of the acknowledgement."""
         todos = result.data.get("todos", ()) if isinstance(result.data, dict) else ()
         return "\n".join(str(Todo(**todo)) for todo in todos) or result.text
 
 
 async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
-    """Keep the list."""
     ctx.workspace.service(TodoList).todos = tuple(todos)
     data = {"todos": [asdict(todo) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
-    under_way = sum(todo.status == "in_progress" for todo in todos)
-    advice = " Only one task at a time can be in progress: correct the list." if under_way > 1 else ""
+    in_progress = sum(todo.status == "in_progress" for todo in todos)
+    advice = " Only one task at a time can be in progress: correct the list." if in_progress > 1 else ""
     return Output(f"Noted. {_headline(todos)}.{advice}", data)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.tools.sticker_request import problems
+from wieldy.tools.sticker_request import address_problems
 
 ADDRESS = {"name": "Ada Lovelace", "street": "Königstr. 1", "city": "Köln", "postal_code": "50667", "country": "DE"}
 ON = {"features": {"stickers": True}}
@@ -66,5 +66,5 @@ async def test_a_bad_address_is_refused_before_anybody_is_asked(home: Path) -> N
     ],
 )
 def test_addresses(change: dict[str, str], said: str) -> None:
-    assert " ".join(problems({**ADDRESS, "region": "", **change})).startswith(said)
-    assert bool(list(problems({**ADDRESS, "region": "", **change}))) == bool(said)
+    assert " ".join(address_problems({**ADDRESS, "region": "", **change})).startswith(said)
+    assert bool(list(address_problems({**ADDRESS, "region": "", **change}))) == bool(said)
