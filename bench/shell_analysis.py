@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bench.claim import Claim, best_of
 
-from wieldy.shell.parsing.tree_sitter import _parser
+from wieldy.shell.parsing.cross_check import _parser
 from wieldy.shell.policy import analysis
 
 TYPICAL = (

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wieldy.shell.parsing.parser import parse
-from wieldy.shell.parsing.syntax import Simple, Unparsable
+from wieldy.shell.parsing.syntax import SimpleCommand, Unparsable
 from wieldy.shell.policy.analysis import Analysis, analyze
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
@@ -21,7 +21,7 @@ def look(command: str) -> Analysis:
 
 def parses(text: str) -> bool:
     try:
-        return bool(parse(text).chains)
+        return bool(parse(text).and_or_lists)
     except Unparsable:
         return False
 
@@ -32,8 +32,8 @@ HOSTILE = [
 SIMPLE_HOSTILE = [
     line
     for line in HOSTILE
-    if len(stages := parse(line).chains[0].links[0][1].stages) == 1
-    and isinstance(stages[0], Simple)
+    if len(stages := parse(line).and_or_lists[0].links[0][1].stages) == 1
+    and isinstance(stages[0], SimpleCommand)
     and stages[0].source == line
     and stages[0].words
     and stages[0].words[0].source.isalnum()

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.unit.shell.rules import look
+from tests.unit.shell.policy.rule_matching import look
 
 from wieldy.shell.running.neutral_git import neutral_git_environment
 

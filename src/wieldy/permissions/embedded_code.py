@@ -166,10 +166,10 @@ def _interpreter_code(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> 
 
 def _git_code(words: tuple[Word, ...]) -> Iterator[str]:
     """Yield what git would run: settings of `-c`, options that name programs, and arguments of some sub-commands."""
-    from wieldy.shell.policy.programs.git import split
+    from wieldy.shell.policy.programs.git import split_git_args
 
     texts = [_known_text(word) for word in words]
-    call = split(words)
+    call = split_git_args(words)
     for text, following in pairwise((*texts, "")):
         option, equals, value = text.partition("=")
         if option in _GIT_COMMAND_OPTIONS or (option.startswith("--") and option.endswith("-filter")):

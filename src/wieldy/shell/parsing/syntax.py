@@ -1,4 +1,4 @@
-"""The shape of a command line as bash reads it: commands, words and redirections, before anything is expanded."""
+"""The syntax tree of a bash command line, before any expansion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from msgspec import Struct
 
 
 class Unparsable(ValueError):
-    """The text is not bash, or uses a form that this grammar leaves to a person."""
+    """The text is not bash, or uses a form that the parser does not support."""
+
+
+class TooComplex(Unparsable):
+    """A command line holds more commands than the work limit allows."""
+
+    def __init__(self) -> None:
+        super().__init__("more commands than can be looked at")
 
 
 class LiteralText(Struct, frozen=True):
-    """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
+    """Characters that stand for themselves; unquoted ones may still be globs, braces or a tilde."""
 
     text: str
     quoted: bool
@@ -39,13 +46,13 @@ class Expansion(Struct, frozen=True):
 class Substitution(Struct, frozen=True):
     """`$(…)`, backticks, `<(…)` or `>(…)`: a script whose output or pipe takes its place."""
 
-    script: Script
+    script: ShellScript
     quoted: bool
     process: bool = False
 
 
 class Arithmetic(Struct, frozen=True):
-    """`$((…))`. Names in it are evaluated again, which can run code."""
+    """`$((…))`. Bash evaluates the values of names in it again, which can run code."""
 
     inner: tuple[Piece, ...]
     quoted: bool
@@ -65,7 +72,7 @@ class RawWord(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """`name=value`; `items` are the words of an array, `subscript` what stood in its brackets."""
+    """`name=value`; `items` are the words of an array, `subscript` the text in its brackets."""
 
     name: str
     value: RawWord | None
@@ -74,9 +81,13 @@ class Assignment(Struct, frozen=True):
     start: int = 0
     end: int = 0
 
+    @property
+    def all_words(self) -> tuple[RawWord, ...]:
+        return tuple(word for word in (self.subscript, self.value, *self.items) if word)
+
 
 class Redirect:
-    """One redirection. A here-document's target is its end mark until the parser has come to its body."""
+    """One redirection. The target of a here-document is its end mark until the parser has read its body."""
 
     __slots__ = ("descriptor", "operator", "target")
 
@@ -91,7 +102,7 @@ class Redirect:
         return self.operator in ("<<", "<<-", "<<<")
 
 
-class Simple(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """A program with its words, assignments before it and redirections anywhere."""
 
     assignments: tuple[Assignment, ...]
@@ -106,63 +117,58 @@ class Pipeline(Struct, frozen=True):
     """Commands joined by `|`, each in a process of its own when there are several."""
 
     stages: tuple[Command, ...]
-    timed: bool = False
 
 
-class Chain(Struct, frozen=True):
+class AndOrList(Struct, frozen=True):
     """Pipelines joined by `&&` and `||`; the first operator is empty."""
 
     links: tuple[tuple[str, Pipeline], ...]
     background: bool = False
 
 
-class Script(Struct, frozen=True):
-    """Chains, one after the other."""
+class ShellScript(Struct, frozen=True):
+    """And-or lists, run one after the other."""
 
-    chains: tuple[Chain, ...]
+    and_or_lists: tuple[AndOrList, ...]
 
 
-class Group(Struct, frozen=True):
+class GroupCommand(Struct, frozen=True):
     """`( … )` or `{ …; }`."""
 
-    body: Script
+    body: ShellScript
     subshell: bool
     redirects: tuple[Redirect, ...] = ()
 
 
-class Branches(Struct, frozen=True):
+class BranchCommand(Struct, frozen=True):
     """`if` and `case`: scripts of which some run; `words` are the subject and patterns of a `case`."""
 
-    bodies: tuple[Script, ...]
+    bodies: tuple[ShellScript, ...]
     words: tuple[RawWord, ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
 
-class Loop(Struct, frozen=True):
+class LoopCommand(Struct, frozen=True):
     """`while`, `until`, `for`, `select`; a `for` names its variable and its words (None: the arguments)."""
 
-    body: Script
-    condition: Script | None = None
+    body: ShellScript
+    condition: ShellScript | None = None
     variable: str | None = None
     words: tuple[RawWord, ...] | None = None
     header: Arithmetic | None = None
     redirects: tuple[Redirect, ...] = ()
 
 
-class Function(Struct, frozen=True):
-    """A definition; the body runs when its name is called."""
-
+class FunctionDefinition(Struct, frozen=True):
     name: str
     body: Command
 
 
 class Coprocess(Struct, frozen=True):
-    """A command run beside the shell."""
-
     body: Command
 
 
-class Condition(Struct, frozen=True):
+class ConditionCommand(Struct, frozen=True):
     """`[[ … ]]` or `(( … ))`."""
 
     words: tuple[RawWord, ...]
@@ -170,28 +176,55 @@ class Condition(Struct, frozen=True):
     redirects: tuple[Redirect, ...] = ()
 
 
-Command: TypeAlias = Simple | Group | Branches | Loop | Function | Coprocess | Condition
+Command: TypeAlias = (
+    SimpleCommand | GroupCommand | BranchCommand | LoopCommand | FunctionDefinition | Coprocess | ConditionCommand
+)
 
 
-def scripts_in(pieces: tuple[Piece, ...]) -> Iterator[Script]:
-    """The scripts that run when these pieces are expanded, innermost nested ones not included."""
+def simple_commands(code: ShellScript | Command) -> Iterator[SimpleCommand]:
+    """Every simple command outside substitutions."""
+    match code:
+        case SimpleCommand():
+            yield code
+        case ShellScript():
+            for chain in code.and_or_lists:
+                for _, pipeline in chain.links:
+                    for stage in pipeline.stages:
+                        yield from simple_commands(stage)
+        case FunctionDefinition(body=body) | Coprocess(body=body):
+            yield from simple_commands(body)
+        case _:
+            for script in bodies_of(code):
+                yield from simple_commands(script)
+
+
+def bodies_of(command: Command) -> tuple[ShellScript, ...]:
+    """The scripts inside a compound command."""
+    match command:
+        case GroupCommand(body=body):
+            return (body,)
+        case LoopCommand(body=body, condition=condition):
+            return (body, condition) if condition else (body,)
+        case BranchCommand(bodies=bodies):
+            return bodies
+    return ()
+
+
+def substituted_scripts(pieces: tuple[Piece, ...]) -> Iterator[ShellScript]:
+    """The scripts that run when these pieces are expanded, without those nested in them."""
     for piece in pieces:
         if isinstance(piece, Substitution):
             yield piece.script
         elif isinstance(piece, Expansion):
-            yield from scripts_in(piece.operand)
+            yield from substituted_scripts(piece.operand)
         elif isinstance(piece, Arithmetic):
-            yield from scripts_in(piece.inner)
+            yield from substituted_scripts(piece.inner)
 
 
-def hazards_in(pieces: tuple[Piece, ...]) -> Iterator[str]:
-    """Why expanding these pieces could run code that is not written here."""
+def expansion_hazards(pieces: tuple[Piece, ...]) -> Iterator[str]:
+    """How expanding these pieces could run code that is not written here."""
     for piece in pieces:
-        if isinstance(piece, Expansion):
+        if isinstance(piece, Expansion | Arithmetic):
             if piece.hazard:
                 yield piece.hazard
-            yield from hazards_in(piece.operand)
-        elif isinstance(piece, Arithmetic):
-            if piece.hazard:
-                yield piece.hazard
-            yield from hazards_in(piece.inner)
+            yield from expansion_hazards(piece.operand if isinstance(piece, Expansion) else piece.inner)

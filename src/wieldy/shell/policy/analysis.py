@@ -1,26 +1,29 @@
-"""What a shell command would do, judged before it runs: its parts, its verdict, and the catastrophes in it."""
+"""Analyze a shell command before it runs: its parts with their effects, a verdict, and catastrophic commands in it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.effects import Effects
-from wieldy.shell.parsing.budget import TooMuch
-from wieldy.shell.parsing.read import confirmed, read
-from wieldy.shell.parsing.syntax import Script, Unparsable
-from wieldy.shell.policy.catastrophic import Danger, dangers
-from wieldy.shell.policy.command_part import CommandPart, foreign_letters, oddities
-from wieldy.shell.policy.script_walk import Walk
-from wieldy.shell.policy.words import ShellState
+from wieldy.core.effects import Effects, Opaque
+from wieldy.shell.parsing.cross_check import parsers_agree
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.syntax import TooComplex, Unparsable
+from wieldy.shell.policy.catastrophic import Danger, find_dangers, fork_bombs
+from wieldy.shell.policy.command_part import CommandPart, non_ascii_characters, unusual_characters
+from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.policy.script_analyzer import ScriptAnalyzer
+from wieldy.shell.policy.words import ShellState, Word, literal
+from wieldy.shell.policy.wrappers import program_name, unwrap
 
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
-REMEMBERED = 512
+CACHE_SIZE = 512
 
 
 class Analysis(Struct, frozen=True):
@@ -33,76 +36,109 @@ class Analysis(Struct, frozen=True):
 
     @property
     def effects(self) -> Effects:
-        """The effects of all parts together."""
-        return tuple(dict.fromkeys(effect for part in self.parts for effect in part.effects))
-
-
-def analyze(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
-    """Judge a command as bash would run it in `cwd`. Answers are remembered; nothing is run and no file is read."""
-    return _analyze(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
-    scene = ShellState(home, root, (cwd,))
-    problems = oddities(command)
-    try:
-        script = read(command)
-    except (Unparsable, RecursionError) as error:
-        return _not_understood(command, scene, [*problems, f"not understood: {error}"])
-    walk = Walk(command, script)
-    try:
-        walk.script(script, scene)
-    except (TooMuch, RecursionError) as error:
-        why = str(error) if isinstance(error, TooMuch) else "nested too deeply"
-        return _not_understood(command, scene, [*problems, why], walk.parts)
-    problems += walk.problems
-    problems += [
-        f"`{part.program}` contains {name}" for part in walk.parts for name in foreign_letters(part.program or "")
-    ]
-    if not walk.parts:
-        problems.append("there is no command in it")
-    found = (*(_bombs(walk.scripts) if walk.defined else ()), *dangers(tuple(walk.parts), scene))
-    return _judged(walk, found, problems)
-
-
-def _judged(walk: Walk, found: tuple[Danger, ...], problems: list[str]) -> Analysis:
-    parts = tuple(walk.parts) if walk.straight else tuple(dict.fromkeys(walk.parts))
-    if problems or not all(part.known for part in parts):
-        return Analysis(_doubted(parts) if problems else parts, "unknown", found, tuple(problems))
-    if not all(confirmed(text, script) for text, script in walk.scripts):
-        problems.append("a second parser reads the command differently")
-        return Analysis(_doubted(parts), "unknown", found, tuple(problems))
-    read_only = all(part.read_only for part in parts) and not found
-    return Analysis(parts, "read_only" if read_only else "known", found)
-
-
-def _doubted(parts: tuple[CommandPart, ...]) -> tuple[CommandPart, ...]:
-    """Parts of a command that is not understood as a whole: none of them is proven harmless."""
-    return tuple(replace(part, read_only=False) for part in parts)
-
-
-def _not_understood(
-    command: str, scene: ShellState, problems: list[str], found: Sequence[CommandPart] = ()
-) -> Analysis:
-    """What can still be said: the parts that were found before it was given up, and a rough reading of all of it."""
-    from wieldy.shell.policy.fallback import crude_parts
-
-    parts = (*_doubted(tuple(found)), *crude_parts(command, scene.cwds[0]))
-    return Analysis(parts, "unknown", dangers(parts, scene), tuple(problems))
-
-
-def _bombs(scripts: list[tuple[str, Script]]) -> tuple[Danger, ...]:
-    from wieldy.shell.policy.catastrophic import fork_bombs
-
-    names = [name for _, script in scripts for name in fork_bombs(script)]
-    return tuple(Danger("deny", f"the function `{name}` starts itself again and again", f"{name}()") for name in names)
+        return tuple(dict.fromkeys([effect for part in self.parts for effect in part.effects]))
 
 
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:
     """`read_only`: proven harmless. `deny`: no mode runs it. `ask`: everything else."""
-    here = cwd or os.getcwd()
-    analysis = analyze(command, cwd=here, home=home or os.path.expanduser("~"))
+    analysis = analyze(command, cwd=cwd or os.getcwd(), home=home or os.path.expanduser("~"))
     if any(danger.behavior == "deny" for danger in analysis.catastrophic):
         return "deny"
     return "read_only" if analysis.verdict == "read_only" else "ask"
+
+
+def analyze(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
+    """Analyze a command as bash would run it in `cwd`. Results are cached; nothing is run and no file is read."""
+    return _analyze(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
+    state = ShellState(home, root, (cwd,))
+    problems = unusual_characters(command)
+    try:
+        script = parse(command)
+    except (Unparsable, RecursionError) as error:
+        return _analyze_unparsable(command, state, [*problems, f"not understood: {error}"])
+    analyzer = ScriptAnalyzer(command, script)
+    try:
+        analyzer.follow_script(script, state)
+    except (TooComplex, RecursionError) as error:
+        why = str(error) if isinstance(error, TooComplex) else "nested too deeply"
+        return _analyze_unparsable(command, state, [*problems, why], analyzer.parts)
+    parts = tuple(dict.fromkeys(analyzer.parts)) if analyzer.revisited else tuple(analyzer.parts)
+    problems += analyzer.problems
+    for part in parts:
+        problems += [f"`{part.program}` contains {name}" for name in non_ascii_characters(part.program or "")]
+    if not parts:
+        problems.append("there is no command in it")
+    dangers = find_dangers(parts, state)
+    if analyzer.functions:
+        dangers = (*(danger for _, script in analyzer.scripts for danger in fork_bombs(script)), *dangers)
+    known = all(part.known for part in parts)
+    if known and not problems and not all(parsers_agree(text, script) for text, script in analyzer.scripts):
+        problems.append("a second parser reads the command differently")
+    if problems:
+        return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems))
+    if not known:
+        return Analysis(parts, "unknown", dangers)
+    read_only = all(part.read_only for part in parts) and not dangers
+    return Analysis(parts, "read_only" if read_only else "known", dangers)
+
+
+def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:
+    """Parts of a command that is not understood as a whole: none of them is proven harmless."""
+    return tuple(replace(part, read_only=False) for part in parts)
+
+
+# The rough reading of text that cannot be parsed. It proves nothing; it lets deny rules and the search for catastrophic
+# commands see the words.
+
+# No system passes a longer text to bash.
+MAX_ROUGH_LENGTH = 131_072
+_SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
+_COMMENT = re.compile(r"(?:^|\s)#")
+_KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_REMOVE_QUOTES = str.maketrans("", "", "\"'\\")
+
+
+def _analyze_unparsable(
+    command: str, state: ShellState, problems: list[str], analyzed: Sequence[CommandPart] = ()
+) -> Analysis:
+    parts = (*_not_read_only(analyzed), *_rough_parts(command, state.cwds))
+    return Analysis(parts, "unknown", find_dangers(parts, state), tuple(problems))
+
+
+def _rough_parts(text: str, cwds: tuple[str, ...]) -> Iterator[CommandPart]:
+    """A part for each fragment between separators, without quotes; with what may be a comment, and without."""
+    fragments = _SEPARATORS.split(text[:MAX_ROUGH_LENGTH].translate(_REMOVE_QUOTES))
+    readings = [reading for fragment in fragments for reading in (fragment, _COMMENT.split(fragment, 1)[0])]
+    for reading in dict.fromkeys(readings):
+        words = reading.split()
+        while words and (words[0] in _KEYWORDS or _ASSIGNMENT.match(words[0])):
+            words = words[1:]
+        if words:
+            yield from _rough_command(tuple(map(literal, words)), cwds)
+
+
+def _rough_command(words: tuple[Word, ...], cwds: tuple[str, ...]) -> Iterator[CommandPart]:
+    unwrapped = unwrap(words, UNKNOWN_INPUT)
+    yield CommandPart(
+        unwrapped.allow_texts[0],
+        unwrapped.words,
+        program_name(unwrapped.words[0]) if unwrapped.words else None,
+        (Opaque(),),
+        read_only=False,
+        known=False,
+        why="the command is not understood",
+        wrappers=unwrapped.wrappers,
+        deny_texts=unwrapped.deny_texts,
+        cwds=cwds,
+    )
+    if (script := unwrapped.script) is not None:
+        # Without its quotes, the script of a shell is the rest of the words.
+        inner = unwrapped.words
+        in_words = script in inner[1:]
+        rest = inner[inner.index(script, 1) :] if in_words else tuple(map(literal, script.text.split()))
+        yield from _rough_command(rest, cwds)

@@ -1,15 +1,18 @@
-"""The parts of a command line: each simple command with what it touches and the texts that rules are compared with."""
+"""One simple command of a command line: its effects and the texts that permission rules are compared with."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from msgspec import Struct
 
 from wieldy.core.effects import Effects
 from wieldy.shell.policy.words import Word
 
-_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
+_NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
+_INVISIBLE_CATEGORIES = frozenset({"Cf", "Cc", "Zl", "Zp", "Cs", "Co"})
+_CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
 
 class CommandPart(Struct, frozen=True):
@@ -50,17 +53,19 @@ class CommandPart(Struct, frozen=True):
         return self.allow_texts[-1] if self.allow_texts else self.text
 
 
-def text_of(words: tuple[Word, ...]) -> str:
+def command_text(words: tuple[Word, ...]) -> str:
     """The command as a rule sees it: quotes removed where they change nothing, kept as written elsewhere."""
-    spelled = [word.source if word.source == word.text else _spelled(word) for word in words if word.source]
-    if words and words[0].source and words[0].static and _PLAIN_TEXT.fullmatch(words[0].text):
-        spelled[0] = words[0].text
-    return " ".join(spelled)
+    texts = [_word_text(word) for word in words if word.source]
+    if words and words[0].source and words[0].static and _NEEDS_NO_QUOTES.fullmatch(words[0].text):
+        texts[0] = words[0].text
+    return " ".join(texts)
 
 
-def _spelled(word: Word) -> str:
+def _word_text(word: Word) -> str:
+    if word.source == word.text:
+        return word.source
     quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
-    return word.text if word.static and quoted and _PLAIN_TEXT.fullmatch(word.text) else word.source
+    return word.text if word.static and quoted and _NEEDS_NO_QUOTES.fullmatch(word.text) else word.source
 
 
 def unquoted_text(words: tuple[Word, ...]) -> str:
@@ -71,33 +76,22 @@ def unquoted_text(words: tuple[Word, ...]) -> str:
     return " ".join(texts)
 
 
-_PLAIN_CONTROLS = frozenset("\t\n")
-_INVISIBLE = frozenset({"Cf", "Cc", "Zl", "Zp", "Cs", "Co"})
-
-
-def oddities(text: str) -> list[str]:
-    """What a person should be told about the characters of a command: invisible ones and foreign spaces."""
+def unusual_characters(text: str) -> list[str]:
+    """Name the invisible characters and foreign spaces in a command."""
     if text.isascii() and text.isprintable():
         return []
-    import unicodedata
-
-    found: dict[str, None] = {}
-    for char in text:
-        category = unicodedata.category(char)
-        if char in _PLAIN_CONTROLS:
-            continue
-        if category in _INVISIBLE or (category == "Zs" and char != " "):
-            found[_name(char)] = None
-    return [f"the command contains {name}" for name in found]
+    odd = [char for char in dict.fromkeys(text) if char not in "\t\n " and _is_unusual(unicodedata.category(char))]
+    return [f"the command contains {_character_name(char)}" for char in odd]
 
 
-def foreign_letters(program: str) -> list[str]:
-    """The characters of a program's name that are not ASCII, by name: a Cyrillic letter can look like a Latin one."""
-    return [] if program.isascii() else [_name(char) for char in dict.fromkeys(program) if not char.isascii()]
+def _is_unusual(category: str) -> bool:
+    return category in _INVISIBLE_CATEGORIES or category == "Zs"
 
 
-def _name(char: str) -> str:
-    import unicodedata
+def non_ascii_characters(program: str) -> list[str]:
+    """Name the characters of a program's name that are not ASCII: a Cyrillic letter can look like a Latin one."""
+    return [] if program.isascii() else [_character_name(char) for char in dict.fromkeys(program) if not char.isascii()]
 
-    names = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
-    return names.get(char) or f"U+{ord(char):04X} ({unicodedata.name(char, 'unnamed').lower()})"
+
+def _character_name(char: str) -> str:
+    return _CHARACTER_NAMES.get(char) or f"U+{ord(char):04X} ({unicodedata.name(char, 'unnamed').lower()})"

@@ -1,253 +1,344 @@
-"""Programs that run another program: what they run, and whether a rule or a proof may look through them."""
+"""Unwrap programs that run another program, such as `timeout`, `env`, `xargs` and `bash -c`."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.shell.policy.programs.options import Parsed, names, read, table
-from wieldy.shell.policy.words import Word, plain
+from wieldy.shell.policy.command_part import command_text, unquoted_text
+from wieldy.shell.policy.pipeline_input import PipelineInput
+from wieldy.shell.policy.programs.spec import ParsedArgs, option_table, parse_args, word_set
+from wieldy.shell.policy.words import Word, literal
 
+MAX_WRAPPERS = 12
+_STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 
 
-class Peeled(Struct, frozen=True):
-    """What a wrapper runs: a command (`inner`) or shell text (`script`).
+class UnwrappedCommand(Struct, frozen=True):
+    """A command without its wrappers: `words` (or the shell text `script`) is what finally runs.
 
-    `transparent`: a rule for what is inside is enough. `quiet`: the wrapper adds nothing that changes anything. `fed`: it adds
-    arguments from its input, which are `whole` file names only where they are not split at blanks.
+    `harmless`: the wrappers themselves change nothing. `transparent`: a rule for the inner command is enough.
+    `reads`: files the wrappers read; `variables`: names of variables they set.
     """
 
-    inner: tuple[Word, ...] = ()
+    words: tuple[Word, ...]
+    script: Word | None
+    wrappers: tuple[str, ...]
+    allow_texts: tuple[str, ...]
+    deny_texts: tuple[str, ...]
+    harmless: bool
+    transparent: bool
+    reads: tuple[Word, ...]
+    variables: tuple[str, ...]
+    problem: str
+
+
+def program_name(word: Word) -> str | None:
+    """The name a program is looked up by: without its folder, if that is one of the system's; None if unknown."""
+    if not word.static:
+        return None
+    if "/" not in word.text:
+        return word.text
+    folder, name = os.path.split(word.text)
+    return name if folder in _STANDARD_FOLDERS else word.text
+
+
+def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
+    """Look through the wrappers of a command that reads `piped` from its standard input."""
+    wrappers: list[str] = []
+    deny = _deny_texts(words)
+    allow = deny[:1]
+    harmless = transparent = True
+    reads: list[Word] = []
+    variables: list[str] = []
+    script, problem = None, ""
+    while words and len(wrappers) < MAX_WRAPPERS:
+        name = program_name(words[0])
+        unwrapper = _UNWRAPPERS.get(name) if name else None
+        inner = unwrapper(words[1:]) if unwrapper else None
+        if inner is None or name is None:
+            break
+        wrappers.append(name)
+        harmless, transparent = harmless and inner.harmless, transparent and inner.transparent
+        reads.extend(inner.reads)
+        variables.extend(inner.variables)
+        if inner.problem:
+            problem = f"`{name}`: {inner.problem}"
+            deny.extend(text for index in range(1, min(len(words), 9)) for text in _deny_texts(words[index:]))
+            break
+        if inner.script is not None:
+            script = inner.script
+            break
+        words = _with_input_arguments(inner, piped) if inner.takes_input_arguments else inner.words
+        deny.extend(_deny_texts(words))
+        if transparent:
+            allow.append(command_text(words))
+    return UnwrappedCommand(
+        words,
+        script,
+        tuple(wrappers),
+        tuple(allow),
+        tuple(dict.fromkeys(deny)),
+        harmless,
+        transparent,
+        tuple(reads),
+        tuple(variables),
+        problem,
+    )
+
+
+def _deny_texts(words: tuple[Word, ...]) -> list[str]:
+    return [command_text(words), unquoted_text(words)]
+
+
+def _with_input_arguments(inner: InnerCommand, piped: PipelineInput) -> tuple[Word, ...]:
+    """The command as `xargs` completes it. A file name split at a blank may continue with a dash, so its prefix is unknown."""
+    piped = piped if inner.null_separated else PipelineInput(piped.folders)
+    if not inner.placeholder:
+        return (*inner.words, Word("", "multiple", "", piped.prefix, piped.folders))
+    return fill_placeholder(inner.words, inner.placeholder, piped)
+
+
+def fill_placeholder(words: tuple[Word, ...], placeholder: str, piped: PipelineInput) -> tuple[Word, ...]:
+    """The command of `xargs -I` or `find -exec`, with a placeholder for each file name."""
+    return tuple(_fill_word(word, placeholder, piped) for word in words)
+
+
+def _fill_word(word: Word, placeholder: str, piped: PipelineInput) -> Word:
+    if not word.static or placeholder not in word.text:
+        return word
+    if word.text == placeholder:
+        return Word(word.source, "single", "", piped.prefix, piped.folders)
+    return Word(word.source, "single", word.text, word.text.partition(placeholder)[0])
+
+
+class InnerCommand(Struct, frozen=True):
+    """What one wrapper runs: a command (`words`) or shell text (`script`); the other fields as in `UnwrappedCommand`.
+
+    `takes_input_arguments`: it adds arguments from its input, which are whole file names only if `null_separated`.
+    """
+
+    words: tuple[Word, ...] = ()
     script: Word | None = None
     transparent: bool = False
-    quiet: bool = False
+    harmless: bool = False
     reads: tuple[Word, ...] = ()
     variables: tuple[str, ...] = ()
-    fed: bool = False
+    takes_input_arguments: bool = False
     placeholder: str = ""
-    whole: bool = False
+    null_separated: bool = False
     problem: str = ""
 
 
-Peeler: TypeAlias = Callable[[tuple[Word, ...]], Peeled | None]
+Unwrapper: TypeAlias = Callable[[tuple[Word, ...]], InnerCommand | None]
 
 
-def peel(words: tuple[Word, ...], program: str) -> Peeled | None:
-    """What `words` run, if their program is a wrapper and runs anything."""
-    peeler = _PEELERS.get(program)
-    return peeler(words[1:]) if peeler else None
-
-
-class Plain(Struct, frozen=True):
+class CommandWrapper(Struct, frozen=True):
     """A wrapper with options, a fixed number of operands, and then a command."""
 
-    spec: str
+    options: str
     operands: int = 0
     transparent: bool = False
-    quiet: bool = False
-    assigns: bool = False
+    harmless: bool = False
+    takes_assignments: bool = False
 
-    def __call__(self, args: tuple[Word, ...]) -> Peeled | None:
-        """What these arguments run."""
-        parsed = read(args, table(self.spec, stops_at_operand=True))
+    def __call__(self, args: tuple[Word, ...]) -> InnerCommand | None:
+        parsed = parse_args(args, option_table(self.options, stops_at_operand=True))
         if parsed.problem:
-            return Peeled(problem=parsed.problem)
-        head, inner = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
-        while self.assigns and inner and _ASSIGNMENT.match(inner[0].prefix):
-            inner = inner[1:]
-        if any(not word.static for word in head):
-            return Peeled(problem="an operand that cannot be told")
-        if not inner:
+            return InnerCommand(problem=parsed.problem)
+        operands, words = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
+        while self.takes_assignments and words and _ASSIGNMENT.match(words[0].prefix):
+            words = words[1:]
+        if any(not word.static for word in operands):
+            return InnerCommand(problem="an operand that cannot be told")
+        if not words:
             return None
-        return Peeled(
-            inner, transparent=self.transparent, quiet=self.quiet and not parsed.writes, reads=tuple(parsed.reads)
-        )
+        harmless = self.harmless and not parsed.writes
+        return InnerCommand(words, transparent=self.transparent, harmless=harmless, reads=tuple(parsed.reads))
 
 
-def _env(args: tuple[Word, ...]) -> Peeled | None:
-    parsed = read(
-        args,
-        table("-i0v -u: --ignore-environment --null --unset= --debug !--split-string !--chdir", stops_at_operand=True),
-    )
+def _env(args: tuple[Word, ...]) -> InnerCommand | None:
+    options = "-i0v -u: --ignore-environment --null --unset= --debug !--split-string !--chdir"
+    parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.problem:
-        return Peeled(problem=parsed.problem)
+        return InnerCommand(problem=parsed.problem)
     variables: list[str] = []
     rest = parsed.operands
     cleared = parsed.has("-i", "--ignore-environment")
     if rest and rest[0].static and rest[0].text == "-":
         rest, cleared = rest[1:], True
-    while rest and (found := _ASSIGNMENT.match(rest[0].prefix)):
+    while rest and (match := _ASSIGNMENT.match(rest[0].prefix)):
         if rest[0].kind == "multiple":
-            return Peeled(problem="an assignment that cannot be told")
-        variables.append(found.group(1))
+            return InnerCommand(problem="an assignment that cannot be told")
+        variables.append(match.group(1))
         rest = rest[1:]
-    # Unsetting is setting, too: PATH and the like decide what runs.
-    unset = [word.text for name in ("-u", "--unset") for word in parsed.found.get(name, []) if word is not None]
     if not rest:
-        return None if not variables else Peeled(problem="`env` with assignments and no command")
-    return Peeled(tuple(rest), quiet=not cleared, variables=(*variables, *unset))
+        return None if not variables else InnerCommand(problem="`env` with assignments and no command")
+    # Unsetting PATH and the like decides what runs, as setting them does.
+    unset = [word.text for word in parsed.values("-u", "--unset")]
+    return InnerCommand(tuple(rest), harmless=not cleared, variables=(*variables, *unset))
 
 
-def _command(args: tuple[Word, ...]) -> Peeled | None:
+def _command(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].static and args[0].text in ("-v", "-V", "-pv", "-pV"):
         return None
-    return Plain("-p", transparent=True, quiet=True)(args)
+    return CommandWrapper("-p", transparent=True, harmless=True)(args)
 
 
-def _xargs(args: tuple[Word, ...]) -> Peeled | None:
-    spec = (
+def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:
+    options = (
         "-0rtx -n: -P: -I: -L: -d: -s: -E: -a:r --null --no-run-if-empty --verbose --exit --max-args= --max-procs= --replace=? "
         "--max-lines=? --delimiter= --max-chars= --arg-file=r !--interactive !--open-tty !--process-slot-var"
     )
-    parsed = read(args, table(spec, stops_at_operand=True))
+    parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.problem:
-        return Peeled(problem=parsed.problem)
-    inner = tuple(parsed.operands) or (plain("echo"),)
-    return Peeled(
-        inner,
-        transparent=not parsed.found,
-        quiet=True,
+        return InnerCommand(problem=parsed.problem)
+    return InnerCommand(
+        tuple(parsed.operands) or (literal("echo"),),
+        transparent=not parsed.options,
+        harmless=True,
         reads=tuple(parsed.reads),
-        fed=True,
-        placeholder=_placeholder(parsed),
-        whole=parsed.has("-0", "--null"),
+        takes_input_arguments=True,
+        placeholder=_xargs_placeholder(parsed),
+        null_separated=parsed.has("-0", "--null"),
     )
 
 
-def _placeholder(parsed: Parsed) -> str:
-    if "--replace" in parsed.found:
-        value = parsed.found["--replace"][-1]
+def _xargs_placeholder(parsed: ParsedArgs) -> str:
+    if "--replace" in parsed.options:
+        value = parsed.options["--replace"][-1]
         return value.text if value is not None else "{}"
-    value = parsed.found.get("-I", [None])[-1]
+    value = parsed.options.get("-I", [None])[-1]
     return value.text if value is not None else ""
 
 
-def _shell(args: tuple[Word, ...]) -> Peeled | None:
+def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
     if len(args) == 1 and args[0].text == "--version":
         return None
-    index, command, quiet = 0, False, True
+    index, has_command, harmless = 0, False, True
     while index < len(args) and args[index].prefix.startswith(("-", "+")):
         word = args[index]
         index += 1
         if not word.static:
-            return Peeled(problem="options that cannot be told")
+            return InnerCommand(problem="options that cannot be told")
         if word.text in ("-o", "+o", "-O", "+O"):
             if index >= len(args) or not args[index].static:
-                return Peeled(problem="a setting that cannot be told")
+                return InnerCommand(problem="a setting that cannot be told")
             index += 1
         elif word.text == "--":
             break
         elif _SHELL_FLAGS.fullmatch(word.text):
-            command = command or "c" in word.text
-            quiet = quiet and not set(word.text) & set("liv")
+            has_command = has_command or "c" in word.text
+            harmless = harmless and not set(word.text) & set("liv")
         elif word.text not in ("--norc", "--noprofile"):
-            return Peeled(problem=f"the option `{word.text}`")
-    if not command:
+            return InnerCommand(problem=f"the option `{word.text}`")
+    if not has_command:
         return None
     if index >= len(args):
-        return Peeled(problem="`-c` without a script")
-    return Peeled(script=args[index], quiet=quiet, transparent=quiet)
+        return InnerCommand(problem="`-c` without a script")
+    return InnerCommand(script=args[index], harmless=harmless, transparent=harmless)
 
 
-def _foreign_shell(args: tuple[Word, ...]) -> Peeled | None:
-    """Another shell's language: read as bash to find what rules forbid, never to prove anything."""
-    found = _shell(args)
-    return found and Peeled(script=found.script, problem=found.problem)
+def _foreign_shell(args: tuple[Word, ...]) -> InnerCommand | None:
+    """A shell with another language: read as bash to find what rules forbid, never to prove anything."""
+    inner = _shell(args)
+    return inner and InnerCommand(script=inner.script, problem=inner.problem)
 
 
-def _eval(args: tuple[Word, ...]) -> Peeled | None:
+def _eval(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].static and args[0].text == "--":
         args = args[1:]
     if any(not word.static for word in args):
-        return Peeled(problem="`eval` of text that cannot be told")
-    return Peeled(script=plain(" ".join(word.text for word in args)), quiet=True, transparent=True) if args else None
+        return InnerCommand(problem="`eval` of text that cannot be told")
+    return InnerCommand(script=_joined(args), harmless=True, transparent=True) if args else None
 
 
-def _watch(args: tuple[Word, ...]) -> Peeled | None:
-    parsed = read(
-        args, table("-bcdegtpwx -n: -q: --differences=? --interval= --no-title --exec --color", stops_at_operand=True)
-    )
+def _watch(args: tuple[Word, ...]) -> InnerCommand | None:
+    options = "-bcdegtpwx -n: -q: --differences=? --interval= --no-title --exec --color"
+    parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.problem:
-        return Peeled(problem=parsed.problem)
+        return InnerCommand(problem=parsed.problem)
     if parsed.has("-x", "--exec"):
-        return Peeled(tuple(parsed.operands))
+        return InnerCommand(tuple(parsed.operands))
     if any(not word.static for word in parsed.operands):
-        return Peeled(problem="`watch` of text that cannot be told")
-    return Peeled(script=plain(" ".join(word.text for word in parsed.operands))) if parsed.operands else None
+        return InnerCommand(problem="`watch` of text that cannot be told")
+    return InnerCommand(script=_joined(tuple(parsed.operands))) if parsed.operands else None
 
 
-def _flock(args: tuple[Word, ...]) -> Peeled | None:
-    parsed = read(
-        args,
-        table("-senouxFv -w: -E: --shared --exclusive --nonblock --wait= --timeout= --close", stops_at_operand=True),
-    )
+def _joined(words: tuple[Word, ...]) -> Word:
+    return literal(" ".join(word.text for word in words))
+
+
+def _flock(args: tuple[Word, ...]) -> InnerCommand | None:
+    options = "-senouxFv -w: -E: --shared --exclusive --nonblock --wait= --timeout= --close"
+    parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.problem or len(parsed.operands) < 2:
-        return Peeled(problem=parsed.problem or "a lock without a command")
-    behind = tuple(parsed.operands[1:])
-    if behind[0].text in ("-c", "--command") and len(behind) == 2:
-        return Peeled(script=behind[1])
-    return Peeled(behind)
+        return InnerCommand(problem=parsed.problem or "a lock without a command")
+    words = tuple(parsed.operands[1:])
+    if words[0].text in ("-c", "--command") and len(words) == 2:
+        return InnerCommand(script=words[1])
+    return InnerCommand(words)
 
 
-def _text_option(spec: str, *options: str) -> Peeler:
-    def peeler(args: tuple[Word, ...]) -> Peeled | None:
-        parsed = read(args, table(spec))
-        found = [word for name in options for word in parsed.found.get(name, []) if word is not None]
-        if parsed.problem or not found:
-            return Peeled(problem=parsed.problem or "no command")
-        return Peeled(script=found[-1])
+def _script_option(options: str) -> Unwrapper:
+    """A wrapper whose `-c` or `--command` is shell text."""
 
-    return peeler
+    def unwrapper(args: tuple[Word, ...]) -> InnerCommand | None:
+        parsed = parse_args(args, option_table(options))
+        scripts = parsed.values("-c", "--command")
+        if parsed.problem or not scripts:
+            return InnerCommand(problem=parsed.problem or "no command")
+        return InnerCommand(script=scripts[-1])
+
+    return unwrapper
 
 
-_SUDO = Plain(
-    "-AbEHKknPS -u: -g: -h: -p: -C: -D: -R: -T: --user= --group= --preserve-env=? --non-interactive --set-home --stdin",
-    assigns=True,
+_SUDO_OPTIONS = (
+    "-AbEHKknPS -u: -g: -h: -p: -C: -D: -R: -T: --user= --group= --preserve-env=? --non-interactive --set-home --stdin"
 )
-_SHELLS = names("sh bash dash")
-SHELLS = _SHELLS | names("zsh ksh fish ash")
-_PEELERS: Mapping[str, Peeler] = {
-    "timeout": Plain(
-        "-fpv -k: -s: --foreground --preserve-status --verbose --kill-after= --signal=", 1, transparent=True, quiet=True
-    ),
-    "time": Plain("-pqv --portability --quiet --verbose", transparent=True, quiet=True),
-    "nice": Plain("-n: -# --adjustment=", transparent=True, quiet=True),
-    "nohup": Plain("", transparent=True, quiet=True),
-    "stdbuf": Plain("-i: -o: -e: --input= --output= --error=", transparent=True, quiet=True),
-    "builtin": Plain("", transparent=True, quiet=True),
-    # A word of another shell: here it would be some program of that name.
-    "noglob": Plain("", transparent=True),
+_TIMEOUT_OPTIONS = "-fpv -k: -s: --foreground --preserve-status --verbose --kill-after= --signal="
+_BASH_LIKE = ("sh", "bash", "dash")
+SHELLS = word_set("sh bash dash zsh ksh fish ash")
+_UNWRAPPERS: Mapping[str, Unwrapper] = {
+    "timeout": CommandWrapper(_TIMEOUT_OPTIONS, 1, transparent=True, harmless=True),
+    "time": CommandWrapper("-pqv --portability --quiet --verbose", transparent=True, harmless=True),
+    "nice": CommandWrapper("-n: -# --adjustment=", transparent=True, harmless=True),
+    "nohup": CommandWrapper("", transparent=True, harmless=True),
+    "stdbuf": CommandWrapper("-i: -o: -e: --input= --output= --error=", transparent=True, harmless=True),
+    "builtin": CommandWrapper("", transparent=True, harmless=True),
+    # A keyword of zsh: in bash it would be some program of that name.
+    "noglob": CommandWrapper("", transparent=True),
     "command": _command,
-    "exec": Plain("-cl -a:"),
+    "exec": CommandWrapper("-cl -a:"),
     "env": _env,
-    "ionice": Plain("-t -c: -n: --class= --classdata= --ignore", quiet=True),
-    "setsid": Plain("-cfw --ctty --fork --wait"),
-    "chronic": Plain("-ev"),
-    "unbuffer": Plain("-p"),
-    "sudo": _SUDO,
-    "doas": Plain("-nL -u: -C:"),
-    "busybox": Plain(""),
-    "chroot": Plain("--userspec= --groups= --skip-chdir", 1),
-    "strace": Plain("-fqvtT -e: -o:w -s:"),
-    "ltrace": Plain("-fS -e: -o:w"),
-    "taskset": Plain("-c -a", 1),
-    "chrt": Plain("-bfiorR", 1),
-    "unshare": Plain("-rmnpuiUCf --map-root-user --mount --net --pid --fork"),
+    "ionice": CommandWrapper("-t -c: -n: --class= --classdata= --ignore", harmless=True),
+    "setsid": CommandWrapper("-cfw --ctty --fork --wait"),
+    "chronic": CommandWrapper("-ev"),
+    "unbuffer": CommandWrapper("-p"),
+    "sudo": CommandWrapper(_SUDO_OPTIONS, takes_assignments=True),
+    "doas": CommandWrapper("-nL -u: -C:"),
+    "busybox": CommandWrapper(""),
+    "chroot": CommandWrapper("--userspec= --groups= --skip-chdir", 1),
+    "strace": CommandWrapper("-fqvtT -e: -o:w -s:"),
+    "ltrace": CommandWrapper("-fS -e: -o:w"),
+    "taskset": CommandWrapper("-c -a", 1),
+    "chrt": CommandWrapper("-bfiorR", 1),
+    "unshare": CommandWrapper("-rmnpuiUCf --map-root-user --mount --net --pid --fork"),
     "xargs": _xargs,
-    "parallel": Plain("-k -j: -0 --jobs= --keep-order --will-cite"),
+    "parallel": CommandWrapper("-k -j: -0 --jobs= --keep-order --will-cite"),
     "watch": _watch,
     "flock": _flock,
     "eval": _eval,
-    "script": _text_option("-aefqV -c: -I: -O: -B: --command= --return --quiet --flush --append", "-c", "--command"),
-    "su": _text_option("-lmpP -c: -s: -g: --command= --login --shell=", "-c", "--command"),
-    **dict.fromkeys(_SHELLS, _shell),
+    "script": _script_option("-aefqV -c: -I: -O: -B: --command= --return --quiet --flush --append"),
+    "su": _script_option("-lmpP -c: -s: -g: --command= --login --shell="),
+    **dict.fromkeys(_BASH_LIKE, _shell),
     "zsh": _foreign_shell,
     "ksh": _foreign_shell,
     "fish": _foreign_shell,
 }
-WRAPPERS = frozenset(_PEELERS)

@@ -1,14 +1,13 @@
-"""`awk`: its program is read token by token; pipes, redirections, `system`, `getline` and unknown calls are refused."""
+"""`awk`: tokenize its program and refuse pipes, redirections, `system`, `getline` and unknown functions."""
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
 
-from wieldy.shell.policy.programs.options import names, read, table
-from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
+from wieldy.shell.policy.programs.spec import CallEffects, ProgramCall, option_table, parse_args, unknown, word_set
 
-_SPEC = "-F: -v: --field-separator= --assign= --posix --traditional --re-interval --version"
+_OPTIONS = "-F: -v: --field-separator= --assign= --posix --traditional --re-interval --version"
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
       | (?P<string>"(?:[^"\\\n]|\\.)*")
@@ -19,33 +18,32 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*\])*/")
-_FUNCTIONS = names(
+_FUNCTIONS = word_set(
     "length substr index split sub gsub match sprintf sin cos atan2 exp log sqrt int rand srand tolower toupper "
     "strftime systime mktime gensub asort asorti strtonum and or xor lshift rshift compl isarray typeof patsplit "
     "fflush"
 )
-_WORDS = names(
+_KEYWORDS = word_set(
     "BEGIN END if else while for do in next exit return break continue print printf delete function func switch "
     "case default nextfile"
 )
-_BEFORE_REGEX = names("print printf return exit in case else do")
-_FORBIDDEN = names("system getline close ARGV ARGC PROCINFO SYMTAB FUNCTAB extension BEGINFILE ENDFILE")
+_BEFORE_REGEX = word_set("print printf return exit in case else do")
+_FORBIDDEN = word_set("system getline close ARGV ARGC PROCINFO SYMTAB FUNCTAB extension BEGINFILE ENDFILE")
 
 
-def judge(call: Call) -> Judgement:
-    """Judge one call of awk."""
-    parsed = read(call.args, table(_SPEC, stops_at_operand=True))
+def check_awk(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table(_OPTIONS, stops_at_operand=True))
     if parsed.problem:
         return unknown(parsed.problem)
     if not parsed.operands or not parsed.operands[0].static:
         return unknown("the awk program is not written out")
-    if problem := _problem(parsed.operands[0].text):
+    if problem := _program_problem(parsed.operands[0].text):
         return unknown(problem)
     files = [word for word in parsed.operands[1:] if not (word.static and re.match(r"[A-Za-z_]\w*=", word.text))]
-    return Judgement(reads=tuple(files))
+    return CallEffects(reads=tuple(files))
 
 
-def _problem(program: str) -> str:
+def _program_problem(program: str) -> str:
     tokens = _tokens(program)
     if tokens is None:
         return "the awk program is not understood"
@@ -64,7 +62,7 @@ def _problem(program: str) -> str:
             printing = False
         elif printing and token in (">", ">="):
             return "the awk program prints to a file"
-        if following == "(" and token.isidentifier() and token not in _WORDS and token not in _FUNCTIONS | defined:
+        if following == "(" and token.isidentifier() and token not in _KEYWORDS and token not in _FUNCTIONS | defined:
             return f"the awk function `{token}` is not known"
     return ""
 
@@ -78,19 +76,19 @@ def _tokens(program: str) -> list[str] | None:
             # A regex here could hold a quote, and the quote hide what follows.
             return None
         if program[at] == "/" and _regex_may_start(tokens):
-            found = _REGEX.match(program, at)
-            if found is None or (tokens and tokens[-1] in ("++", "--")):
+            match = _REGEX.match(program, at)
+            if match is None or (tokens and tokens[-1] in ("++", "--")):
                 return None
             tokens.append("//")
         else:
-            found = _TOKEN.match(program, at)
-            if found is None:
+            match = _TOKEN.match(program, at)
+            if match is None:
                 return None
-            if found.lastgroup == "string":
+            if match.lastgroup == "string":
                 tokens.append('""')
-            elif found.lastgroup != "blank":
-                tokens.append(found.group())
-        at = found.end()
+            elif match.lastgroup != "blank":
+                tokens.append(match.group())
+        at = match.end()
     return tokens
 
 

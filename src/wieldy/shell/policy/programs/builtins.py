@@ -1,60 +1,68 @@
-"""The shell's own commands: those that only move, print, test or set a variable that no program listens to."""
+"""Shell builtins that only change the folder, print, test, or set variables that influence no program."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from wieldy.shell.policy.programs.options import names, read, table
-from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, unknown
-from wieldy.shell.policy.words import Word, plain
+from wieldy.shell.policy.programs.spec import (
+    NO_EFFECTS,
+    CallEffects,
+    ProgramCall,
+    ProgramCheck,
+    option_table,
+    parse_args,
+    unknown,
+    word_set,
+)
+from wieldy.shell.policy.words import Word, literal
 
-SAFE_VARIABLES = names(
+SAFE_VARIABLES = word_set(
     "LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TERM COLUMNS LINES NO_COLOR "
     "FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG "
     "PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE"
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEARD = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
-_STORING = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
-_UNARY = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
-_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_INFLUENTIAL_LOWERCASE = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
+_STORING_FORMAT = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
+_UNARY = word_set("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
+_BINARY = word_set("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
 _SET_OPTIONS = re.compile(r"[-+][efuxvhbEmnTBCa]+")
-_NAMED_SETTINGS = names("errexit nounset pipefail xtrace verbose noglob noclobber")
+_NAMED_SETTINGS = word_set("errexit nounset pipefail xtrace verbose noglob noclobber")
 
 
-def is_quiet_variable(name: str) -> bool:
-    """Whether setting this variable changes no program's behaviour: known ones, and lower-case names of the script's own."""
-    return name in SAFE_VARIABLES or (name.islower() and not _HEARD.fullmatch(name))
+def is_harmless_variable(name: str) -> bool:
+    """Whether setting a variable changes nothing programs do: known ones, and lower-case names, which scripts use."""
+    return name in SAFE_VARIABLES or (name.islower() and not _INFLUENTIAL_LOWERCASE.fullmatch(name))
 
 
-def _anything(call: Call) -> Judgement:
-    return NOTHING
+def _no_effects(call: ProgramCall) -> CallEffects:
+    return NO_EFFECTS
 
 
-def _printf(call: Call) -> Judgement:
+def _printf(call: ProgramCall) -> CallEffects:
     if not call.args:
-        return NOTHING
+        return NO_EFFECTS
     first, *rest = call.args
     if first.static and first.text == "--" and rest:
         first = rest[0]
     elif first.may_be_option:
         return unknown("`printf` with an option, which can set variables")
-    if not first.static or _STORING.search(first.text):
+    if not first.static or _STORING_FORMAT.search(first.text):
         return unknown("a format of `printf` that can set variables")
-    return NOTHING
+    return NO_EFFECTS
 
 
-def _cd(call: Call) -> Judgement:
+def _cd(call: ProgramCall) -> CallEffects:
     words = [word for word in call.args if not (word.static and word.text in ("-P", "-L", "--"))]
     if len(words) > 1 or any(word.static and word.text.startswith("-") for word in words):
         return unknown("a `cd` that is not to one folder")
     if words and not words[0].static:
         return unknown("a `cd` to a folder that cannot be told")
-    return NOTHING
+    return NO_EFFECTS
 
 
-def _test(call: Call) -> Judgement:
+def _test(call: ProgramCall) -> CallEffects:
     args = list(call.args)
     if call.name == "[" and (not args or args.pop().text != "]"):
         return unknown("a `[` without `]`")
@@ -65,12 +73,12 @@ def _test(call: Call) -> Judgement:
             return unknown("a test for a variable can run code in a subscript")
         if word.dynamic and not _is_operand(args, index):
             return unknown(f"`{word.source}` could become a test operator")
-    # A test looks at what is known about a file, never at its content: nothing that a path rule guards.
-    return NOTHING
+    # A test looks at the metadata of a file, never at its content, which path rules protect.
+    return NO_EFFECTS
 
 
 def _is_operand(args: list[Word], index: int) -> bool:
-    """Whether a word that is not known stands where only an operand can stand."""
+    """Whether an unknown word stands where only an operand can stand."""
     before = args[index - 1].text if index and args[index - 1].static else ""
     after = args[index + 1].text if index + 1 < len(args) and args[index + 1].static else ""
     return (
@@ -82,44 +90,42 @@ def _is_operand(args: list[Word], index: int) -> bool:
     )
 
 
-def _exit(call: Call) -> Judgement:
+def _exit(call: ProgramCall) -> CallEffects:
     if len(call.args) > 1 or any(not (word.dynamic or word.text.lstrip("-").isdecimal()) for word in call.args):
         return unknown(f"`{call.name}` with more than a number")
-    return NOTHING
+    return NO_EFFECTS
 
 
-def _set(call: Call) -> Judgement:
+def _set(call: ProgramCall) -> CallEffects:
     words = iter(call.args)
     for word in words:
         if word.static and word.text in ("-o", "+o"):
-            value = next(words, plain(""))
+            value = next(words, literal(""))
             if not value.static or value.text not in _NAMED_SETTINGS:
                 return unknown("`set -o` with an unknown setting")
-        elif word.static and (
-            found := _SET_OPTIONS.fullmatch(word.text[:-1] if word.text.endswith("o") else word.text)
-        ):
-            if word.text.endswith("o") and found and next(words, plain("")).text not in _NAMED_SETTINGS:
+        elif word.static and _SET_OPTIONS.fullmatch(word.text.removesuffix("o")):
+            if word.text.endswith("o") and next(words, literal("")).text not in _NAMED_SETTINGS:
                 return unknown("`set -o` with an unknown setting")
         else:
             return unknown("`set` with arguments")
-    return NOTHING
+    return NO_EFFECTS
 
 
-def _read(call: Call) -> Judgement:
-    parsed = read(call.args, table("-ers -d: -n: -N: -p: -t: -u:", exact=True))
+def _read(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-ers -d: -n: -N: -p: -t: -u:", exact=True))
     if parsed.problem:
         return unknown(parsed.problem)
     return _names_only(parsed.operands)
 
 
-def _unset(call: Call) -> Judgement:
-    parsed = read(call.args, table("-v", exact=True))
+def _unset(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-v", exact=True))
     return unknown(parsed.problem) if parsed.problem else _names_only(parsed.operands)
 
 
-def _declare(call: Call) -> Judgement:
-    """`export`, `local`, `declare` and `readonly`: names without subscripts that no program listens to."""
-    parsed = read(call.args, table("-rxp" if call.name != "local" else "-r", exact=True))
+def _declare(call: ProgramCall) -> CallEffects:
+    """`export`, `local`, `declare` and `readonly` of names without subscripts that influence no program."""
+    parsed = parse_args(call.args, option_table("-rxp" if call.name != "local" else "-r", exact=True))
     if parsed.problem:
         return unknown(parsed.problem)
     for word in parsed.operands:
@@ -127,25 +133,25 @@ def _declare(call: Call) -> Judgement:
         if (
             not _NAME.fullmatch(name)
             or not (equals or word.static)
-            or not is_quiet_variable(name)
+            or not is_harmless_variable(name)
             or word.kind == "multiple"
         ):
-            return unknown(f"`{call.name}` of `{name or word.source}`, which programs may listen to")
-    return NOTHING
+            return unknown(f"`{call.name}` of `{name or word.source}`, which can change what programs do")
+    return NO_EFFECTS
 
 
-def _names_only(words: list[Word]) -> Judgement:
+def _names_only(words: list[Word]) -> CallEffects:
     for word in words:
-        if not word.static or not _NAME.fullmatch(word.text) or not is_quiet_variable(word.text):
-            return unknown(f"the variable `{word.source}` may be one that programs listen to")
-    return NOTHING
+        if not word.static or not _NAME.fullmatch(word.text) or not is_harmless_variable(word.text):
+            return unknown(f"the variable `{word.source}` can change what programs do")
+    return NO_EFFECTS
 
 
-BUILTINS: Mapping[str, Judge] = {
-    "echo": _anything,
-    ":": _anything,
-    "true": _anything,
-    "false": _anything,
+BUILTINS: Mapping[str, ProgramCheck] = {
+    "echo": _no_effects,
+    ":": _no_effects,
+    "true": _no_effects,
+    "false": _no_effects,
     "break": _exit,
     "continue": _exit,
     "exit": _exit,

@@ -1,19 +1,25 @@
-"""`git`: which subcommand with which options only looks, and which writes into the repository."""
+"""`git`: which subcommands with which options only read, and which write into the repository."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
 
 from msgspec import Struct
 
-from wieldy.shell.policy.programs.options import Parsed, Table, names, read, table
-from wieldy.shell.policy.programs.tables import Call, Judgement, unknown
-from wieldy.shell.policy.words import Word, plain
+from wieldy.shell.policy.programs.spec import (
+    CallEffects,
+    ParsedArgs,
+    ProgramCall,
+    option_table,
+    parse_args,
+    unknown,
+    word_set,
+)
+from wieldy.shell.policy.words import Word, literal
 
-_RUNS = re.compile(
+_EXECUTABLE_SETTINGS = re.compile(
     r"(alias|pager)\..+|core\.(hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)"
     r"|sequence\.editor|diff\.external|diff\..+\.(command|textconv)|merge\..+\.driver|filter\..+\.(clean|smudge|process)"
     r"|(.+\.)?(cmd|helper|program|command|uploadpack|receivepack)|interactive\.difffilter|uploadpack\.packobjectshook"
@@ -21,70 +27,74 @@ _RUNS = re.compile(
     re.IGNORECASE,
 )
 # Programs that show or edit what they are given, and values that name no program.
-_QUIET_VALUES = names("cat less more vi vim nano true false store cache manager osxkeychain checkout merge none")
+_HARMLESS_VALUES = word_set("cat less more vi vim nano true false store cache manager osxkeychain checkout merge none")
 _FILE_OPTIONS = ("-f", "--file")
 
 
-def running(args: tuple[Word, ...], folder: Word | None, home: str) -> Judgement | None:
-    """The judgement of a `git config` that sets what git will run; None for any other."""
-    words, file = _operands(args, folder, home)
+def _executable_setting(args: tuple[Word, ...], folder: Word | None, home: str) -> CallEffects | None:
+    """The effects of a `git config` that sets a program for git to run; None for any other."""
+    words, file = _config_operands(args, folder, home)
     at = next((at for at, word in enumerate(words) if "." in word.prefix), len(words))
     key, value = (*words[at : at + 2], None, None)[:2]
-    if key is None or value is None or not _RUNS.fullmatch(key.prefix) or _is_quiet(key, value):
+    if key is None or value is None or not _EXECUTABLE_SETTINGS.fullmatch(key.prefix) or _is_harmless_value(key, value):
         return None
-    return Judgement(writes=(file,), known=False, changes=True, why=f"`{key.source}` says what git runs")
+    return CallEffects(writes=(file,), known=False, changes=True, why=f"`{key.source}` says what git runs")
 
 
-def _is_quiet(key: Word, value: Word) -> bool:
+def _is_harmless_value(key: Word, value: Word) -> bool:
     if key.prefix.lower().startswith("alias."):
         return value.static and not value.text.lstrip().startswith("!")
-    return value.static and value.text in _QUIET_VALUES
+    return value.static and value.text in _HARMLESS_VALUES
 
 
-def _operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[list[Word], Word]:
-    """The words that are no options, and the file that is written."""
-    file = plain(f"{folder.text}/.git/config" if folder and folder.static else ".git/config")
+def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[list[Word], Word]:
+    """The words of a `git config` that are no options, and the file it writes."""
+    file = literal(f"{folder.text}/.git/config" if folder and folder.static else ".git/config")
     words: list[Word] = []
     rest = iter(args)
     for word in rest:
         name, equals, value = word.prefix.partition("=")
         if name in _FILE_OPTIONS:
-            file = plain(value) if equals else next(rest, file)
+            file = literal(value) if equals else next(rest, file)
         elif name == "--global":
-            file = plain(f"{home}/.gitconfig")
+            file = literal(f"{home}/.gitconfig")
         elif name == "--system":
-            file = plain("/etc/gitconfig")
+            file = literal("/etc/gitconfig")
         elif words or not name.startswith("-"):
             words.append(word)
     return words, file
 
 
-_ALWAYS = names("grep range-diff")
-_UNLESS_NAMES = names("diff show whatchanged diff-index diff-files")
-_WITH_PATCH = names("log reflog stash rev-list diff-tree")
-_NAMES = names(
+_ALWAYS_SHOW_CONTENT = word_set("grep range-diff")
+_SHOW_CONTENT_UNLESS_NAMES = word_set("diff show whatchanged diff-index diff-files")
+_SHOW_CONTENT_WITH_PATCH = word_set("log reflog stash rev-list diff-tree")
+_NAME_OPTIONS = word_set(
     "--name-only --name-status --stat --numstat --shortstat --dirstat --summary --compact-summary --raw --quiet --no-patch -s"
 )
-_PATCH = names(
+_PATCH_OPTIONS = word_set(
     "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
     "--word-diff-regex --color-words --function-context --binary --text --check"
 )
-_SHORT_PATCH = re.compile(r"-[A-Za-z]*[puUcmLW]")
-_OBJECT_NAMED = re.compile(r"[^:]*:.+")
-_ABOUT_OBJECTS = names("-t -s -e --batch-check")
+_SHORT_PATCH_OPTION = re.compile(r"-[A-Za-z]*[puUcmLW]")
+_REVISION_PATH = re.compile(r"[^:]*:.+")
+_METADATA_OPTIONS = word_set("-t -s -e --batch-check")
 
 
 def shows_content(command: str, args: tuple[Word, ...]) -> bool:
     """Whether the content of files may be shown, and not only their names."""
     flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
-    patch = bool(flags & _PATCH) or any(map(_SHORT_PATCH.match, (flag for flag in flags if flag[:2] != "--")))
-    if command in _ALWAYS or (command == "cat-file" and not flags & _ABOUT_OBJECTS):
+    patch = bool(flags & _PATCH_OPTIONS) or any(
+        map(_SHORT_PATCH_OPTION.match, (flag for flag in flags if flag[:2] != "--"))
+    )
+    if command in _ALWAYS_SHOW_CONTENT or (command == "cat-file" and not flags & _METADATA_OPTIONS):
         return True
-    return (command in _UNLESS_NAMES and (patch or not flags & _NAMES)) or (command in _WITH_PATCH and patch)
+    return (command in _SHOW_CONTENT_UNLESS_NAMES and (patch or not flags & _NAME_OPTIONS)) or (
+        command in _SHOW_CONTENT_WITH_PATCH and patch
+    )
 
 
 def names_files(command: str, args: tuple[Word, ...]) -> bool:
-    """Whether what is shown is told file by file: paths behind `--`, or nothing but `revision:path`."""
+    """Whether the call names every file it shows: paths behind `--`, or nothing but `revision:path`."""
     front = _before_paths(args)
     behind = args[len(front) + 1 :]
     if behind:
@@ -94,7 +104,7 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     return (
         command in ("show", "cat-file")
         and bool(operands)
-        and all(word.static and _OBJECT_NAMED.fullmatch(word.text) for word in operands)
+        and all(word.static and _REVISION_PATH.fullmatch(word.text) for word in operands)
     )
 
 
@@ -137,7 +147,7 @@ _LOG = (
     "--source --use-mailmap --no-use-mailmap --mailmap --no-mailmap --full-diff --log-size --clear-decorations "
     "--no-show-signature"
 )
-READING: Mapping[str, str] = {
+READING_COMMANDS: Mapping[str, str] = {
     "status": (
         "-s -b -v -u? -z -M --short --branch --show-stash --porcelain=? --long --verbose --untracked-files=? "
         "--ignore-submodules=? --ignored=? --column=? --no-column --ahead-behind --no-ahead-behind --renames "
@@ -214,7 +224,7 @@ _TAGS = (
     "-l -i -n? --list --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --sort= --format= "
     "--color=? --column=? --no-column --ignore-case --omit-empty"
 )
-LISTING: Mapping[str, dict[str, str]] = {
+LISTING_COMMANDS: Mapping[str, dict[str, str]] = {
     "branch": {
         "*": f"{_REFS} --show-current",
         "needs": "--list --contains --no-contains --merged --no-merged --points-at --show-current",
@@ -231,13 +241,13 @@ LISTING: Mapping[str, dict[str, str]] = {
     "sparse-checkout": {"list": ""},
     "lfs": {},
 }
-CONFIG_READS = (
+CONFIG_READ_OPTIONS = (
     "-l -z --get --get-all --get-regexp --get-urlmatch --list --global --system --local --worktree --null "
     "--name-only --show-origin --show-scope --includes --no-includes --type= --bool --int --bool-or-int --path "
     "--default= --all --file=r -f:r"
 )
 # Only what runs no hooks and writes nowhere but into the work tree and the repository.
-WRITING: Mapping[str, str] = {
+WRITING_COMMANDS: Mapping[str, str] = {
     "add": "-A -u -v -n -f -N --all --update --verbose --dry-run --force --intent-to-add --no-all --renormalize",
     "mv": "-f -k -n -v --force --dry-run --verbose",
     "rm": "-f -r -n -q --cached --force --quiet --dry-run --ignore-unmatch",
@@ -246,7 +256,7 @@ WRITING: Mapping[str, str] = {
 }
 
 
-_QUIET_GLOBALS = names(
+_HARMLESS_GLOBAL_OPTIONS = word_set(
     "--no-pager -P --no-replace-objects --no-optional-locks --literal-pathspecs --glob-pathspecs "
     "--noglob-pathspecs --icase-pathspecs --no-lazy-fetch"
 )
@@ -261,7 +271,7 @@ class GitCall(Struct, frozen=True):
     problem: str = ""
 
 
-def split(args: tuple[Word, ...]) -> GitCall:
+def split_git_args(args: tuple[Word, ...]) -> GitCall:
     """Read past the global options; `-c`, `--paginate`, `--exec-path` and the like can run programs and are a problem."""
     folder: Word | None = None
     index, problem = 0, ""
@@ -272,7 +282,7 @@ def split(args: tuple[Word, ...]) -> GitCall:
         if word.text == "-C" and index + 1 < len(args):
             folder = args[index + 1]
             index += 2
-        elif word.text in _QUIET_GLOBALS:
+        elif word.text in _HARMLESS_GLOBAL_OPTIONS:
             index += 1
         elif word.text in ("-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"):
             problem = f"`git {word.text}` changes what git runs or where it looks"
@@ -285,110 +295,100 @@ def split(args: tuple[Word, ...]) -> GitCall:
     return GitCall("", (), folder, problem)
 
 
-def judge(call: Call) -> Judgement:
-    """Judge one call of git."""
-    found = split(call.args)
-    runs = running(found.args, found.folder, call.scene.home) if found.command == "config" else None
-    if runs is not None:
-        return runs
-    if found.problem:
-        return unknown(found.problem)
-    here = found.folder or plain(".")
-    if not found.command or found.command in ("--version", "version", "-v"):
-        return Judgement() if not found.args else unknown("`git version` with arguments")
-    if found.command in WRITING:
-        if problem := read(found.args, _table(WRITING[found.command])).problem:
+def check_git(call: ProgramCall) -> CallEffects:
+    git = split_git_args(call.args)
+    if git.command == "config" and (setting := _executable_setting(git.args, git.folder, call.state.home)):
+        return setting
+    if git.problem:
+        return unknown(git.problem)
+    here = git.folder or literal(".")
+    if not git.command or git.command in ("--version", "version", "-v"):
+        return unknown("`git version` with arguments") if git.args else CallEffects()
+    if git.command in WRITING_COMMANDS:
+        if problem := _parse(git.args, WRITING_COMMANDS[git.command]).problem:
             return unknown(problem)
-        return Judgement(
-            reads=(here,), writes=(here,), changes=True, why=f"`git {found.command}` writes to the repository"
-        )
-    judged = _reading(found)
-    if not judged.known:
-        return judged
-    reads = [place for word in judged.reads for place in _places(word, found.folder, call.scene.root)]
-    sweeps = shows_content(found.command, found.args)
-    spared = (here,) if sweeps and names_files(found.command, found.args) else ()
-    return Judgement(reads=(here, *reads), sweeps=sweeps, spared=spared)
+        why = f"`git {git.command}` writes to the repository"
+        return CallEffects(reads=(here,), writes=(here,), changes=True, why=why)
+    effects = _check_reading(git)
+    if not effects.known:
+        return effects
+    reads = [path for word in effects.reads for path in _operand_paths(word, git.folder, call.state.root)]
+    recursive = shows_content(git.command, git.args)
+    not_recursive = (here,) if recursive and names_files(git.command, git.args) else ()
+    return CallEffects(reads=(here, *reads), recursive=recursive, not_recursive=not_recursive)
 
 
-def _reading(found: GitCall) -> Judgement:
-    if found.command in READING:
-        parsed = read(found.args, _table(READING[found.command]))
-        return _with_formats(found.command, parsed)
-    if found.command in LISTING:
-        return _listing(found)
-    if found.command == "config":
-        return _config(found)
-    return unknown(f"`git {found.command}` is not known to be read-only")
+def _check_reading(git: GitCall) -> CallEffects:
+    if git.command in READING_COMMANDS:
+        return _check_formats(git.command, _parse(git.args, READING_COMMANDS[git.command]))
+    if git.command in LISTING_COMMANDS:
+        return _check_listing(git)
+    if git.command == "config":
+        return _check_config(git)
+    return unknown(f"`git {git.command}` is not known to be read-only")
 
 
-@cache
-def _table(spec: str) -> Table:
-    return table(spec, exact=True)
+def _parse(args: tuple[Word, ...], options: str) -> ParsedArgs:
+    return parse_args(args, option_table(options, exact=True))
 
 
-def _with_formats(command: str, parsed: Parsed) -> Judgement:
+def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
     if parsed.problem:
         return unknown(parsed.problem)
     for name in ("--format", "--pretty"):
-        for value in parsed.found.get(name, []):
-            # %G… asks the configured signature program.
-            if value is not None and (not value.static or "%G" in value.text or "signature" in value.text):
+        for value in parsed.values(name):
+            # %G… runs the configured signature program.
+            if not value.static or "%G" in value.text or "signature" in value.text:
                 return unknown(f"`git {command} {name}` with a format that can run a program")
-    if any(word.kind in ("multiple", "single") for word in parsed.operands):
+    if any(word.dynamic for word in parsed.operands):
         return unknown("an argument that cannot be told")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
         return unknown("`git symbolic-ref` with two names writes")
-    return Judgement(reads=(*parsed.reads, *parsed.operands))
+    return CallEffects(reads=(*parsed.reads, *parsed.operands))
 
 
-def _places(word: Word, folder: Word | None, root: str) -> list[Word]:
-    """What an operand may name: a file here or in the folder given, and for `rev:path` one of the repository's top, too."""
+def _operand_paths(word: Word, folder: Word | None, root: str) -> list[Word]:
+    """What an operand may name: a file here or in the `-C` folder; for `rev:path` also one below the repository's root."""
     if not word.static:
         return [word]
     names = [word.text, *([word.text.partition(":")[2]] if ":" in word.text[:-1] else [])]
-    found = [plain(os.path.join(folder.text, name)) if folder else plain(name) for name in names]
-    return [*found, *(plain(os.path.join(root, name)) for name in names[1:])]
+    paths = [literal(os.path.join(folder.text, name)) if folder else literal(name) for name in names]
+    return [*paths, *(literal(os.path.join(root, name)) for name in names[1:])]
 
 
-def _listing(found: GitCall) -> Judgement:
+def _check_listing(git: GitCall) -> CallEffects:
     """Commands that list or write, depending on the word or the options that follow."""
-    rule = LISTING[found.command]
-    args = found.args
+    tables = LISTING_COMMANDS[git.command]
+    args = git.args
     word = args[0].text if args and args[0].static and not args[0].text.startswith("-") else ""
-    spec = rule.get(word)
-    if spec is None:
-        return _plain_listing(found, rule)
-    parsed = read(args[1:] if word else args, _table(spec))
-    if not word and parsed.operands:
-        # Behind an option the word may still be one that writes, as in `git remote -v update`.
-        return unknown(f"`git {found.command}` with `{parsed.operands[0].source}` behind its options")
-    return _with_formats(found.command, parsed)
+    options = tables.get(word)
+    if options is not None:
+        parsed = _parse(args[1:] if word else args, options)
+        if not word and parsed.operands:
+            # After an option the word may still be one that writes, as in `git remote -v update`.
+            return unknown(f"`git {git.command}` with `{parsed.operands[0].source}` behind its options")
+        return _check_formats(git.command, parsed)
+    if "*" not in tables:
+        return unknown(f"`git {git.command} {args[0].source if args else ''}` is not known to be read-only")
+    parsed = _parse(args, tables["*"])
+    if parsed.operands and not parsed.has(*tables["needs"].split()):
+        return unknown(f"`git {git.command}` with a name creates it")
+    return _check_formats(git.command, parsed)
 
 
-def _plain_listing(found: GitCall, rule: dict[str, str]) -> Judgement:
-    spec = rule.get("*")
-    if spec is None:
-        return unknown(
-            f"`git {found.command} {found.args[0].source if found.args else ''}` is not known to be read-only"
-        )
-    parsed = read(found.args, _table(spec))
-    judged = _with_formats(found.command, parsed)
-    listing = parsed.has(*rule["needs"].split()) or not parsed.operands
-    return judged if listing else unknown(f"`git {found.command}` with a name creates it")
-
-
-def _config(found: GitCall) -> Judgement:
-    parsed = read(found.args, _table(CONFIG_READS))
+def _check_config(git: GitCall) -> CallEffects:
+    parsed = _parse(git.args, CONFIG_READ_OPTIONS)
     if parsed.problem:
         return unknown(parsed.problem)
-    word = parsed.operands[0].text if parsed.operands and parsed.operands[0].static else ""
-    asks = parsed.has("--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch")
-    asks = (
-        asks or (word in ("get", "list") and len(parsed.operands) <= 2) or (len(parsed.operands) == 1 and "." in word)
+    operands = parsed.operands
+    word = operands[0].text if operands and operands[0].static else ""
+    reads = (
+        parsed.has("--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch")
+        or (word in ("get", "list") and len(operands) <= 2)
+        or (len(operands) == 1 and "." in word)
     )
-    if not asks:
+    if not reads:
         return unknown("`git config` that is not a question writes")
-    if any(not operand.static for operand in parsed.operands):
+    if any(not operand.static for operand in operands):
         return unknown("an argument that cannot be told")
-    return Judgement(reads=tuple(parsed.reads))
+    return CallEffects(reads=tuple(parsed.reads))

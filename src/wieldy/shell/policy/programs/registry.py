@@ -1,68 +1,35 @@
-"""Every program there is a table for. What a name is not looked up in is not loaded."""
+"""Every program whose effects are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 
+from wieldy.shell.policy.programs.awk import check_awk
 from wieldy.shell.policy.programs.builtins import BUILTINS
-from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, unknown
+from wieldy.shell.policy.programs.find import check_find
+from wieldy.shell.policy.programs.git import check_git
+from wieldy.shell.policy.programs.read_only_tools import READ_ONLY_TOOLS, VERSION_OPTIONS
+from wieldy.shell.policy.programs.sed import check_sed
+from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, ProgramCheck, unknown
+from wieldy.shell.policy.programs.special import SPECIAL_PROGRAMS
+from wieldy.shell.policy.programs.writers import WRITERS
 
-REMEMBERED = 512
-
-
-def judge(call: Call) -> Judgement:
-    """What is known about one call of a program."""
-    if len(call.args) == 1 and call.args[0].static and _tells_version(call.name, call.args[0].text):
-        return NOTHING
-    found = _judge_of(call.name)
-    return found(call) if found else unknown(f"`{call.name}` is not a program known to be read-only")
-
-
-def _tells_version(name: str, word: str) -> bool:
-    if not word.startswith("-"):
-        return False
-    from wieldy.shell.policy.programs.system_tools import VERSION_WORDS
-
-    return word in VERSION_WORDS.get(name, ())
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _judge_of(name: str) -> Judge | None:
-    match name:
-        case "git":
-            from wieldy.shell.policy.programs import git
-
-            return git.judge
-        case "find":
-            from wieldy.shell.policy.programs import find
-
-            return find.judge
-        case "sed" | "gsed":
-            from wieldy.shell.policy.programs import sed
-
-            return sed.judge
-        case "awk" | "gawk" | "mawk":
-            from wieldy.shell.policy.programs import awk
-
-            return awk.judge
-        case "egrep" | "fgrep":
-            name = "grep"
-    return next((table[name] for table in tables() if name in table), None)
+TABLES: tuple[Mapping[str, ProgramCheck], ...] = (
+    BUILTINS,
+    READ_ONLY_TOOLS,
+    WRITERS,
+    SPECIAL_PROGRAMS,
+    {"git": check_git, "find": check_find},
+    dict.fromkeys(("sed", "gsed"), check_sed),
+    dict.fromkeys(("awk", "gawk", "mawk"), check_awk),
+    dict.fromkeys(("egrep", "fgrep"), READ_ONLY_TOOLS["grep"]),
+)
+_PROGRAMS = {name: check for table in TABLES for name, check in table.items()}
 
 
-def tables() -> Iterator[Mapping[str, Judge]]:
-    """The tables of the other programs. No name is in two of them."""
-    yield BUILTINS
-    from wieldy.shell.policy.programs.system_tools import SYSTEM_TOOLS
-
-    yield SYSTEM_TOOLS
-    from wieldy.shell.policy.programs.text_tools import TEXT_TOOLS
-
-    yield TEXT_TOOLS
-    from wieldy.shell.policy.programs.writers import WRITERS
-
-    yield WRITERS
-    from wieldy.shell.policy.programs.special import SPECIAL
-
-    yield SPECIAL
+def check_program(call: ProgramCall) -> CallEffects:
+    """The effects of one program call, as far as they are known."""
+    if len(call.args) == 1 and call.args[0].static and call.args[0].text in VERSION_OPTIONS.get(call.name, ()):
+        return NO_EFFECTS
+    check = _PROGRAMS.get(call.name)
+    return check(call) if check else unknown(f"`{call.name}` is not a program known to be read-only")

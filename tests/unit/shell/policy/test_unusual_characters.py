@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.rules import look
+from tests.unit.shell.policy.rule_matching import look
 
-from wieldy.shell.policy.command_part import foreign_letters, oddities
+from wieldy.shell.policy.command_part import non_ascii_characters, unusual_characters
 
 
 @pytest.mark.parametrize("text", ["ls -la", "echo 'größe'", "echo 日本語", "a\tb\nc", "echo 🎉"])
 def test_ordinary_text_is_not_odd(text: str) -> None:
-    assert oddities(text) == []
+    assert unusual_characters(text) == []
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ def test_ordinary_text_is_not_odd(text: str) -> None:
     ],
 )
 def test_what_cannot_be_seen_is_named_and_makes_a_command_unknown(char: str, name: str) -> None:
-    assert oddities(f"ls {char}x") == [f"the command contains {name}"]
+    assert unusual_characters(f"ls {char}x") == [f"the command contains {name}"]
     assert look(f"ls {char}x").verdict == "unknown"
 
 
 def test_letters_that_look_alike_are_named() -> None:
-    assert foreign_letters("g\u0456t") == ["U+0456 (cyrillic small letter byelorussian-ukrainian i)"]
-    assert foreign_letters("git") == []
+    assert non_ascii_characters("g\u0456t") == ["U+0456 (cyrillic small letter byelorussian-ukrainian i)"]
+    assert non_ascii_characters("git") == []
     assert look("g\u0456t status").problems

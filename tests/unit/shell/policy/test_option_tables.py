@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.policy.programs.options import Parsed, read, table
-from wieldy.shell.policy.words import Word, plain
+from wieldy.shell.policy.programs.spec import ParsedArgs, option_table, parse_args
+from wieldy.shell.policy.words import Word, literal
 
-TABLE = table("-ab -n: -f:r -o:w -C? -# --alpha --number= --file=r --output=w --color=? --pair=2r !--alpaca !--nuke")
+TABLE = option_table(
+    "-ab -n: -f:r -o:w -C? -# --alpha --number= --file=r --output=w --color=? --pair=2r !--alpaca !--nuke"
+)
 
 
-def parsed(text: str, *extra: Word) -> Parsed:
-    return read((*map(plain, text.split()), *extra), TABLE)
+def parsed(text: str, *extra: Word) -> ParsedArgs:
+    return parse_args((*map(literal, text.split()), *extra), TABLE)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_options_and_operands_are_told_apart(
 ) -> None:
     result = parsed(arguments)
     assert not result.problem
-    assert {name: [word and word.text for word in words] for name, words in result.found.items()} == found
+    assert {name: [word and word.text for word in words] for name, words in result.options.items()} == found
     assert [word.text for word in result.operands] == operands
 
 
@@ -73,7 +75,7 @@ def test_files_named_by_options_are_kept() -> None:
 def test_an_unknown_word_is_accepted_only_where_it_cannot_become_an_option() -> None:
     one, many = Word('"$x"', "single", "", ""), Word("$x", "multiple", "", "")
     assert parsed("", one).problem
-    assert not read((one,), table("-a", harmless=True)).problem
+    assert not parse_args((one,), option_table("-a", harmless=True)).problem
     assert not parsed("--", one, many).problem
     assert not parsed("-n", one).problem
     assert parsed("-n", many).problem
@@ -84,4 +86,4 @@ def test_an_unknown_word_is_accepted_only_where_it_cannot_become_an_option() -> 
 
 
 def test_abbreviations_are_refused_where_a_program_takes_none() -> None:
-    assert read((plain("--num=5"),), table("--number=", exact=True)).problem
+    assert parse_args((literal("--num=5"),), option_table("--number=", exact=True)).problem

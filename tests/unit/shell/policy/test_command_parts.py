@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, denied, look, reads, uncovered, writes
 
 from wieldy.core.effects import Fetches, Runs, Writes
 from wieldy.shell.policy.command_part import CommandPart
@@ -45,8 +45,8 @@ def test_every_layer_of_wrappers_can_be_denied_and_transparent_ones_need_no_rule
         ("docker exec c rm", "docker exec c rm"),
     ],
 )
-def test_the_text_of_a_rule_is_normalised(command: str, text: str) -> None:
-    assert one(command).rule_text == text
+def test_the_text_of_a_rule_is_normalized(command: str, text: str) -> None:
+    assert one(command).allow_texts[-1] == text
 
 
 @pytest.mark.parametrize("command", ["watch ls", "setsid ls", "ionice -c 3 ls", "flock f ls"])
@@ -72,11 +72,6 @@ def test_the_parts_of_nested_shells_are_judged_one_by_one() -> None:
     analysis = look("bash -c 'ls; bash -c \"rm x | cat\"'")
     assert [part.program for part in analysis.parts] == ["ls", "rm", "cat"]
     assert analysis.parts[1].deny_texts[-1] == "rm x"
-
-
-def test_each_part_says_where_it_stands_in_the_command() -> None:
-    command = "ls -la && git status"
-    assert [command[a:b] for a, b in (part.span for part in look(command).parts)] == ["ls -la", "git status"]
 
 
 @pytest.mark.parametrize(
@@ -240,16 +235,6 @@ def test_a_wrapped_change_of_folder_may_fail_like_any_other() -> None:
 def test_text_fed_to_a_shell_is_code(command: str) -> None:
     assert denied(command, "rm")
     assert look(command).verdict != "read_only"
-
-
-def test_a_command_that_two_parsers_read_differently_is_unknown() -> None:
-    from wieldy.shell.parsing.parser import parse
-    from wieldy.shell.parsing.read import confirmed
-
-    assert confirmed("ls -l | wc", parse("ls -l | wc"))
-    assert not confirmed("ls -l | wc", parse("ls -l ; wc -l"))
-    assert confirmed("echo $(date)", parse("echo $(date)"))
-    assert not confirmed("echo $(date)", parse("echo  (date)".replace("(date)", "`id`")))
 
 
 def test_the_uncovered_part_is_the_only_one_named() -> None:

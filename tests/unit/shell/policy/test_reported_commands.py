@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.rules import HOME, ROOT, denied, look, reads, uncovered, writes
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, denied, look, reads, uncovered, writes
 
 from wieldy.shell.policy.analysis import classify
 

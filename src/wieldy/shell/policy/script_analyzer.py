@@ -1,0 +1,689 @@
+"""Follow a script the way bash would run it and collect one `CommandPart` for each simple command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
+from wieldy.shell.parsing.parser import MAX_WORK, NEW_COMMAND_WORK, REPEATED_COMMAND_WORK, parse
+from wieldy.shell.parsing.syntax import (
+    AndOrList,
+    Assignment,
+    BranchCommand,
+    Command,
+    ConditionCommand,
+    Coprocess,
+    Expansion,
+    FunctionDefinition,
+    GroupCommand,
+    LiteralText,
+    LoopCommand,
+    Piece,
+    Pipeline,
+    RawWord,
+    Redirect,
+    ShellScript,
+    SimpleCommand,
+    TooComplex,
+    Unparsable,
+    bodies_of,
+    expansion_hazards,
+    simple_commands,
+    substituted_scripts,
+)
+from wieldy.shell.policy.command_part import CommandPart
+from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
+from wieldy.shell.policy.programs.builtins import is_harmless_variable
+from wieldy.shell.policy.programs.find import executed_commands
+from wieldy.shell.policy.programs.registry import check_program
+from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
+from wieldy.shell.policy.words import (
+    ShellState,
+    Word,
+    literal,
+    resolve_without_braces,
+    resolve_word,
+    resolve_words,
+)
+from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, program_name, unwrap
+
+MAX_NESTED_SHELLS = 6
+MAX_LOOP_VALUES = 16
+MAX_UNROLLED_WORK = 350
+# These run whatever they are given, so that only a rule for the exact command may allow them.
+_EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
+_VARIABLE_SETTERS = word_set(
+    "read declare typeset local export readonly printf unset mapfile readarray getopts let eval source . trap"
+)
+_CWD_CHANGERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"})
+_UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
+_STANDARD_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
+_SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
+_DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
+
+
+class ExitStates(Struct, frozen=True):
+    """The shell's state after a command that succeeded and after one that failed; None where it never gets there."""
+
+    success: ShellState | None
+    failure: ShellState | None
+
+
+class PathEffects(Struct, frozen=True):
+    """The files and addresses a command or its redirections touch; `why` names the first that is unknown."""
+
+    effects: tuple[Effect, ...] = ()
+    bulk_reads: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Invocation(Struct, frozen=True):
+    """A simple command with its words resolved and unwrapped, and the effects of its redirections."""
+
+    command: SimpleCommand
+    unwrapped: UnwrappedCommand
+    redirects: PathEffects
+    exact_rule: bool = False
+
+    def problem(self) -> str:
+        """What is not understood about the wrappers, variables and redirections around the program."""
+        names = (*(one.name for one in self.command.assignments), *self.unwrapped.variables)
+        return self.unwrapped.problem or influential_variable(names) or self.redirects.why
+
+
+class WrapperContext(Struct, frozen=True):
+    """The wrappers around the script that is being analyzed, such as `bash -c` or `find -exec`.
+
+    `closed`: only a rule for the outer command covers what is inside.
+    """
+
+    wrappers: tuple[str, ...] = ()
+    allow_texts: tuple[str, ...] = ()
+    deny_texts: tuple[str, ...] = ()
+    harmless: bool = True
+    why: str = ""
+    closed: bool = False
+
+    def enter(
+        self,
+        wrappers: tuple[str, ...],
+        allow_texts: tuple[str, ...],
+        deny_texts: tuple[str, ...],
+        *,
+        harmless: bool = True,
+        why: str = "",
+        closed: bool = False,
+    ) -> WrapperContext:
+        """The context inside another wrapper."""
+        return WrapperContext(
+            (*self.wrappers, *wrappers),
+            self.allow_texts if self.closed else (*self.allow_texts, *allow_texts),
+            (*self.deny_texts, *deny_texts),
+            self.harmless and harmless,
+            self.why or why,
+            self.closed or closed,
+        )
+
+    def wrap(self, part: CommandPart) -> CommandPart:
+        return replace(
+            part,
+            wrappers=(*self.wrappers, *part.wrappers),
+            allow_texts=self.allow_texts if self.closed else (*self.allow_texts, *part.allow_texts),
+            deny_texts=tuple(dict.fromkeys((*self.deny_texts, *part.deny_texts))),
+            read_only=part.read_only and self.harmless,
+            program_read_only=part.program_read_only and self.harmless,
+            why=part.why or self.why,
+            exact_rule=part.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(self.wrappers),
+        )
+
+
+NO_WRAPPERS = WrapperContext()
+
+
+class CachedPart(Struct, frozen=True):
+    """A command that became one part and changed nothing else, and the surroundings in which it did."""
+
+    part: CommandPart
+    state: ShellState
+    piped: PipelineInput
+    context: WrapperContext
+    in_pipeline: bool
+
+
+class ScriptAnalyzer:
+    """Collects the parts of a script and of everything nested in it.
+
+    `problems`: what is not understood. `scripts`: every script with the text it was parsed from. `revisited`: whether some
+    command was followed more than once, in a loop or a function, so that equal parts may be the same command.
+    """
+
+    def __init__(self, text: str, script: ShellScript) -> None:
+        self.parts: list[CommandPart] = []
+        self.problems: list[str] = []
+        self.scripts: list[tuple[str, ShellScript]] = [(text, script)]
+        self.functions: dict[str, FunctionDefinition] = {}
+        self.revisited = False
+        self._work = 0
+        self._context = NO_WRAPPERS
+        self._pipeline_start: int | None = None
+        self._running_functions: set[str] = set()
+        self._cache: dict[str, CachedPart] = {}
+
+    def follow_script(self, script: ShellScript, state: ShellState) -> ShellState:
+        """Follow a script; the state at its end."""
+        current: ShellState | None = state
+        for chain in script.and_or_lists:
+            current = self._follow_list(chain, current or state.with_unknown_cwd())
+        return current or state.with_unknown_cwd()
+
+    def _follow_list(self, chain: AndOrList, state: ShellState) -> ShellState | None:
+        success: ShellState | None = state
+        failure: ShellState | None = state
+        for operator, pipeline in chain.links:
+            if operator == "":
+                after = self._follow_pipeline(pipeline, state)
+                success, failure = after.success, after.failure
+            elif operator == "&&":
+                after = self._follow_pipeline(pipeline, success or state.with_unknown_cwd())
+                if success:
+                    success, failure = after.success, _merge_states(failure, after.failure)
+            else:
+                after = self._follow_pipeline(pipeline, failure or state.with_unknown_cwd())
+                if failure:
+                    success, failure = _merge_states(success, after.success), after.failure
+        return state if chain.background else _merge_states(success, failure)
+
+    def _follow_pipeline(self, pipeline: Pipeline, state: ShellState) -> ExitStates:
+        if len(pipeline.stages) == 1:
+            return self._follow_command(pipeline.stages[0], state, UNKNOWN_INPUT)
+        piped, outer, start = UNKNOWN_INPUT, self._pipeline_start, len(self.parts)
+        for index, stage in enumerate(pipeline.stages):
+            stage_start = len(self.parts)
+            self._follow_command(stage, state, piped)
+            piped = output_of_stage(self.parts[stage_start:], piped, state.cwds, first=index == 0)
+            self._pipeline_start = start if outer is None else outer
+        self._pipeline_start = outer
+        return ExitStates(state, state)
+
+    def _follow_command(self, command: Command, state: ShellState, piped: PipelineInput) -> ExitStates:
+        match command:
+            case SimpleCommand():
+                return self._follow_simple(command, state, piped)
+            case GroupCommand(body=body, subshell=subshell):
+                after = self.follow_script(body, state)
+                self._follow_redirects(command.redirects, state)
+                after = state if subshell else after
+            case BranchCommand():
+                after = self._follow_branches(command, state)
+            case LoopCommand():
+                after = self._follow_loop(command, state)
+            case ConditionCommand(words=words, hazard=hazard):
+                if hazard:
+                    self._add_problem(hazard)
+                self._follow_expansions(words, state)
+                self._follow_redirects(command.redirects, state)
+                text = " ".join(word.source for word in words)
+                self._add(CommandPart(text, (), None, (), not hazard, not hazard, hazard))
+                after = state
+            case Coprocess(body=body):
+                self._follow_command(body, state, UNKNOWN_INPUT)
+                after = state
+            case FunctionDefinition():
+                after = self._define_function(command, state)
+        return ExitStates(after, after)
+
+    def _add(self, part: CommandPart) -> None:
+        self.parts.append(part if self._context is NO_WRAPPERS else self._context.wrap(part))
+
+    def _add_problem(self, text: str) -> None:
+        if text not in self.problems:
+            self.problems.append(text)
+
+    # Compound commands
+
+    def _follow_branches(self, branches: BranchCommand, state: ShellState) -> ShellState:
+        self._follow_expansions(branches.words, state)
+        after = state
+        for body in branches.bodies:
+            after = after.merge(self.follow_script(body, after))
+        self._follow_redirects(branches.redirects, state)
+        return after
+
+    def _follow_loop(self, loop: LoopCommand, state: ShellState) -> ShellState:
+        self._follow_expansions(loop.words or (), state)
+        if loop.header:
+            self._follow_pieces((loop.header,), state)
+        if loop.variable and (why := influential_variable((loop.variable,))):
+            self._add_problem(why)
+        self._follow_redirects(loop.redirects, state)
+        values = self._loop_values(loop, state)
+        if values is not None and loop.variable:
+            self.revisited = True
+            for value in values:
+                after = self.follow_script(loop.body, state.with_variable(loop.variable, value))
+                state = state.merge(after).with_variable(loop.variable, None)
+            return state
+        if any(may_change_cwd(body) for body in bodies_of(loop)):
+            state = state.with_unknown_cwd()
+        if loop.variable:
+            state = state.with_variable(loop.variable, None)
+        if loop.condition:
+            self.follow_script(loop.condition, state)
+        self.follow_script(loop.body, state)
+        return state
+
+    def _loop_values(self, loop: LoopCommand, state: ShellState) -> list[Word] | None:
+        """The values of a `for` loop to follow one by one, if they are few and the body does not set the variable."""
+        if loop.variable is None or not loop.words or loop.variable in ("HOME", "PWD"):
+            return None
+        words = resolve_words(loop.words, state)
+        if len(words) > MAX_LOOP_VALUES or may_set_variable(loop.body, loop.variable):
+            return None
+        body_work = sum(NEW_COMMAND_WORK for _ in simple_commands(loop.body))
+        if self._work + body_work * len(words) > MAX_UNROLLED_WORK:
+            return None
+        values: list[Word] = []
+        for word in words:
+            folders = word.paths(state)
+            if word.static:
+                values.append(literal(word.text))
+            elif word.kind == "glob" and folders:
+                values.append(Word(word.source, "single", "", word.prefix, folders))
+            else:
+                return None
+        return values
+
+    def _define_function(self, function: FunctionDefinition, state: ShellState) -> ShellState:
+        self.functions[function.name] = function
+        self._follow_function(function, state.with_unknown_cwd() if may_change_cwd(function.body) else state)
+        return replace(state, functions=state.functions | {function.name})
+
+    def _follow_function(self, function: FunctionDefinition, state: ShellState) -> None:
+        self._running_functions.add(function.name)
+        self._follow_command(function.body, state, UNKNOWN_INPUT)
+        self._running_functions.discard(function.name)
+
+    def _follow_redirects(self, redirects: tuple[Redirect, ...], state: ShellState) -> None:
+        """Add the redirections of a compound command as a part of their own."""
+        self._follow_expansions(tuple(redirect.target for redirect in redirects), state)
+        touched = redirect_effects(redirects, state)
+        if touched.effects or touched.why:
+            files = [redirect for redirect in redirects if not redirect.heredoc]
+            text = " ".join(f"{redirect.operator} {redirect.target.source}" for redirect in files)
+            why = touched.why or describe_change(touched.effects)
+            part = CommandPart(text, (), None, touched.effects, not why, not touched.why, why)
+            self._add(replace(part, redirect_effects=touched.effects))
+
+    def _follow_expansions(self, words: tuple[RawWord, ...], state: ShellState) -> None:
+        """Follow the scripts that run when these words are expanded."""
+        for word in words:
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], LiteralText):
+                self._follow_pieces(word.pieces, state)
+
+    def _follow_pieces(self, pieces: tuple[Piece, ...], state: ShellState) -> None:
+        for hazard in expansion_hazards(pieces):
+            self._add_problem(hazard)
+        for script in substituted_scripts(pieces):
+            self.follow_script(script, state)
+
+    # Simple commands
+
+    def _follow_simple(self, command: SimpleCommand, state: ShellState, piped: PipelineInput) -> ExitStates:
+        cached = self._cached_part(command, state, piped)
+        self._work += REPEATED_COMMAND_WORK if cached else NEW_COMMAND_WORK
+        if self._work > MAX_WORK:
+            raise TooComplex
+        if cached:
+            self.parts.append(cached)
+            return ExitStates(state, state)
+        before = len(self.parts), len(self.problems), len(self.scripts)
+        words = resolve_words(command.words, state)
+        name = words[0].text if words and words[0].static else ""
+        after = self._analyze_simple(command, words, state, piped)
+        # A wrapped command costs more than wrapper and command apart.
+        self._work += sum(2 * NEW_COMMAND_WORK * len(part.wrappers) for part in self.parts[before[0] :])
+        if name in self.functions:
+            function = self.functions[name]
+            after = state.with_unknown_cwd() if may_change_cwd(function.body) else state
+            if name not in self._running_functions:
+                # The working directory may be another than at the definition.
+                self.revisited = True
+                self._follow_function(function, state)
+        elif name == "exit":
+            return ExitStates(None, None)
+        elif after is state and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
+            in_pipeline = self._pipeline_start is not None
+            self._cache[command.source] = CachedPart(self.parts[-1], state, piped, self._context, in_pipeline)
+        return ExitStates(after, state if after.cwds != state.cwds else after)
+
+    def _cached_part(self, command: SimpleCommand, state: ShellState, piped: PipelineInput) -> CommandPart | None:
+        """The part that the same command became before in the same surroundings."""
+        cached = self._cache.get(command.source)
+        if cached is None or cached.state is not state or cached.piped is not piped:
+            return None
+        if cached.context is not self._context:
+            return None
+        if not cached.part.known and (cached.in_pipeline or self._pipeline_start is not None):
+            # Another text may be piped into it this time.
+            return None
+        return cached.part
+
+    def _analyze_simple(
+        self, command: SimpleCommand, words: tuple[Word, ...], state: ShellState, piped: PipelineInput
+    ) -> ShellState:
+        """Add the parts of a simple command with these words; the state after it."""
+        self._follow_expansions(command.words, state)
+        self._follow_expansions(tuple(redirect.target for redirect in command.redirects), state)
+        for assignment in command.assignments:
+            if assignment.subscript and not assignment.subscript.source.isdecimal():
+                self._add_problem("an array subscript can run code held in a variable")
+            self._follow_expansions(assignment.all_words, state)
+        redirects = redirect_effects(command.redirects, state)
+        if not words:
+            self._add_without_program(command, redirects, state)
+            return state
+        unwrapped = _with_heredoc_script(unwrap(words, piped), command, state)
+        return self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
+
+    def _analyze_invocation(self, invocation: Invocation, state: ShellState, nested_state: ShellState) -> ShellState:
+        if invocation.unwrapped.script is not None and not invocation.unwrapped.problem:
+            return self._analyze_nested_script(invocation, invocation.unwrapped.script, nested_state)
+        return self._analyze_program(invocation, state)
+
+    def _add_without_program(self, command: SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
+        unknown_because = influential_variable(one.name for one in command.assignments) or redirects.why
+        why = unknown_because or describe_change(redirects.effects)
+        part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
+        values = _influential_values(command, (), state) if unknown_because else ()
+        self._add(replace(part, redirect_effects=redirects.effects, variable_values=values))
+
+    def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
+        unwrapped = invocation.unwrapped
+        words = unwrapped.words
+        name = program_name(words[0])
+        is_function = name in state.functions and not unwrapped.wrappers
+        executed = executed_commands(words[1:]) if name == "find" else []
+        if name is None:
+            effects = unknown("which program runs is known only when it runs")
+        elif executed is None:
+            effects = unknown("the commands that `find` executes cannot be told")
+        elif is_function:
+            effects = NO_EFFECTS
+        else:
+            effects = check_program(ProgramCall(name, words[1:], state))
+        if unwrapped.reads:
+            effects = replace(effects, reads=(*unwrapped.reads, *effects.reads))
+        touched = path_effects(effects, state)
+        part = self._make_part(invocation, name, effects, touched, state)
+        if executed or (name == "find" and effects.writes):
+            part = replace(part, exact_rule=True)
+        self._add(part)
+        for command in executed or ():
+            self._analyze_find_command(command, part, touched, state)
+        return state if is_function else _state_after(name, words, effects, state)
+
+    def _analyze_find_command(
+        self, words: tuple[Word, ...], find: CommandPart, touched: PathEffects, state: ShellState
+    ) -> None:
+        """A command that `find` runs for the files it finds: only a rule for the whole `find` covers it."""
+        folders = tuple(effect.path for effect in touched.effects if isinstance(effect, Reads | Writes))
+        starts = [word.text for word in find.argv[1:2] if word.static and not word.text.startswith("-")]
+        in_other_folder = any(word.static and word.text in ("-execdir", "-okdir") for word in find.argv)
+        words = fill_placeholder(words, "{}", PipelineInput(folders, starts[0] if starts else "./"))
+        source = SimpleCommand((), (), (), find.text, 0, 0)
+        invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), PathEffects(), exact_rule=True)
+        outer = self._context
+        self._context = outer.enter(("find",), find.allow_texts, find.deny_texts, closed=True)
+        unknown_cwd = state.with_unknown_cwd()
+        self._analyze_invocation(invocation, unknown_cwd if in_other_folder else state, unknown_cwd)
+        self._context = outer
+
+    def _analyze_nested_script(self, invocation: Invocation, text: Word, state: ShellState) -> ShellState:
+        """Shell text in an argument, such as that of `bash -c` or `eval`."""
+        unwrapped, redirects, outer = invocation.unwrapped, invocation.redirects, self._context
+        same_shell = unwrapped.wrappers[-1:] == ("eval",)
+        if len(outer.wrappers) + len(unwrapped.wrappers) > MAX_NESTED_SHELLS:
+            self._add_problem("shells nested too deeply")
+            return state.with_unknown_cwd()
+        why = invocation.problem() or ("" if text.static else "the script is known only when it runs")
+        self._context = outer.enter(
+            unwrapped.wrappers,
+            unwrapped.allow_texts,
+            unwrapped.deny_texts,
+            harmless=unwrapped.harmless and not why and not describe_change(redirects.effects),
+            why=why or _why_not_read_only(unwrapped, redirects.effects, NO_EFFECTS),
+            closed=not unwrapped.transparent,
+        )
+        parts_before, after = len(self.parts), state
+        try:
+            script = parse(text.text)
+            self.scripts.append((text.text, script))
+            inner_state = state if same_shell else replace(state, variables={}, functions=frozenset())
+            after = self.follow_script(script, inner_state)
+        except TooComplex:
+            raise
+        except Unparsable as error:
+            why = why or f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
+        self._context = outer
+        if why or redirects.effects or len(self.parts) == parts_before:
+            effects = CallEffects(reads=unwrapped.reads, known=not why, why=why)
+            touched = path_effects(effects, state)
+            self._add(self._make_part(invocation, unwrapped.wrappers[-1], effects, touched, state))
+        return after if same_shell else state
+
+    # Parts
+
+    def _make_part(
+        self, invocation: Invocation, name: str | None, effects: CallEffects, touched: PathEffects, state: ShellState
+    ) -> CommandPart:
+        unwrapped, redirects = invocation.unwrapped, invocation.redirects
+        why = invocation.problem() or touched.why
+        known = not why
+        program_read_only = known and unwrapped.harmless and effects.read_only and not describe_change(touched.effects)
+        text = unwrapped.allow_texts[0]
+        all_effects = (*touched.effects, *redirects.effects)
+        part = CommandPart(
+            text=text,
+            argv=unwrapped.words,
+            program=name,
+            effects=(Runs(text, contained=known), *all_effects),
+            read_only=program_read_only and not describe_change(redirects.effects),
+            known=known,
+            why=why or _why_not_read_only(unwrapped, all_effects, effects),
+            wrappers=unwrapped.wrappers,
+            allow_texts=_with_influential_assignments(invocation.command, unwrapped.allow_texts),
+            deny_texts=unwrapped.deny_texts,
+            bulk_reads=touched.bulk_reads,
+            cwds=state.cwds,
+            redirect_effects=redirects.effects,
+            program_read_only=program_read_only,
+            exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
+        )
+        return self._with_input_texts(part, invocation, state)
+
+    def _with_input_texts(self, part: CommandPart, invocation: Invocation, state: ShellState) -> CommandPart:
+        """The part with the texts that it, or a program it prints to, may run as code."""
+        command = invocation.command
+        texts = [
+            _known_text(resolve_without_braces(redirect.target, state))
+            for redirect in command.redirects
+            if redirect.heredoc
+        ]
+        if part.known:
+            return replace(part, input_texts=tuple(texts)) if texts else part
+        if self._pipeline_start is not None:
+            earlier = dict.fromkeys(self.parts[self._pipeline_start :])
+            printed = [text for one in earlier for text in (*one.input_texts, _arguments_text(one)) if text]
+            texts.append("\n".join(printed))
+        values = _influential_values(command, invocation.unwrapped.variables, state)
+        return replace(part, input_texts=tuple(texts), variable_values=values) if texts or values else part
+
+
+def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellState | None:
+    if one is None or other is None:
+        return one or other
+    return one if one is other else one.merge(other)
+
+
+def may_change_cwd(code: ShellScript | Command) -> bool:
+    return any(command.words and command.words[0].source in _CWD_CHANGERS for command in simple_commands(code))
+
+
+def may_set_variable(script: ShellScript, name: str) -> bool:
+    for command in simple_commands(script):
+        if command.words and command.words[0].source in _VARIABLE_SETTERS:
+            return True
+        if any(one.name == name for one in command.assignments):
+            return True
+        words = (*command.words, *(word for one in command.assignments for word in (one.value, *one.items) if word))
+        for piece in (piece for word in words for piece in word.pieces):
+            if isinstance(piece, Expansion) and piece.operator in ("=", ":=") and piece.name == name:
+                return True
+    return name in _loop_variables(script)
+
+
+def _loop_variables(script: ShellScript) -> Iterator[str]:
+    stages = [stage for chain in script.and_or_lists for _, pipeline in chain.links for stage in pipeline.stages]
+    for stage in stages:
+        if isinstance(stage, LoopCommand) and stage.variable:
+            yield stage.variable
+        for body in bodies_of(stage):
+            yield from _loop_variables(body)
+
+
+def _with_heredoc_script(unwrapped: UnwrappedCommand, command: SimpleCommand, state: ShellState) -> UnwrappedCommand:
+    """A shell without a script runs its standard input: the text of a here-document is then code."""
+    name = program_name(unwrapped.words[0]) if unwrapped.words else None
+    texts = [redirect.target for redirect in command.redirects if redirect.heredoc]
+    if unwrapped.script or unwrapped.problem or name not in SHELLS or not texts:
+        return unwrapped
+    if any(not word.prefix.startswith("-") for word in unwrapped.words[1:]):
+        return unwrapped
+    script = resolve_without_braces(texts[-1], state)
+    wrappers = (*unwrapped.wrappers, name or "")
+    return replace(unwrapped, script=script, wrappers=wrappers, harmless=False, transparent=False)
+
+
+def _state_after(name: str | None, words: tuple[Word, ...], effects: CallEffects, state: ShellState) -> ShellState:
+    if name != "cd":
+        return state.with_unknown_cwd() if name is None or name in _UNKNOWN_CWD_AFTER else state
+    targets = [word for word in words[1:] if not (word.static and word.text in ("-P", "-L", "--"))]
+    physical = any(word.static and word.text == "-P" for word in words) and any(".." in word.text for word in targets)
+    if not effects.known or physical:
+        return state.with_unknown_cwd()
+    return state.after_cd(targets[0].text if targets else state.home)
+
+
+def redirect_effects(redirects: tuple[Redirect, ...], state: ShellState) -> PathEffects:
+    """The files that redirections read and write. Here-documents and standard streams touch nothing."""
+    effects: list[Effect] = []
+    why = ""
+    for redirect in redirects:
+        if redirect.heredoc:
+            continue
+        words = resolve_word(redirect.target, state)
+        word = words[0]
+        if len(words) != 1 or not word.static:
+            why = f"the redirection to `{redirect.target.source}` cannot be told"
+            continue
+        if redirect.operator in (">&", "<&") and _DUPLICATED_DESCRIPTOR.fullmatch(word.text):
+            continue
+        if socket := _SOCKET.fullmatch(word.text):
+            effects.append(Fetches(f"{socket.group(1)}://{socket.group(2)}:{socket.group(3)}"))
+            why = f"`{word.text}` opens a connection"
+            continue
+        paths = state.absolute_paths(word.text)
+        if not paths:
+            why = "the folder of a redirection cannot be told"
+        for path in paths:
+            if not _is_stream(path):
+                if redirect.operator in ("<", "<&", "<>"):
+                    effects.append(Reads(path))
+                if redirect.operator not in ("<", "<&"):
+                    effects.append(Writes(path))
+    return PathEffects(tuple(effects), (), why)
+
+
+def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
+    """The paths that a program call reads and writes in this state."""
+    effects: list[Effect] = []
+    bulk_reads: list[str] = []
+    why = call.why if not call.known else ""
+    for word in call.reads:
+        paths = word.paths(state)
+        why = why or ("" if paths else f"which file is read by `{word.source or 'its input'}` cannot be told")
+        effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
+        if (call.recursive and word not in call.not_recursive) or not word.static:
+            bulk_reads.extend(paths or ())
+    for word in call.writes:
+        paths = word.paths(state)
+        why = why or ("" if paths else f"which file is written by `{word.source or 'its input'}` cannot be told")
+        effects.extend(Writes(path) for path in paths or () if not _is_stream(path))
+    effects.extend(map(Fetches, call.fetches))
+    return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why)
+
+
+def _is_stream(path: str) -> bool:
+    """Whether a path is no file: the null device, or a descriptor that is already open."""
+    return path in _STANDARD_STREAMS or path.startswith("/dev/fd/")
+
+
+def describe_change(effects: tuple[Effect, ...]) -> str:
+    """The first effect that changes something, in words; nothing if none does."""
+    for effect in effects:
+        if isinstance(effect, Writes):
+            return f"it writes {effect.path}"
+        if isinstance(effect, Fetches):
+            return f"it fetches {effect.url}"
+    return ""
+
+
+def _why_not_read_only(unwrapped: UnwrappedCommand, effects: tuple[Effect, ...], call: CallEffects) -> str:
+    """Why a call whose effects are known is not read-only; nothing if it is."""
+    if change := describe_change(effects):
+        return change
+    if call.changes or call.writes:
+        return call.why or "it changes something"
+    return "" if unwrapped.harmless else f"it runs through `{unwrapped.wrappers[-1]}`"
+
+
+def influential_variable(names: Iterable[str]) -> str:
+    """The first variable that may change what programs do, as a reason; nothing if there is none."""
+    return next(
+        (f"it sets `{name}`, which can change what programs do" for name in names if not is_harmless_variable(name)), ""
+    )
+
+
+def _influential_assignments(command: SimpleCommand) -> list[Assignment]:
+    return [one for one in command.assignments if not is_harmless_variable(one.name)]
+
+
+def _with_influential_assignments(command: SimpleCommand, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """These texts behind the assignments that may change what programs do: a rule must name them, too."""
+    assignments = _influential_assignments(command)
+    if not assignments:
+        return texts
+    lead = command.source[: assignments[-1].end - command.start]
+    return tuple(f"{lead} {text}" for text in texts)
+
+
+def _influential_values(command: SimpleCommand, variables: tuple[str, ...], state: ShellState) -> tuple[str, ...]:
+    """The values of influential variables: assigned before the command, or given to a wrapper such as `env` by name."""
+    values = [one.value for one in _influential_assignments(command) if one.value]
+    texts = [_known_text(resolve_without_braces(value, state)) for value in values]
+    if variables:
+        pairs = [_known_text(word).partition("=") for word in resolve_words(command.words, state)]
+        texts += [value for name, _, value in pairs if name in variables and not is_harmless_variable(name)]
+    return tuple(texts)
+
+
+def _arguments_text(part: CommandPart) -> str:
+    return " ".join([word.text or word.source for word in part.argv[1:]])
+
+
+def _known_text(word: Word) -> str:
+    return word.text if word.static else word.source
