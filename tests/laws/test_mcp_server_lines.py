@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCRequest
 
-from wieldy.mcp.server.stdio import Inbox, Outbox
+from wieldy.mcp.server.stdio import MessageReader, MessageWriter
 
 pings = st.integers(0, 1000).map(lambda number: json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode())
 noise = st.one_of(
@@ -28,8 +28,8 @@ noise = st.one_of(
 async def read_all(data: bytes, cuts: list[int]) -> tuple[list[int], list[Any]]:
     source, to = os.pipe()
     back, sink = os.pipe()
-    outbox = Outbox(sink)
-    inbox = Inbox(source, outbox)
+    writer = MessageWriter(sink)
+    reader = MessageReader(source, writer)
     got: list[int] = []
     try:
         edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
@@ -39,13 +39,13 @@ async def read_all(data: bytes, cuts: list[int]) -> tuple[list[int], list[Any]]:
         os.close(to)
         try:
             while True:
-                message = (await inbox.receive()).message
+                message = (await reader.receive()).message
                 assert isinstance(message, JSONRPCRequest)
                 got.append(int(message.id))
-                outbox.owes_no_more(message.id)
+                writer.remove_request(message.id)
         except anyio.EndOfStream:
             pass
-        await inbox.aclose()
+        await reader.aclose()
         os.close(sink)
         with open(back, "rb", closefd=False) as answers:
             return got, [json.loads(line) for line in answers]

@@ -19,8 +19,8 @@ from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, to
 from wieldy.approval import Ask
 from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
-from wieldy.mcp.server.client_session import ManyRooms
 from wieldy.mcp.server.http import PATH, Address, serve_http
+from wieldy.mcp.server.session_pool import SessionPool
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -151,10 +151,10 @@ async def main() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     await serve_http(
-        ManyRooms(make),
+        SessionPool(make),
         Address("127.0.0.1", 0),
         told,
-        ready=lambda where: print(f"http://{where}{PATH}", flush=True),
+        on_ready=lambda where: print(f"http://{where}{PATH}", flush=True),
     )
 
 

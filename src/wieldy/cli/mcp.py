@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import Parser, amount, command_parser, folder
+from wieldy.cli.arguments import amount, command_parser, folder
 from wieldy.core.truncate import truncate
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED
 from wieldy.settings.store import local_file, project_file, set_value, user_file
@@ -41,9 +41,9 @@ IMPATIENCE = 2.0
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy mcp`."""
     if argv[:1] == ["serve"]:
-        from wieldy.mcp.server.command import main as serve
+        from wieldy.cli.mcp_serve import main as serve
 
-        return serve(argv[1:], Parser)
+        return serve(argv[1:])
     own, program = _split(argv)
     parser = _parser()
     options, extra = parser.parse_known_args(own)

@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from wieldy import Tool, Toolbox
-from wieldy.mcp.server.client_session import Room
-from wieldy.mcp.server.server import OneRoom, Service
+from wieldy.mcp.server.client_session import ClientSession
+from wieldy.mcp.server.server import RequestHandlers, SingleSession
 
 both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
 
@@ -29,15 +29,19 @@ async def connected(
     settings: Mapping[str, Any] | None = None,
     files: bool = False,
     **client: Any,
-) -> AsyncIterator[tuple[Client, Room]]:
-    """A client and the room its calls run in. With `files` the settings files count, too."""
-    room = Room(lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}, load_settings=files))
-    await room.open()
+) -> AsyncIterator[tuple[Client, ClientSession]]:
+    """Yield a client and its session at the server. With `files` the settings files count, too."""
+    session = ClientSession(
+        lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}, load_settings=files)
+    )
+    await session.open()
     try:
-        async with Client(_wire(Service(OneRoom(room)).server()), mode=era, cache=None, **client) as peer:
-            yield peer, room
+        async with Client(
+            _wire(RequestHandlers(SingleSession(session)).create_server()), mode=era, cache=None, **client
+        ) as peer:
+            yield peer, session
     finally:
-        await room.aclose()
+        await session.aclose()
 
 
 @asynccontextmanager

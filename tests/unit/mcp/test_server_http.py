@@ -15,8 +15,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from wieldy import Toolbox, tool
-from wieldy.mcp.server.client_session import ManyRooms
-from wieldy.mcp.server.http import Address, Guard, address, serve_http
+from wieldy.mcp.server.http import AccessGuard, Address, parse_address, serve_http
+from wieldy.mcp.server.session_pool import SessionPool
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {
@@ -41,8 +41,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Running:
     """A server on a free port of this machine."""
 
-    def __init__(self, rooms: ManyRooms) -> None:
-        self.rooms = rooms
+    def __init__(self, pool: SessionPool) -> None:
+        self.pool = pool
         self.where: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
         self.told = asyncio.Event()
 
@@ -53,15 +53,15 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    root: Path, *, token: str | None = None, tools: tuple[Any, ...] = (), **rooms: Any
+    root: Path, *, token: str | None = None, tools: tuple[Any, ...] = (), **limits: Any
 ) -> AsyncIterator[Running]:
     def make(ask: Any) -> Toolbox:
         return Toolbox(root, ask=ask, settings={}, tools=tools)
 
-    server = Running(ManyRooms(make, **rooms))
+    server = Running(SessionPool(make, **limits))
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            serve_http(server.rooms, Address("127.0.0.1", 0), server.told, token=token, ready=server.where.set_result)
+            serve_http(server.pool, Address("127.0.0.1", 0), server.told, token=token, on_ready=server.where.set_result)
         )
         await server.where
         try:
@@ -133,8 +133,8 @@ async def test_every_session_has_a_toolbox_of_its_own_and_loses_it_when_it_ends(
             await one.call_tool("Bash", {"command": "cd below"})
             assert text(await one.call_tool("Bash", {"command": "pwd"})).startswith(str(tmp_path / "below"))
             assert text(await other.call_tool("Bash", {"command": "pwd"})).splitlines()[0] == str(tmp_path)
-            assert len(server.rooms) == 2
-        assert len(server.rooms) == 0
+            assert len(server.pool) == 2
+        assert len(server.pool) == 0
 
 
 @pytest.mark.asyncio
@@ -144,24 +144,24 @@ async def test_idle_rooms_are_closed_and_busy_ones_kept(tmp_path: Path):
         Client(server.url, mode="2026-07-28") as client,
     ):
         await client.call_tool("Bash", {"command": "sleep 0.5"})
-        assert len(server.rooms) == 1
+        assert len(server.pool) == 1
         await asyncio.sleep(0.6)
-        assert len(server.rooms) == 0
+        assert len(server.pool) == 0
         assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
 
 
 @pytest.mark.asyncio
 async def test_there_are_only_so_many_rooms_and_the_one_idle_longest_gives_way(tmp_path: Path):
-    async with running(tmp_path, most=2) as server, AsyncExitStack() as stack:
+    async with running(tmp_path, max_sessions=2) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Client(server.url, mode="legacy")) for _ in range(3)]
         for client in (*clients, *clients):
             assert text(await client.call_tool("Think", {"thought": "on"})) == "Noted."
-            assert len(server.rooms) <= 2
+            assert len(server.pool) <= 2
 
 
 @pytest.mark.asyncio
 async def test_there_are_only_so_many_sessions(tmp_path: Path):
-    async with running(tmp_path, most=1) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+    async with running(tmp_path, max_sessions=1) as server, httpx2.AsyncClient(headers=HEADERS) as web:
         codes = [(await web.post(server.url, json=HELLO)).status_code for _ in range(17)]
     assert codes == [*([200] * 16), 503]
 
@@ -176,7 +176,7 @@ async def test_a_session_of_another_is_not_entered_by_the_revision_without_sessi
             Client(streamable_http_client(server.url, http_client=disguised), mode="2026-07-28") as client,
         ):
             await client.call_tool("Think", {"thought": "on"})
-        assert session not in server.rooms
+        assert session not in server.pool
 
 
 @pytest.mark.asyncio
@@ -229,24 +229,24 @@ async def test_foreign_hosts_and_origins_are_turned_away(tmp_path: Path):
 def test_the_guard_knows_the_names_it_was_given():
     async def nothing(*_: Any) -> None: ...
 
-    loopback = Guard(nothing, Address("127.0.0.1", 1), hosts=("Box.example",))
-    assert loopback.refusal({"host": "box.example:1", "origin": "https://box.example"}) is None
-    assert loopback.refusal({}) is not None
-    assert loopback.refusal({"host": "[::1]:1"}) is None
-    assert loopback.refusal({"host": "[::1"}) is not None
-    everywhere = Guard(nothing, Address("0.0.0.0", 1), token=TOKEN)
+    loopback = AccessGuard(nothing, Address("127.0.0.1", 1), hosts=("Box.example",))
+    assert loopback.reject({"host": "box.example:1", "origin": "https://box.example"}) is None
+    assert loopback.reject({}) is not None
+    assert loopback.reject({"host": "[::1]:1"}) is None
+    assert loopback.reject({"host": "[::1"}) is not None
+    everywhere = AccessGuard(nothing, Address("0.0.0.0", 1), token=TOKEN)
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    assert everywhere.refusal({"host": "any.example", **bearer}) is None
-    assert everywhere.refusal({"host": "any.example", "origin": "http://any.example", **bearer}) is not None
-    assert everywhere.refusal({"host": "any.example"}) is not None
+    assert everywhere.reject({"host": "any.example", **bearer}) is None
+    assert everywhere.reject({"host": "any.example", "origin": "http://any.example", **bearer}) is not None
+    assert everywhere.reject({"host": "any.example"}) is not None
 
 
 def test_an_address_without_a_host_is_this_machine_alone():
-    assert address("8931") == address(":8931") == Address("127.0.0.1", 8931)
-    assert address("[::1]:80") == Address("::1", 80)
-    assert str(address("[::1]:80")) == "[::1]:80"
-    assert address("localhost:80").is_loopback
-    assert not address("example.org:80").is_loopback
+    assert parse_address("8931") == parse_address(":8931") == Address("127.0.0.1", 8931)
+    assert parse_address("[::1]:80") == Address("::1", 80)
+    assert str(parse_address("[::1]:80")) == "[::1]:80"
+    assert parse_address("localhost:80").is_loopback
+    assert not parse_address("example.org:80").is_loopback
     for wrong in ("", "host", "host:", "host:x", "host:65536", "host:-1", "host:" + "9" * 5000):
         with pytest.raises(ValueError, match="HOST:PORT"):
-            address(wrong)
+            parse_address(wrong)

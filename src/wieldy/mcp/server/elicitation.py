@@ -1,4 +1,8 @@
-"""The way from a running call to the user behind the client: at once, by way of the answer, or not at all."""
+"""Elicitation: how the questions of a running call reach the user behind an MCP client.
+
+`DirectElicitor` asks while the call waits. `RetryElicitor` ends the call, and the client repeats it with the answer, as protocol
+versions since 2026 do. `NoElicitor` is for a client that cannot ask.
+"""
 
 from __future__ import annotations
 
@@ -7,85 +11,78 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Refusal
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
-from wieldy.mcp.server import permission_form as server_form
-from wieldy.mcp.server import question_form as server_inquiry
-from wieldy.mcp.server.permission_form import Form
-
-if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
-
+from wieldy.mcp.server.forms import (
+    Form,
+    FormResponse,
+    parse_permission,
+    parse_answers,
+    permission_form,
+    question_form,
+)
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
 
+    from wieldy.core.workspace import Workspace
+
     Context = ServerRequestContext[Any, Any]
 
-MOST_OPEN = 1_000
-FORM = "permission"
+MAX_PENDING_CALLS = 1_000
+LISTS_SINCE = "2025-11-25"
 
 
-class Unreachable(Exception):
+class UserUnreachable(Exception):
     """Nobody can be asked; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """What came back of a form: `accept` with its fields, `decline` or `cancel`."""
+class Elicitor(Protocol):
+    """Has a form filled in for one call."""
 
-    action: str
-    content: Mapping[str, Any] | None = None
-
-
-class Door(Protocol):
-    """How the questions of one call reach a person."""
-
-    async def fill(self, form: Form) -> Filled:
-        """Have a form filled in. Raises `Unreachable`, or `Refusal` where the call must end for it."""
+    async def elicit(self, form: Form) -> FormResponse:
+        """Return the response. Raises `UserUnreachable`, or `Refusal` where the call must end for it."""
         ...
 
 
-class Shut:
-    """The client cannot ask its user: what would be asked is denied, with the reason."""
+class NoElicitor:
+    """For a client that cannot ask its user."""
 
-    async def fill(self, form: Form) -> Filled:
-        """Say that nobody can be asked."""
-        raise Unreachable("this MCP client cannot ask its user (it does not offer elicitation)")
+    async def elicit(self, form: Form) -> FormResponse:
+        raise UserUnreachable("this MCP client cannot ask its user (it does not offer elicitation)")
 
 
-class Open:
-    """The client is asked while the call waits."""
+class DirectElicitor:
+    """Asks the client while the call waits."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
-    async def fill(self, form: Form) -> Filled:
-        """Show the form and wait for it."""
+    async def elicit(self, form: Form) -> FormResponse:
         from mcp.shared.exceptions import MCPError
 
         try:
-            said = await self._ctx.session.elicit_form(
+            result = await self._ctx.session.elicit_form(
                 form.message, form.schema, related_request_id=self._ctx.request_id
             )
-        except (MCPError, ValueError) as error:  # the second: what came back is no answer
-            raise Unreachable(f"the MCP client could not ask its user ({_one_line(error)})") from None
-        return Filled(said.action, said.content)
+        except (MCPError, ValueError) as error:  # ValueError: the response is not an elicitation result
+            reason = " ".join(str(error).split())[:200]
+            raise UserUnreachable(f"the MCP client could not ask its user ({reason})") from None
+        return FormResponse(result.action, result.content)
 
 
-@dataclass(frozen=True, slots=True)
-class AskFirst:
-    """The call cannot go on before this is filled in; it comes again with the answer."""
+class InputRequired(Struct, frozen=True):
+    """The data of a call that ended because this form must be filled in first."""
 
     form: Form
 
-    def request(self) -> types.ElicitRequest:
-        """The form as the client shows it to its user."""
+    def as_request(self) -> types.ElicitRequest:
         import mcp_types as types
 
         return types.ElicitRequest(
@@ -93,122 +90,105 @@ class AskFirst:
         )
 
 
-class Revolving:
-    """There is no way to a waiting client: the call ends with the question and is made again with the answer."""
+class RetryElicitor:
+    """Ends the call with the question; the client repeats the call with the answer."""
 
-    def __init__(self, asked: Form | None = None, said: types.ElicitResult | None = None) -> None:
-        self._asked = asked
-        self._said = said
+    def __init__(self, form: Form | None = None, result: types.ElicitResult | None = None) -> None:
+        self._form = form
+        self._result = result
 
-    async def fill(self, form: Form) -> Filled:
-        """The answer that came with the call, if it is one to this very question; else end the call with it."""
-        asked, said, self._said = self._asked, self._said, None
-        if asked is None or said is None or asked.about != form.about:
-            raise Refusal("permission", "The user is being asked.", data=AskFirst(form))
-        return Filled(said.action, said.content)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    async def elicit(self, form: Form) -> FormResponse:
+        """Return the answer that came with the call if it answers this very question; else end the call."""
+        result, self._result = self._result, None
+        if self._form is None or result is None or self._form.subject != form.subject:
+            raise Refusal("permission", "The user is being asked.", data=InputRequired(form))
+        return FormResponse(result.action, result.content)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A call that was sent back for input."""
+class PendingCall(Struct, frozen=True):
+    """A call that was sent back for input: a form, or the client's roots."""
 
     name: str
     arguments: Mapping[str, Any]
     form: Form | None = None
 
 
-class Counter:
-    """Calls that were sent back, by the token each must come again with. A token is good once."""
+class PendingCalls:
+    """Calls that were sent back, by the token each must return with. A token is valid once, for the same call."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
-        self._most = most
-        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+    def __init__(self, max_calls: int = MAX_PENDING_CALLS) -> None:
+        self._max_calls = max_calls
+        self._calls: OrderedDict[str, PendingCall] = OrderedDict()
 
-    def hand_out(self, waiting: Waiting) -> str:
-        """A token for a call; the oldest is void when too many are out."""
+    def add(self, call: PendingCall) -> str:
+        """Return a token for a call; the oldest becomes invalid when there are too many."""
         token = secrets.token_urlsafe(16)
-        self._waiting[token] = waiting
-        while len(self._waiting) > self._most:
-            self._waiting.popitem(last=False)
+        self._calls[token] = call
+        while len(self._calls) > self._max_calls:
+            self._calls.popitem(last=False)
         return token
 
-    def take_back(self, token: str, name: str, arguments: Mapping[str, Any]) -> Waiting | None:
-        """The call a token stands for; None where it is not known, or was handed out for another call."""
-        waiting = self._waiting.pop(token, None)
-        if waiting is None or waiting.name != name or waiting.arguments != arguments:
+    def pop(self, token: str, name: str, arguments: Mapping[str, Any]) -> PendingCall | None:
+        """Return the call of a token; None for an unknown token or one of another call."""
+        call = self._calls.pop(token, None)
+        if call is None or call.name != name or call.arguments != arguments:
             return None
-        return waiting
+        return call
 
 
-def asks_users(capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether a client can show its user a form. One that names no kind of elicitation means forms."""
-    offered = capabilities.elicitation if capabilities else None
-    return offered is not None and (offered.form is not None or offered.url is None)
+def supports_elicitation(capabilities: types.ClientCapabilities | None) -> bool:
+    """Return whether a client can show a form. One that names no kind of elicitation means forms."""
+    elicitation = capabilities.elicitation if capabilities else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-LISTS_SINCE = "2025-11-25"
-
-# A tool that asks does so in a task that its call started, so the call's door goes along with the context.
-_door: ContextVar[Door | None] = ContextVar("door", default=None)
+# A tool that asks runs in a task of its call, so the call's elicitor travels in the context.
+_elicitor: ContextVar[Elicitor | None] = ContextVar("elicitor", default=None)
 
 
-class Asking:
-    """Permission questions and the tools' own, each by the door of its call."""
+class ClientQuestions:
+    """Asks permission questions and questions of tools, each through the elicitor of its call."""
 
     def __init__(self) -> None:
-        self._doors: dict[str, Door] = {}
-        self._lists = False
+        self._elicitors: dict[str, Elicitor] = {}
+        self._allow_lists = False
 
-    def meet(self, ctx: Context, workspace: Workspace) -> None:
-        """Learn from a request whether its client has a user who can be asked; tools that ask are offered only then."""
-        self._lists = ctx.protocol_version >= LISTS_SINCE
-        asked = asks_users(ctx.session.client_capabilities)
-        workspace.service(UserQuestions).handler = self if asked else None
+    def use_client(self, ctx: Context, workspace: Workspace) -> None:
+        """Learn from a request what its client supports; tools that ask are offered only if it can."""
+        self._allow_lists = ctx.protocol_version >= LISTS_SINCE
+        can_ask = supports_elicitation(ctx.session.client_capabilities)
+        workspace.service(UserQuestions).handler = self if can_ask else None
 
     @contextmanager
-    def through(self, call_id: str, door: Door) -> Iterator[None]:
-        """For as long as a call lasts, its questions go through this door."""
-        self._doors[call_id] = door
-        before = _door.set(door)
+    def use_elicitor(self, call_id: str, elicitor: Elicitor) -> Iterator[None]:
+        """Send the questions of a call through this elicitor while the block lasts."""
+        self._elicitors[call_id] = elicitor
+        token = _elicitor.set(elicitor)
         try:
             yield
         finally:
-            _door.reset(before)
-            del self._doors[call_id]
+            _elicitor.reset(token)
+            del self._elicitors[call_id]
 
     async def ask(self, question: Question) -> Answer:
-        """Put a permission question. Raises `Refusal` where nobody can be reached."""
-        door = self._doors.get(question.plan.call.id, SHUT)
+        """Ask a permission question. Raises `Refusal` where nobody can be reached."""
+        elicitor = self._elicitors.get(question.plan.call.id) or NoElicitor()
         try:
-            filled = await door.fill(server_form.form_of(question))
-        except Unreachable as why:
-            raise _unasked(question, str(why)) from None
-        return server_form.answer(question, filled.action, filled.content)
+            return parse_permission(question, await elicitor.elicit(permission_form(question)))
+        except UserUnreachable as error:
+            decision, name = question.decision, question.plan.tool.name
+            rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
+            advice = "Go on without it, or say what you would need."
+            text = f"Permission denied for {name}: {decision.why}, and {error}.{rule} {advice}"
+            raise Refusal("permission", text, data=decision) from None
 
-    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        """Put questions of substance. Raises `Refusal` where nobody can be reached."""
-        door = _door.get() or SHUT
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        """Ask the questions of a tool. Raises `Refusal` where nobody can be reached."""
+        elicitor = _elicitor.get() or NoElicitor()
         try:
-            filled = await door.fill(server_inquiry.form_of(inquiries, lists=self._lists))
-        except Unreachable as why:
+            form = question_form(questions, allow_lists=self._allow_lists)
+            return parse_answers(questions, await elicitor.elicit(form))
+        except UserUnreachable as error:
             raise Refusal(
-                "permission", f"Nobody can answer: {why}. Choose what is safest, go on, and say what you assumed."
+                "permission", f"Nobody can answer: {error}. Choose what is safest, go on, and say what you assumed."
             ) from None
-        return server_inquiry.replies(inquiries, filled.action, filled.content)
-
-
-SHUT = Shut()
-
-
-def _unasked(question: Question, why: str) -> Refusal:
-    decision, name = question.decision, question.plan.tool.name
-    rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
-    return Refusal(
-        "permission",
-        f"Permission denied for {name}: {decision.why}, and {why}.{rule} Go on without it, or say what you would need.",
-        data=decision,
-    )

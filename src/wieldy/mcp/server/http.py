@@ -1,4 +1,4 @@
-"""The protocol over streamable HTTP, on one path of a small web server."""
+"""The MCP server over streamable HTTP, on one path of a small web server."""
 
 from __future__ import annotations
 
@@ -7,50 +7,53 @@ import hmac
 import ipaddress
 import json
 import os
-import secrets
 import socket
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from wieldy.core.errors import SessionError
-from wieldy.mcp.server.client_session import SESSION_HEADER, ManyRooms
-from wieldy.mcp.server.server import Service
+from wieldy.mcp.server.event_store import SessionEvents, SessionEventStore
+from wieldy.mcp.server.server import RequestHandlers
+from wieldy.mcp.server.session_pool import SESSION_HEADER, SessionPool
 
 if TYPE_CHECKING:
     import uvicorn
-
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-SHORTEST_TOKEN = 16
+PATH = "/mcp"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+MIN_TOKEN_CHARS = 16
+MAX_BODY_BYTES = 128 * 1024 * 1024
+SHUTDOWN_SECONDS = 2
+RETRY_MILLISECONDS = 1_000
+# An HTTP session costs little until it calls a tool, and clients that never close theirs leave many behind.
+HTTP_SESSIONS_PER_TOOLBOX = 16
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen."""
+class Address(Struct, frozen=True):
+    """A host and port to listen on."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
     @property
-    def is_everywhere(self) -> bool:
+    def is_wildcard(self) -> bool:
         """Whether it stands for every address of the machine."""
         return self.host in ("0.0.0.0", "::")
 
@@ -58,8 +61,8 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def address(text: str) -> Address:
-    """`HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`; without a host it is this machine alone."""
+def parse_address(text: str) -> Address:
+    """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`; the default host is 127.0.0.1."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (len(port) < 6 and port.isascii() and port.isdigit() and int(port) < 65536):
@@ -67,296 +70,169 @@ def address(text: str) -> Address:
     return Address(host, int(port))
 
 
-class Guard:
-    """Stands before the application: a name made to point here (DNS rebinding) and a page from elsewhere are turned away."""
+class AccessGuard:
+    """ASGI middleware that rejects foreign host names (DNS rebinding), foreign origins and missing tokens."""
 
-    def __init__(self, app: App, where: Address, *, token: str | None = None, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, app: App, address: Address, *, token: str | None = None, hosts: Iterable[str] = ()) -> None:
         self._app = app
         self._token = token
-        self._names = frozenset(name.lower() for name in (*LOOPBACK, where.host, *hosts))
-        # Where every address is listened on, the machine's names are not known; then the token alone keeps strangers out.
-        self._any_name = where.is_everywhere and token is not None and not tuple(hosts)
+        self._names = frozenset(name.lower() for name in (*LOOPBACK_NAMES, address.host, *hosts))
+        # On a wildcard address the machine's names are not known: the token alone protects.
+        self._accept_any_name = address.is_wildcard and token is not None and not tuple(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer why not."""
-        if scope["type"] == "http" and (refusal := self.refusal(_headers(scope))) is not None:
-            await _answer(send, *refusal)
-            return
+        if scope["type"] == "http":
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            if (rejection := self.reject(headers)) is not None:
+                await _send_error(send, *rejection)
+                return
         await self._app(scope, receive, send)
 
-    def refusal(self, headers: dict[str, str]) -> tuple[int, str] | None:
-        """The status and the reason with which a request is turned away; None for a welcome one."""
-        if not self._any_name and _name(f"//{headers.get('host', '')}") not in self._names:
-            return 403, "this host name is not served here; start the server with --allow-host to add one"
+    def reject(self, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return the status and reason with which a request is rejected; None to accept it."""
+        if not self._accept_any_name and _host_name(f"//{headers.get('host', '')}") not in self._names:
+            return FORBIDDEN, "this host name is not served here; start the server with --allow-host to add one"
         origin = headers.get("origin")
-        if origin is not None and _name(origin) not in self._names:
-            return 403, "web pages of this origin may not call this server"
-        if self._token is not None and not self._knows(headers.get("authorization", "")):
-            return 401, "a bearer token is needed: send `Authorization: Bearer TOKEN`"
+        if origin is not None and _host_name(origin) not in self._names:
+            return FORBIDDEN, "web pages of this origin may not call this server"
+        if self._token is not None:
+            scheme, _, token = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+                return UNAUTHORIZED, "a bearer token is needed: send `Authorization: Bearer TOKEN`"
         return None
 
-    def _knows(self, authorization: str) -> bool:
-        kind, _, given = authorization.partition(" ")
-        assert self._token is not None
-        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
 
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def _name(url: str) -> str | None:
+def _host_name(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
     except ValueError:
         return None
 
 
-async def _answer(send: Send, status: int, text: str) -> None:
+async def _send_error(send: Send, status: int, text: str) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": text}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
+    if status == UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-MOST_EVENTS = 512
-MOST_CHARS = 8 << 20
+class SessionTracker:
+    """ASGI middleware that tells the pool and the event store which session a request belongs to, and which have ended."""
 
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One message as it was sent; None is the mark with which a stream begins."""
-
-    id: str
-    stream: str
-    message: Any
-    size: int
-
-
-class Record:
-    """The last messages of one session, within bounds."""
-
-    def __init__(self, most_events: int = MOST_EVENTS, most_chars: int = MOST_CHARS) -> None:
-        self._key = secrets.token_hex(4)
-        self._count = 0
-        self._events: deque[Kept] = deque()
-        self._chars = 0
-        self._most_events = most_events
-        self._most_chars = most_chars
-
-    def add(self, stream: str, message: Any) -> str:
-        """Keep a message; the oldest are dropped. Returns its id."""
-        self._count += 1
-        kept = Kept(f"{self._key}-{self._count}", stream, message, weight(message))
-        self._events.append(kept)
-        self._chars += kept.size
-        while len(self._events) > self._most_events or (self._chars > self._most_chars and len(self._events) > 1):
-            self._chars -= self._events.popleft().size
-        return kept.id
-
-    def after(self, event: str) -> tuple[str, list[Kept]] | None:
-        """The stream of an event and what followed on it; None where the event is not known, or no longer."""
-        found = next((kept for kept in self._events if kept.id == event), None)
-        if found is None:
-            return None
-        number = int(event.rpartition("-")[2])
-        following = [
-            kept
-            for kept in self._events
-            if kept.stream == found.stream and kept.message is not None and int(kept.id.rpartition("-")[2]) > number
-        ]
-        return found.stream, following
-
-
-class Replay:
-    """The records of all sessions, and the SDK's event store: it is asked in the context of some session's request."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._records: OrderedDict[str, Record] = OrderedDict()
-        self._current: ContextVar[Record | None] = ContextVar("record", default=None)
-
-    @contextmanager
-    def serving(self, session: str | None) -> Iterator[Record]:
-        """Serve a request of a session, or one that may open a session; then `belongs` says which."""
-        record = self._records.get(session) if session is not None else None
-        record = record or Record()
-        token = self._current.set(record)
-        try:
-            yield record
-        finally:
-            self._current.reset(token)
-
-    def belongs(self, record: Record, session: str) -> None:
-        """A session was opened, and this is its record."""
-        if session not in self._records:
-            self._records[session] = record
-            while len(self._records) > self._most:
-                self._records.popitem(last=False)
-
-    def forget(self, session: str) -> None:
-        """A session has ended."""
-        self._records.pop(session, None)
-
-    async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep a message of the session that is being served."""
-        record = self._current.get()
-        return record.add(stream_id, message) if record is not None else secrets.token_hex(8)
-
-    async def replay_events_after(self, last_event_id: str, send: Callable[[Any], Awaitable[None]]) -> str | None:
-        """Send again what followed an event on its stream; returns the stream."""
-        from mcp.server.streamable_http import EventMessage
-
-        record = self._current.get()
-        found = record.after(last_event_id) if record is not None else None
-        if found is None:
-            return None
-        stream, following = found
-        for kept in following:
-            await send(EventMessage(kept.message, kept.id))
-        return stream
-
-
-def weight(value: Any) -> int:
-    """About how many characters a message holds."""
-    total, waiting = 0, [getattr(value, "result", None) or getattr(value, "params", None)]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            total += len(item)
-        elif isinstance(item, dict):
-            waiting += item.values()
-            total += 16 * len(item)
-        elif isinstance(item, list):
-            waiting += item
-    return total + 100
-
-
-PATH = "/mcp"
-LARGEST_BODY = 128 * 1024 * 1024
-GRACE_SECONDS = 2
-# A session costs little until it calls something; clients that never say goodbye leave many behind.
-SESSIONS_FOR_A_ROOM = 16
-RETRY_MILLISECONDS = 1_000
-BAD_REQUEST = 400
-
-
-class Presence:
-    """Tells rooms and records which session a request is of: which are under way, an open stream included, and which ended."""
-
-    def __init__(self, app: App, rooms: ManyRooms, replay: Replay) -> None:
+    def __init__(self, app: App, pool: SessionPool, event_store: SessionEventStore) -> None:
         self._app = app
-        self._rooms = rooms
-        self._replay = replay
+        self._pool = pool
+        self._event_store = event_store
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request of a session."""
-        name = SESSION_HEADER.encode()
-        session = next(
-            (value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == name), None
-        )
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with self._replay.serving(session) as record:
+        session = _session_id(scope.get("headers", ()))
+        with self._event_store.use_session(session) as events:
             if session is None:
-                await self._app(scope, receive, self._watching(send, record))
+                await self._app(scope, receive, self._detect_session(send, events))
                 return
-            with self._rooms.held(session):
+            with self._pool.keep_alive(session):
                 await self._app(scope, receive, send)
         if scope["method"] == "DELETE":
-            self._rooms.leave(session)
-            self._replay.forget(session)
+            self._pool.remove(session)
+            self._event_store.remove_session(session)
 
-    def _watching(self, send: Send, record: Record) -> Send:
-        """Notice in the answer to a request which session it has opened."""
+    def _detect_session(self, send: Send, events: SessionEvents) -> Send:
+        """Read from the response which session the request opened."""
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def wrapped(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start" and message["status"] < BAD_REQUEST:
-                for key, value in message.get("headers", ()):
-                    if key.lower() == SESSION_HEADER.encode():
-                        self._replay.belongs(record, value.decode("latin-1"))
+                session = _session_id(message.get("headers", ()))
+                if session is not None:
+                    self._event_store.add_session(session, events)
             await send(message)
 
-        return watched
+        return wrapped
 
 
-def application(rooms: ManyRooms, where: Address, *, token: str | None = None, hosts: Iterable[str] = ()) -> App:
-    """The web application: guard, presence, protocol."""
+def _session_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    name = SESSION_HEADER.encode()
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
+
+
+def create_app(pool: SessionPool, address: Address, *, token: str | None = None, hosts: Iterable[str] = ()) -> App:
+    """Return the ASGI application: guard, session tracker, and the SDK's streamable HTTP."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    sessions = rooms.most * SESSIONS_FOR_A_ROOM
-    replay = Replay(sessions)
-    inner = (
-        Service(rooms)
-        .server()
+    max_sessions = pool.max_sessions * HTTP_SESSIONS_PER_TOOLBOX
+    event_store = SessionEventStore(max_sessions)
+    app = (
+        RequestHandlers(pool)
+        .create_server()
         .streamable_http_app(
             streamable_http_path=PATH,
-            max_request_body_size=LARGEST_BODY,
-            session_idle_timeout=rooms.idle_seconds,
-            max_sessions=sessions,
-            event_store=cast(Any, replay),
+            max_request_body_size=MAX_BODY_BYTES,
+            session_idle_timeout=pool.idle_seconds,
+            max_sessions=max_sessions,
+            event_store=cast(Any, event_store),
             retry_interval=RETRY_MILLISECONDS,
-            # The guard has looked already, and knows the names that were added.
+            # AccessGuard checks this, and knows the names of --allow-host.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
     )
-    return Guard(Presence(inner, rooms, replay), where, token=token, hosts=hosts)
+    return AccessGuard(SessionTracker(app, pool, event_store), address, token=token, hosts=hosts)
 
 
 async def serve_http(
-    rooms: ManyRooms,
-    where: Address,
-    told: asyncio.Event,
+    pool: SessionPool,
+    address: Address,
+    stop: asyncio.Event,
     *,
     token: str | None = None,
     hosts: Iterable[str] = (),
-    ready: Callable[[Address], None] = lambda where: None,
+    on_ready: Callable[[Address], None] = lambda address: None,
 ) -> None:
-    """Serve until told to stop. `ready` learns the address once connections are taken; port 0 finds a free one."""
+    """Serve until `stop` is set. Port 0 selects a free one; `on_ready` gets the address once connections are accepted."""
     import anyio
 
-    with _listening(where) as listener:
-        found = Address(where.host, listener.getsockname()[1])
-        server = _web_server(application(rooms, found, token=token, hosts=hosts))
+    with _listen(address) as listener:
+        bound = Address(address.host, listener.getsockname()[1])
+        server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts))
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(rooms.keep)
-                group.start_soon(_stop_when, told, server)
-                ready(found)
+                group.start_soon(pool.close_removed)
+                group.start_soon(_stop_when, stop, server)
+                on_ready(bound)
                 await server.serve(sockets=[listener])
                 group.cancel_scope.cancel()
         finally:
-            await rooms.aclose()
+            await pool.aclose()
 
 
-def _listening(where: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server((where.host, where.port), family=family, backlog=128)
+        return socket.create_server((address.host, address.port), family=family, backlog=128)
     except OSError as error:
-        said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise SessionError(f"cannot listen on {where}: {said}") from error
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise SessionError(f"cannot listen on {address}: {reason}") from error
 
 
-async def _stop_when(told: asyncio.Event, server: uvicorn.Server) -> None:
-    await told.wait()
+async def _stop_when(stop: asyncio.Event, server: uvicorn.Server) -> None:
+    await stop.wait()
     server.should_exit = True
 
 
-def _web_server(app: Any) -> uvicorn.Server:
+def _create_web_server(app: Any) -> uvicorn.Server:
     import uvicorn
 
-    class Quiet(uvicorn.Server):
-        """Leaves signals to us: its own handling would end the process before anything is closed."""
+    class SignalFreeServer(uvicorn.Server):
+        """Leaves signals to us: uvicorn's handlers would end the process before everything is closed."""
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
 
-    return Quiet(
+    return SignalFreeServer(
         uvicorn.Config(
             app,
             log_config=None,
@@ -364,6 +240,6 @@ def _web_server(app: Any) -> uvicorn.Server:
             lifespan="on",
             ws="none",
             server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )

@@ -29,9 +29,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @both_eras
 @pytest.mark.asyncio
 async def test_every_offered_tool_is_listed_in_the_order_of_the_pool(root: Path, era: str):
-    async with connected(root, era) as (client, room):
+    async with connected(root, era) as (client, session):
         listed = (await client.list_tools()).tools
-        offered = [entry.tool for entry in await room.box.offer() if entry.offered]
+        offered = [entry.tool for entry in await session.box.offer() if entry.offered]
     assert [one.name for one in listed] == [one.name for one in offered]
     assert [one.input_schema for one in listed] == [one.schema for one in offered]
     by_name = {one.name: one for one in listed}
@@ -103,11 +103,11 @@ async def test_data_comes_as_structured_content_and_pictures_as_pictures(root: P
 async def test_what_a_call_changed_can_be_undone(root: Path, era: str):
     (root / "a.txt").write_text("before\n")
     rules = {"permissions": {"allow": ["Edit", "Write"]}}
-    async with connected(root, era, settings=rules) as (client, room):
+    async with connected(root, era, settings=rules) as (client, session):
         await client.call_tool("Read", {"file_path": "a.txt"})
         edited = await client.call_tool("Edit", {"file_path": "a.txt", "old_string": "before", "new_string": "after"})
         assert not edited.is_error, text(edited)
-        await room.box.undo()
+        await session.box.undo()
     assert (root / "a.txt").read_text() == "before\n"
 
 
@@ -158,8 +158,8 @@ async def test_a_cancelled_call_is_interrupted_and_the_next_one_runs(root: Path,
         if isinstance(event, ToolEnded):
             ended.append(event)
 
-    async with connected(root, era, tools=(endless,)) as (client, room):
-        room.box.subscribe(note)
+    async with connected(root, era, tools=(endless,)) as (client, session):
+        session.box.subscribe(note)
         call = asyncio.ensure_future(client.call_tool("endless", {}))
         await started.wait()
         call.cancel()
@@ -196,8 +196,8 @@ async def test_a_result_that_is_too_long_is_kept_whole_as_a_resource(root: Path,
 @pytest.mark.asyncio
 async def test_only_kept_results_can_be_read(root: Path, era: str, tmp_path: Path):
     (tmp_path / "secret.txt").write_text("secret")
-    async with connected(root, era) as (client, room):
-        folder = room.spilled.folder
+    async with connected(root, era) as (client, session):
+        folder = session.spilled.folder
         folder.mkdir(parents=True)
         (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
         os.mkfifo(folder / "pipe.txt")
@@ -227,13 +227,13 @@ async def test_a_list_comes_in_pages_and_a_made_up_page_is_an_error(root: Path, 
         Tool.from_schema(f"tool_{number:03}", "One of many.", {"type": "object"}, lambda input: "x", read_only=True)
         for number in range(150)
     )
-    async with connected(root, era, tools=many) as (client, room):
+    async with connected(root, era, tools=many) as (client, session):
         first = await client.list_tools()
         assert first.next_cursor
         second = await client.list_tools(cursor=first.next_cursor)
         assert second.next_cursor is None
         names = [one.name for one in (*first.tools, *second.tools)]
-        assert names == [entry.tool.name for entry in await room.box.offer() if entry.offered]
+        assert names == [entry.tool.name for entry in await session.box.offer() if entry.offered]
         for cursor in ("99999", "-1", "x", "٣", "9" * 5000):
             with pytest.raises(MCPError, match="no page"):
                 await client.list_tools(cursor=cursor)

@@ -144,10 +144,10 @@ async def test_roots_of_the_client_are_folders_to_work_in(root: Path, era: str, 
         uris = (other.as_uri(), "file:///", (tmp_path / "gone").as_uri(), root.as_uri())
         return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in uris])  # type: ignore[arg-type]
 
-    async with connected(root, era, list_roots_callback=roots) as (client, room):
+    async with connected(root, era, list_roots_callback=roots) as (client, session):
         inside = await client.call_tool("Read", {"file_path": str(other / "a.txt")})
         outside = await client.call_tool("Read", {"file_path": str(third / "a.txt")})
-        assert room.box.workspace.roots == (str(root), str(other))
+        assert session.box.workspace.roots == (str(root), str(other))
     assert "from there" in text(inside)
     assert outside.is_error and "denied" in text(outside)
     assert asked == 1
@@ -162,16 +162,16 @@ async def test_changed_roots_are_asked_for_again(root: Path, tmp_path: Path):
     async def roots(context: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri=now[0].as_uri())])  # type: ignore[arg-type]
 
-    async with connected(root, "legacy", list_roots_callback=roots) as (client, room):
+    async with connected(root, "legacy", list_roots_callback=roots) as (client, session):
         await client.call_tool("Think", {"thought": "x"})
-        assert room.box.workspace.extra_roots == (str(tmp_path / "one"),)
+        assert session.box.workspace.extra_roots == (str(tmp_path / "one"),)
         del now[0]
         await client.session.send_notification(types.RootsListChangedNotification())
         for _ in range(100):
             await client.call_tool("Think", {"thought": "x"})
-            if room.box.workspace.extra_roots == (str(tmp_path / "two"),):
+            if session.box.workspace.extra_roots == (str(tmp_path / "two"),):
                 break
-        assert room.box.workspace.extra_roots == (str(tmp_path / "two"),)
+        assert session.box.workspace.extra_roots == (str(tmp_path / "two"),)
 
 
 @pytest.mark.asyncio

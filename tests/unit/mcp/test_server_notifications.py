@@ -104,11 +104,11 @@ async def test_a_client_of_the_new_revision_is_told_of_changes_it_subscribed_to(
 @pytest.mark.asyncio
 async def test_settings_that_change_no_tool_are_no_news(root: Path):
     heard = Heard()
-    async with connected(root, "legacy", files=True, message_handler=heard.message) as (client, room):
+    async with connected(root, "legacy", files=True, message_handler=heard.message) as (client, session):
         await client.list_tools()
         deny(root, "Bash(rm:*)")
         await client.call_tool("Think", {"thought": "x"})
-        room.box.workspace.emit(Notice(text="the end"))
+        session.box.workspace.emit(Notice(text="the end"))
         deny(root, "LS")
         await client.call_tool("Think", {"thought": "x"})
         await heard.until(lambda: heard.changes > 0)
@@ -143,8 +143,8 @@ async def test_what_a_person_should_know_is_logged_to_the_client_from_the_level_
 @pytest.mark.asyncio
 async def test_on_the_new_revision_only_a_request_that_wants_the_log_gets_it(root: Path):
     heard = Heard()
-    async with connected(root, "2026-07-28", tools=(remark,), logging_callback=heard.log) as (client, room):
-        room.box.workspace.emit(Notice(text="nobody asked"))
+    async with connected(root, "2026-07-28", tools=(remark,), logging_callback=heard.log) as (client, session):
+        session.box.workspace.emit(Notice(text="nobody asked"))
         await client.call_tool("remark", {"words": "nobody asked"})
         meta: Any = {types.LOG_LEVEL_META_KEY: "info"}
         await client.call_tool("remark", {"words": "wanted"}, meta=meta)
@@ -186,9 +186,9 @@ async def test_a_skill_that_may_not_be_read_is_not_told(root: Path, era: str):
 @pytest.mark.asyncio
 async def test_names_of_kept_results_are_completed(root: Path, era: str):
     (root / "long.txt").write_text("".join(f"line {n}\n" for n in range(20_000)))
-    async with connected(root, era) as (client, room):
+    async with connected(root, era) as (client, session):
         await client.call_tool("Bash", {"command": "cat long.txt"})
-        kept = sorted(os.listdir(room.spilled.folder))
+        kept = sorted(os.listdir(session.spilled.folder))
         template = types.ResourceTemplateReference(uri="wieldy://results/{name}")
         found = await client.complete(template, {"name": "name", "value": kept[0][:2]})
         other = await client.complete(types.PromptReference(name="x"), {"name": "arguments", "value": ""})

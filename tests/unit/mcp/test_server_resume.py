@@ -16,7 +16,7 @@ from mcp_types import JSONRPCResponse
 from tests.unit.mcp.test_server_http import HEADERS, HELLO, running
 
 from wieldy import tool
-from wieldy.mcp.server.http import Record
+from wieldy.mcp.server.event_store import SessionEvents
 
 REVISION = {"mcp-protocol-version": "2025-11-25"}
 
@@ -91,7 +91,7 @@ async def _with_data(response: httpx2.Response) -> AsyncIterator[dict[str, str]]
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=40), st.data())
 def test_what_followed_on_the_same_stream_is_given_in_order_within_bounds(sent: list[tuple[str, int]], data: Any):
-    record = Record(most_events=10, most_chars=3_000)
+    record = SessionEvents(max_events=10, max_chars=3_000)
     known = [(record.add(stream, message), stream, message) for stream, message in _messages(sent)]
     assert record.after("nobody-3") is None
     if not known:
