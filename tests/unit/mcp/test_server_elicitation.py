@@ -125,7 +125,7 @@ async def test_nothing_hides_in_a_question(root: Path, era: str):
     seen, elicited = answering("Deny")
     async with connected(root, era, elicitation_callback=elicited) as (client, _):
         await client.call_tool("Bash", {"command": "touch a\u202etxt.\x1b[8m"})
-    assert "⟨U+202E⟩" in seen[0]
+    assert "<U+202E>" in seen[0]
     assert "\x1b" not in seen[0]
 
 

@@ -14,6 +14,7 @@ from wieldy.core.events import Event, Notice, ToolProgress
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.mcp.server.elicitation import (
+    ClientQuestions,
     DirectElicitor,
     Elicitor,
     InputRequired,
@@ -21,7 +22,6 @@ from wieldy.mcp.server.elicitation import (
     PendingCall,
     PendingCalls,
     RetryElicitor,
-    ClientQuestions,
     supports_elicitation,
 )
 from wieldy.mcp.server.notifications import Notifier

@@ -21,8 +21,8 @@ from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.mcp.server.forms import (
     Form,
     FormResponse,
-    parse_permission,
     parse_answers,
+    parse_permission,
     permission_form,
     question_form,
 )

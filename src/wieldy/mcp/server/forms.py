@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.decision import Answer, Question
+from wieldy.core.invisible_text import escape_invisible
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 
 ALLOW = "Allow once"
@@ -119,4 +120,4 @@ def make_visible(text: str) -> str:
     """Truncate a long text and escape invisible characters, so that nothing hides in a question."""
     if len(text) > MAX_SHOWN_CHARS:
         text = f"{text[:MAX_SHOWN_CHARS]}… ({len(text) - MAX_SHOWN_CHARS:,} more characters)"
-    return "".join(c if c.isprintable() or c in "\n\t" else f"⟨U+{ord(c):04X}⟩" for c in text)
+    return escape_invisible(text)
