@@ -17,6 +17,13 @@ from bench.claim import Claim
 
 from wieldy import Script, Session, tool
 from wieldy.agent.conversation import fold
+from wieldy.agent.records import (
+    ApprovalRequested,
+    AssistantBlock,
+    AssistantMessageEnded,
+    ToolResultRecord,
+    UserMessage,
+)
 from wieldy.agent.transcript import Transcript, records
 
 TURNS = 3_100
@@ -165,16 +172,16 @@ async def _parse(parser: Any, data: list[bytes]) -> None:
 
     answer = StreamedMessage()
     async for delta in parse_events(events(), parser):
-        answer.take(delta)
+        answer.add(delta)
 
 
 async def _written(folder: Path, turns: int) -> None:
     log = Transcript(folder)
-    log.append({"type": "user", "content": [{"type": "text", "text": "go"}]})
+    log.append(UserMessage([{"type": "text", "text": "go"}]))
     for number in range(turns):
         block = {"type": "tool_use", "id": f"t{number}", "name": "add", "input": {"a": 1}}
-        log.append({"type": "block", "index": 0, "block": block})
-        log.append({"type": "answered", "stop_reason": "tool_use", "usage": {"input_tokens": 1}})
-        log.append({"type": "result", "block": {"type": "tool_result", "tool_use_id": f"t{number}", "content": "1"}})
-        log.append({"type": "asked", "id": f"t{number}"})
+        log.append(AssistantBlock(block, 0))
+        log.append(AssistantMessageEnded("tool_use", {"input_tokens": 1}))
+        log.append(ToolResultRecord({"type": "tool_result", "tool_use_id": f"t{number}", "content": "1"}))
+        log.append(ApprovalRequested(f"t{number}"))
     await log.aclose()

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.laws.test_permission_rules import ROOT, WORLD, made_calls, made_rules, modes, opinions
 
-from wieldy.agent.subagent_toolbox import NEVER, SENDERS, WIDTH, FilteredCatalog, StrictestPolicy, has
+from wieldy.agent.subagent_toolbox import (
+    MODES_BY_STRICTNESS,
+    SESSION_TOOLS,
+    SUBAGENT_TOOLS,
+    FilteredCatalog,
+    StrictestPolicy,
+    has_tool,
+)
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Decision, Opinion
@@ -31,7 +38,7 @@ kinds = st.builds(
     prompt=st.just("p"),
     origin=st.sampled_from(["built-in", "user", "project"]),
     tools=lists,
-    without=PATTERNS,
+    disallowed_tools=PATTERNS,
     mode=st.one_of(st.none(), modes),
 )
 tasks = st.builds(SubagentTask, definition=kinds, prompt=st.just("p"), tools=lists)
@@ -66,7 +73,7 @@ def test_every_decision_is_at_least_as_strict_as_the_parents(
         assert strictness(here) >= strictness(above)
         if kind.mode is not None:
             assert strictness(here) >= strictness(policy.derive(where, kind.mode).decide(call, said))
-            assert WIDTH.index(judge.mode) <= WIDTH.index(policy.mode)
+            assert MODES_BY_STRICTNESS.index(judge.mode) <= MODES_BY_STRICTNESS.index(policy.mode)
         above = here
 
 
@@ -100,7 +107,7 @@ def test_a_judge_that_stands_in_for_the_policy_is_never_passed_over(
             return Decision("deny", ())
 
     policy = Policy(RuleSet(()), paths=WORLD, mode=mode, cwd=where)
-    judge = StrictestPolicy(policy, where, given=Never()).derive(where, kind.mode)
+    judge = StrictestPolicy(policy, where, judge=Never()).derive(where, kind.mode)
     assert judge.decide(call, ()).behavior == "deny"
 
 
@@ -120,11 +127,11 @@ ALL = catalog()
 def test_an_agent_has_only_tools_that_its_parent_has_and_its_kind_names(line: list[tuple[SubagentTask, bool]]) -> None:
     above: Catalog = ALL
     for task, may_start in line:
-        here = FilteredCatalog(above, lambda name, task=task, may=may_start: has(name, task, may_start=may))  # type: ignore[misc]
+        here = FilteredCatalog(above, lambda name, task=task, may=may_start: has_tool(name, task, may_start=may))  # type: ignore[misc]
         names = set(here)
         assert names <= set(above)
-        assert not names & NEVER
-        assert may_start or not names & SENDERS
+        assert not names & SESSION_TOOLS
+        assert may_start or not names & SUBAGENT_TOOLS
         assert names == {name for name in TOOLS if here.find(name) is not None} == {n for n in TOOLS if n in here}
         for wanted in (task.definition.tools, task.tools):
             if wanted is not None and "*" not in "".join(wanted):

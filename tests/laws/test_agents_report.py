@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.agent.oracle import check_history
 
 from wieldy import Script, Session
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import raw_records
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import BlockStarted, Delta, Request
 from wieldy.subagents.tasks import SubagentRegistry
@@ -147,8 +147,8 @@ def test_every_call_that_sends_an_agent_gets_one_result(
         session = asyncio.run(follow(root, sent, parts, mode, patience))
         check_history(session.messages)
         folder = session.box.workspace.session_dir
-        named = [one for one in records(folder) if one["type"] == "agent"]
-        ended = [one["id"] for one in records(folder) if one["type"] == "agent_ended"]
+        named = [one for one in raw_records(folder) if one["type"] == "agent"]
+        ended = [one["id"] for one in raw_records(folder) if one["type"] == "agent_ended"]
         assert sorted(one["id"] for one in named) == sorted(ended), "each of them ended once"
         for one in named:
             assert Path(one["transcript"]).parent.name == one["id"]

@@ -21,6 +21,7 @@ from tests.laws.wires import Called, Reply, Said, Wire
 from tests.unit.agent.oracle import check_history
 
 from wieldy import Session, Tool, ToolContext, ToolFailure, tool
+from wieldy.agent.records import TranscriptRecord
 from wieldy.agent.transcript import NAME
 from wieldy.core.errors import SessionError
 from wieldy.core.events import RunEnded
@@ -39,7 +40,7 @@ class Dying(Session):
     machine: SessionMachine
     deadly: int | None = None
 
-    def _record(self, record: dict[str, Any]) -> None:
+    def _record(self, record: TranscriptRecord) -> None:
         super()._record(record)
         if self.deadly is not None:
             self.deadly -= 1

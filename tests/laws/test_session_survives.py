@@ -19,6 +19,7 @@ from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session, Tool, ToolFailure, tool
 from wieldy.agent.conversation import fold
+from wieldy.agent.records import TranscriptRecord
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.events import Event, RunEnded
 
@@ -194,7 +195,7 @@ def test_a_crash_at_any_byte_of_the_log_leaves_a_session_one_can_resume(turns, s
 @given(TURNS, TURNS, st.lists(st.booleans(), min_size=1, max_size=30))
 @settings(max_examples=40, deadline=None)
 def test_two_writers_in_one_log_in_any_interleaving_can_be_resumed(mine, theirs, order):
-    async def log_of(w: World, turns: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    async def log_of(w: World, turns: list[list[dict[str, Any]]]) -> list[TranscriptRecord]:
         async with w.session(turns) as session:
             await ran(session)
         return list(records(session.box.workspace.session_dir))

@@ -47,8 +47,8 @@ def said(make_parser: Callable[[], StreamParser], pieces: list[bytes]) -> tuple[
     async def listen() -> StreamedMessage:
         answer = StreamedMessage()
         async for delta in parse_events(_given(pieces), make_parser()):
-            answer.take(delta)
-        answer.cut_off()
+            answer.add(delta)
+        answer.close_open_blocks()
         return answer
 
     return asyncio.run(listen()).content()

@@ -1,4 +1,4 @@
-"""The loop: ask the model, let its tools run, ask again, until it has nothing more to call or a bound is reached."""
+"""The agent loop: request an answer, run its tools, request again, until there are no more calls or a limit is reached."""
 
 from __future__ import annotations
 
@@ -9,186 +9,175 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.conversation import Conversation
-from wieldy.agent.model_turn import Flush, ModelTurn, Record, TurnResult
+from wieldy.agent.model_turn import Flush, ModelTurn, TurnResult
+from wieldy.agent.records import RecordSink, UserMessage
 from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
-from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
 
 if TYPE_CHECKING:
     from wieldy.agent.compaction import Compactor
 
-
-FULL = 0.85  # of the context window: compact before the next request
+COMPACT_AT = 0.85  # of the context window
 
 
 class RunLimits(Struct, frozen=True):
-    """What a run may not exceed: turns each, dollars from the beginning of the session object on."""
+    """What a run may not exceed: turns in one run, dollars in the lifetime of the session object."""
 
     turns: int | None = None
     cost: float | None = None
 
-    def passed(self, turns: int, spent: float) -> tuple[str, str] | None:
-        """Which of them is reached, in a word and in a line."""
+    def reached(self, turns: int, dollars: float) -> RunEnd | None:
         if self.turns is not None and turns >= self.turns:
-            return "max_turns", f"stopped after {turns} turn{'s' if turns != 1 else ''}"
-        if self.cost is not None and spent >= self.cost:
-            return "max_cost", f"stopped at a cost of ${spent:.4f}"
+            return RunEnd("max_turns", f"stopped after {turns} turn{'s' if turns != 1 else ''}")
+        if self.cost is not None and dollars >= self.cost:
+            return RunEnd("max_cost", f"stopped at a cost of ${dollars:.4f}")
         return None
 
 
-class PendingReports(Protocol):
-    """What comes in while a model works that it did not ask for in this turn: ends of agents that it sent off."""
-
-    def ready(self) -> list[str]:
-        """What has come in by now."""
-        ...
-
-    async def next(self) -> str | None:
-        """Wait for what is still to come; None when there is nothing to wait for."""
-        ...
-
-
 class RequestOptions(Struct, frozen=True):
-    """What every request asks of the model beside an answer: tokens for thinking, tools that its own server runs."""
+    """Options of every request: tokens for thinking, and tools that the provider's servers run."""
 
     thinking_budget: int | None = None
     server_tools: tuple[Mapping[str, Any], ...] = ()
 
 
-NO_WISHES = RequestOptions()
-
-
 class RunEnd(Struct, frozen=True):
-    """How a run ended, in a word and in a line, and the model's last words."""
+    """How a run ended: a word, a line, and the last text of the model."""
 
     why: str
     detail: str = ""
     text: str = ""
 
 
+class PendingReports(Protocol):
+    """Reports of background sub-agents."""
+
+    def ready(self) -> list[str]:
+        """The reports that have come in by now."""
+        ...
+
+    async def next(self) -> str | None:
+        """Wait for a report; None when no sub-agent is running."""
+        ...
+
+
 class AgentLoop:
-    """Runs the turns of one session. Everything that happens is a record; the conversation is what the records tell."""
+    """Runs the turns of one session. Everything that happens becomes a record, and the records make the conversation."""
 
     def __init__(  # noqa: PLR0913 - what a turn needs is what a loop is given
         self,
         box: ToolboxProtocol,
         provider: Provider,
         conversation: Conversation,
-        record: Record,
-        outset: RequestPrefix,
-        moments: SessionHooks,
-        bounds: RunLimits,
-        wishes: RequestOptions = NO_WISHES,
+        record: RecordSink,
+        prefix: RequestPrefix,
+        hooks: SessionHooks,
         *,
-        durable: Flush | None = None,
+        limits: RunLimits,
+        options: RequestOptions,
+        flush: Flush | None = None,
     ) -> None:
         self.box = box
         self.provider = provider
         self.conversation = conversation
         self.record = record
-        self.outset = outset
-        self.moments = moments
-        self.bounds = bounds
-        self.wishes = wishes
-        self._spent_before = conversation.cost
-        self._exchanger = ModelTurn(box, provider, LoopBreaker(), record, durable)
-        self._relief: Compactor | None = None
-        self.news: PendingReports | None = None
+        self.hooks = hooks
+        self.options = options
+        self.reports: PendingReports | None = None
+        self._prefix = prefix
+        self._limits = limits
+        self._cost_before = conversation.cost
+        self._model_turn = ModelTurn(box, provider, record, flush)
+        self._compactor: Compactor | None = None
 
-    async def follow(self, content: Sequence[dict[str, Any]], added: Sequence[str], abort: Abort) -> RunEnd:
-        """Say something, with what hooks add to it, and go on until there is nothing more to do.
+    async def run(self, content: Sequence[dict[str, Any]], context: Sequence[str], abort: Abort) -> RunEnd:
+        """Send a user message, with `context` from hooks, and run turns until the end.
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
-        prompt = "\n".join(block["text"] for block in content if block["type"] == "text")
-        added = (*added, *await self.moments.prompted(prompt))
-        self.record({"type": "user", "content": [*content, *map(_text, added)]})
+        prompt = "\n".join([block["text"] for block in content if block["type"] == "text"])
+        context = (*context, *await self.hooks.on_prompt(prompt))
+        self.record(UserMessage([*content, *map(_text_block, context)]))
         turns, text = 0, ""
         while True:
             if abort.aborted:
                 raise Aborted(abort.reason)
-            if (reached := self.passed(turns)) is not None:
-                return RunEnd(*reached, text)
-            for words in self.news.ready() if self.news is not None else ():
-                self.record({"type": "user", "content": [_text(words)]})
+            if (limit := self.limit_reached(turns)) is not None:
+                return RunEnd(limit.why, limit.detail, text)
+            for report in self.reports.ready() if self.reports is not None else ():
+                self.record(UserMessage([_text_block(report)]))
             turns += 1
-            exchange = await self._answer(turns, abort)
+            result = await self._turn(turns, abort)
             await asyncio.sleep(0)  # a model and tools that never wait must not starve other tasks
-            text = _words(exchange) or text
-            if (end := _ended(exchange, abort, text)) is not None:
-                if end.why != "done" or (why := await self._sent_on(text)) is None:
+            text = result.message.text() or text
+            if (end := _run_end(result, abort, text)) is not None:
+                if end.why != "done" or (reason := await self._reason_to_continue(text)) is None:
                     return end
-                self.record({"type": "user", "content": [_text(why)]})
+                self.record(UserMessage([_text_block(reason)]))
 
-    def room(self) -> Compactor:
-        """What makes room in the conversation, loaded when it is first needed."""
-        if self._relief is None:
+    def limit_reached(self, turns: int = 0) -> RunEnd | None:
+        """The limit that is reached after so many turns of a run, or None."""
+        return self._limits.reached(turns, self.conversation.cost - self._cost_before)
+
+    def compactor(self) -> Compactor:
+        """The compactor of this conversation, loaded when it is first needed."""
+        if self._compactor is None:
             from wieldy.agent.compaction import Compactor
 
-            self._relief = Compactor(self.box, self.provider, self.conversation, self.record, self.moments)
-        return self._relief
+            self._compactor = Compactor(self.box, self.provider, self.conversation, self.record, self.hooks)
+        return self._compactor
 
-    async def _answer(self, number: int, abort: Abort) -> TurnResult:
-        """One exchange; a conversation that is too much for the provider is made to fit."""
-        if not self.outset.fresh:
-            await self.outset.refresh()
-        if self.conversation.tokens > FULL * self.provider.context_window:
-            await self.room().compact("auto", abort)
+    async def _turn(self, number: int, abort: Abort) -> TurnResult:
+        """Run one turn; compact the conversation where it is too long for the provider."""
+        if not self._prefix.is_current:
+            await self._prefix.refresh()
+        if self.conversation.tokens > COMPACT_AT * self.provider.context_window:
+            await self.compactor().compact("auto", abort)
         while True:
+            request = Request(
+                system=self._prefix.system,
+                messages=self.conversation.settle(),
+                tools=self._prefix.offers,
+                breaks=self._prefix.breaks,
+                server_tools=self.options.server_tools,
+                thinking_budget=self.options.thinking_budget,
+            )
             try:
-                exchange = await self._exchanger.exchange(self._request(), number, self.conversation.ids, abort)
+                result = await self._model_turn.run(request, number, self.conversation.ids, abort)
             except ProviderFailure as failure:
-                if not await self.room().after(failure, abort):
+                if not await self.compactor().handle(failure, abort):
                     raise
             else:
-                if self._relief is not None:
-                    self._relief.tried = 0
-                return exchange
+                if self._compactor is not None:
+                    self._compactor.steps_tried = 0
+                return result
 
-    def _request(self) -> Request:
-        outset = self.outset
-        return Request(
-            system=outset.prompt,
-            messages=self.conversation.settled(),
-            tools=outset.offers,
-            breaks=outset.breaks,
-            server_tools=self.wishes.server_tools,
-            thinking_budget=self.wishes.thinking_budget,
-        )
-
-    def passed(self, turns: int = 0) -> tuple[str, str] | None:
-        """Which bound is reached after so many turns of a run, in a word and in a line."""
-        return self.bounds.passed(turns, self.conversation.cost - self._spent_before)
-
-    async def _sent_on(self, text: str) -> str | None:
-        """Why the model is to go on although it wants to stop: there is news to wait for, or a hook says so."""
-        words = await self.news.next() if self.news is not None else None
-        return await self.moments.stopping(text) if words is None else words
+    async def _reason_to_continue(self, text: str) -> str | None:
+        """A report of a sub-agent, or what a stop hook says; None when the run is over."""
+        report = await self.reports.next() if self.reports is not None else None
+        return await self.hooks.on_stop(text) if report is None else report
 
 
-def _text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _words(exchange: TurnResult) -> str:
-    return "\n".join([block["text"] for block in exchange.content if block["type"] == "text"])
-
-
-def _ended(exchange: TurnResult, abort: Abort, text: str) -> RunEnd | None:
+def _run_end(result: TurnResult, abort: Abort, text: str) -> RunEnd | None:
     """How the run has ended, or None when the model is to be asked again."""
-    if exchange.interrupted:
+    message = result.message
+    if result.interrupted:
         return RunEnd("interrupted", abort.reason, text)
-    if exchange.looping:
+    if result.looping:
         return RunEnd("looping", "the model kept making the same failing call", text)
-    if exchange.results or exchange.broken is not None:
+    if result.results or result.failure is not None:
         return None
-    if exchange.answer.stop_reason == "pause_turn" and exchange.content:
-        return None
-    match exchange.answer.stop_reason:
+    match message.stop_reason:
+        case "pause_turn" if message.content():
+            return None
         case "max_tokens":
             return RunEnd("max_tokens", "the answer was cut off at the length limit", text)
         case "refusal":

@@ -1,301 +1,282 @@
-"""One exchange: a request goes out, the answer streams in, its tools run meanwhile, every call gets its result.
+"""One turn of the model: send a request, run tools while the answer streams in, until every call has its result.
 
-A stream that breaks before any tool has started is asked for again. Once one has, what it said so far stands: its results are
+A stream that breaks before any tool has started is requested again. Once one has, the blocks so far stand: their results are
 kept and the model goes on from there, so that no tool ever runs twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
 from itertools import islice
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from wieldy.agent.records import (
+    AssistantBlock,
+    AssistantMessageEnded,
+    MessageDiscarded,
+    RecordSink,
+    ToolResultRecord,
+)
 from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
 from wieldy.core.outcome import Refused, ToolResult
-from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
+from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.supervise import Aborted
 from wieldy.engine.turn import Turn
 from wieldy.providers.models import cost
 
-Record = Callable[[dict[str, Any]], None]
+MAX_ATTEMPTS = 8
+# A server that restarts is back soon; one that was never started is not worth a minute of waiting.
+MAX_ATTEMPTS_IF_REFUSED = 4
+MAX_BACKOFF_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 300.0  # a server that asks for more is not waited for
 
-GREW = {"signature": "signature_delta", "citation": "citations_delta"}
-
-
-class TurnAttempt:
-    """Joins an answer, the turn its calls run in, and the transcript. Every block and every result is recorded once."""
-
-    def __init__(self, turn: Turn, record: Record, events: Events, taken: Set[str]) -> None:
-        self.answer = StreamedMessage(taken)
-        self.turn = turn
-        self._record = record
-        self._events = events
-        self._blocks_kept = 0
-        self._results_kept: set[str] = set()
-
-    async def listen(self, provider: Provider, request: Request) -> None:
-        """Hear the model out. Raises `ProviderFailure`."""
-        answer, events = self.answer, self._events
-        async with provider.stream(request) as deltas:
-            try:
-                async for delta in deltas:
-                    call = answer.take(delta)
-                    if events.stream_deltas:
-                        self._announce(delta)
-                    if len(answer.blocks) > self._blocks_kept:
-                        self.keep_blocks()
-                    if call is not None:
-                        self.submit(call)
-            finally:
-                await deltas.aclose()  # type: ignore[attr-defined]
-
-    def submit(self, call: ToolCall) -> None:
-        """Start a call."""
-        self.turn.submit(call).add_done_callback(self._ended)
-
-    def keep_blocks(self) -> None:
-        """Record the blocks that have closed since the last time."""
-        blocks = self.answer.blocks
-        for index, block in islice(blocks.items(), self._blocks_kept, None):
-            self._record({"type": "block", "index": index, "block": block})
-        self._blocks_kept = len(blocks)
-
-    def keep_result(self, result: ToolResult) -> None:
-        """Record a result, once, with what was decided about its call where that was not to allow it."""
-        if result.call_id in self._results_kept:
-            return
-        record: dict[str, Any] = {"type": "result", "block": result.as_wire()}
-        if isinstance(result.outcome, Refused):
-            record["refused"] = result.outcome.stage
-        self._record(record)
-        self._results_kept.add(result.call_id)
-
-    def keep_results(self, results: Sequence[ToolResult]) -> None:
-        """Record those that are not recorded yet."""
-        if len(self._results_kept) < len(results):
-            for result in results:
-                self.keep_result(result)
-
-    def keep_spoken(self) -> None:
-        """What the person has already read of an interrupted answer stays; half a thought or half a call does not."""
-        answer = self.answer
-        for index, block in list(answer.open.items()):
-            if block.start["type"] != "text" or not block.text("text").strip():
-                del answer.open[index]
-        answer.cut_off()
-        self.keep_blocks()
-
-    def finish(self) -> None:
-        """The stream ended as it should: calls that it left open are answered as cut off."""
-        if self.answer.open:
-            for cut in self.answer.cut_off():
-                self.keep_blocks()
-                self.submit(cut)
-            self.keep_blocks()
-        if (waiting := self.answer.doubtful) is not None:
-            self.answer.doubtful = None
-            self.submit(waiting)
-
-    def _ended(self, task: asyncio.Task[ToolResult]) -> None:
-        """Written down as soon as there is a result, so that a crash cannot forget what has been done."""
-        if not task.cancelled() and task.exception() is None:
-            self.keep_result(task.result())
-
-    def _announce(self, delta: Delta) -> None:
-        if isinstance(delta, BlockDelta):
-            index, piece = delta.index, delta.piece
-            if delta.field in ("text", "thinking"):
-                self._events.emit(ModelTextDelta(text=piece, thinking=delta.field == "thinking", index=index))
-            elif delta.field == "input":
-                start = self.answer.open[index].start
-                self._events.emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
-            else:
-                self._events.emit(ModelBlockDelta(index=index, delta={"type": GREW[delta.field], delta.field: piece}))
-        elif isinstance(delta, BlockEnded):
-            self._events.emit(ModelBlockDelta(index=delta.index))
-        elif isinstance(delta, BlockStarted):
-            start = self.answer.open[delta.index].start
-            self._events.emit(ModelBlockDelta(index=delta.index, start=start))
-            if start["type"] != "tool_use":
-                return
-            self._events.emit(ToolInputDelta(call_id=start["id"], name=start["name"], index=delta.index))
-
-
-MOST_ATTEMPTS = 8
-# A server that comes up again needs a moment; one that was not started is not worth a minute of waiting.
-MOST_WHEN_REFUSED = 4
-LONGEST_BACKOFF = 60.0
-LONGEST_WAIT = 300.0  # a server that asks for more than this is not waited for
-
-
-def _at_random() -> float:
-    import random
-
-    return random.random()
-
-
-def pause(
-    failure: ProviderFailure, attempt: int, most: int = MOST_ATTEMPTS, jitter: Callable[[], float] = _at_random
-) -> float | None:
-    """Seconds to wait before the next attempt, or None when there should be none. What the server asks for is kept to."""
-    if failure.kind == "refused":
-        most = min(most, MOST_WHEN_REFUSED)
-    if not failure.transient or attempt >= most:
-        return None
-    if failure.retry_after is not None:
-        return failure.retry_after if failure.retry_after <= LONGEST_WAIT else None
-    return min(2.0 ** (attempt - 1), LONGEST_BACKOFF) * (0.5 + jitter() / 2)
+VISIBLE_TYPES = frozenset({"text", "tool_use", "server_tool_use"})
+DELTA_TYPES = {"signature": "signature_delta", "citation": "citations_delta"}
 
 
 class Flush(Protocol):
-    """Waits until what was recorded is on disk, or the results at least."""
+    """Waits until the transcript is on disk, or its last tool result and what came before."""
 
-    def __call__(self, *, results: bool = False) -> Awaitable[None]:
-        """All of it, or the `results` among it."""
-        ...
-
-
-SPOKEN = frozenset({"text", "tool_use", "server_tool_use"})
+    def __call__(self, *, results: bool = False) -> Awaitable[None]: ...
 
 
 class TurnResult(Struct, frozen=True):
-    """What came of one request."""
+    """The model's message and the results of its calls. `failure` is set where the stream broke after a call had started."""
 
-    answer: StreamedMessage
-    content: tuple[dict[str, Any], ...]
+    message: StreamedMessage
     results: list[ToolResult]
     interrupted: bool = False
-    broken: ProviderFailure | None = None
+    failure: ProviderFailure | None = None
     looping: bool = False
 
 
 class ModelTurn:
-    """Runs the exchanges of one session. `record` appends to the transcript, `durable` waits until that is on disk; `sleep` is
-    the clock retries wait by."""
+    """Runs the turns of one session. `sleep` is the clock that retries wait by."""
 
     def __init__(
         self,
         box: ToolboxProtocol,
         provider: Provider,
-        loop_breaker: LoopBreaker,
-        record: Record,
-        durable: Flush | None = None,
+        record: RecordSink,
+        flush: Flush | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.box = box
         self.provider = provider
-        self.loop_breaker = loop_breaker
         self.record = record
-        self.durable = durable
+        self.flush = flush
         self.sleep = sleep
-        self.most_attempts = MOST_ATTEMPTS
-        self.broken_in_a_row = 0
+        self.loop_breaker = LoopBreaker()
+        self.max_attempts = MAX_ATTEMPTS
+        self._failures_in_a_row = 0
 
-    async def exchange(self, request: Request, number: int, taken: Set[str], abort: Abort) -> TurnResult:
-        """One request until it has an answer whose calls all have results. Raises `ProviderFailure` when it cannot be had."""
-        for attempt in range(1, self.most_attempts + 1):
-            _unless(abort)
+    async def run(self, request: Request, number: int, used_ids: Set[str], abort: Abort) -> TurnResult:
+        """Send a request until it has an answer whose calls all have results. Raises `ProviderFailure` or `Aborted`."""
+        for attempt in range(1, self.max_attempts + 1):
+            _raise_if(abort)
             if self.box.events.has_subscribers:
                 self.box.events.emit(ModelRequested(model=self.provider.model, turn=number))
             try:
-                exchange = await self._once(request, taken, abort)
+                result = await self._attempt(request, used_ids, abort)
             except ProviderFailure as failure:
-                self.record({"type": "dropped"})
+                self.record(MessageDiscarded())
                 await self._wait(failure, attempt, abort)
                 continue
-            if exchange.broken is None:
-                self.broken_in_a_row = 0
+            if result.failure is None:
+                self._failures_in_a_row = 0
             else:
-                self.broken_in_a_row += 1
-                await self._wait(exchange.broken, self.broken_in_a_row, abort)
-            return exchange
+                self._failures_in_a_row += 1
+                await self._wait(result.failure, self._failures_in_a_row, abort)
+            return result
         raise AssertionError("unreachable")
 
-    async def _once(self, request: Request, taken: Set[str], abort: Abort) -> TurnResult:
+    async def _attempt(self, request: Request, used_ids: Set[str], abort: Abort) -> TurnResult:
         started = time.monotonic()
-        broken: ProviderFailure | None = None
+        failure: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn() as turn:
-            turn.flush, turn.loop_breaker = self.durable, self.loop_breaker
-            attempt = TurnAttempt(turn, self.record, self.box.events, taken)
+            turn.flush, turn.loop_breaker = self.flush, self.loop_breaker
+            attempt = TurnAttempt(turn, self.record, self.box.events, used_ids)
+            message = attempt.message
             try:
-                await _until(abort, attempt.listen(self.provider, request))
+                await _run_until(abort, attempt.receive(self.provider, request))
                 attempt.finish()
             except Aborted:
                 interrupted = True
-                attempt.keep_spoken()
-            except ProviderFailure as failure:
+                attempt.finish_interrupted()
+            except ProviderFailure as error:
                 if not turn.calls:
                     raise
-                broken = failure
-                attempt.answer.drop_open()
-            reason = "interrupted" if interrupted else "broken" if broken else attempt.answer.stop_reason or "end_turn"
-            content = self._answered(attempt.answer, reason, time.monotonic() - started)
+                failure = error
+                message.open.clear()
+            reason = "interrupted" if interrupted else "broken" if failure else message.stop_reason or "end_turn"
+            self._record_end(message, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
-            attempt.keep_results(results)
-            if turn.has_lasting_effects and self.durable is not None:
-                await self.durable(results=True)  # what was done is on disk before the model hears of it
-        calls = turn.calls
-        stops = [
-            self.loop_breaker.record(call, failed=result.is_error) for call, result in zip(calls, results, strict=True)
+            attempt.record_results(results)
+            if turn.has_lasting_effects and self.flush is not None:
+                await self.flush(results=True)  # effects are on disk before the model is told of them
+        looping = [
+            self.loop_breaker.record(call, failed=result.is_error)
+            for call, result in zip(turn.calls, results, strict=True)
         ]
-        return TurnResult(attempt.answer, content, results, interrupted or abort.aborted, broken, True in stops)
+        return TurnResult(message, results, interrupted or abort.aborted, failure, any(looping))
 
-    def _answered(self, answer: StreamedMessage, reason: str, seconds: float) -> tuple[dict[str, Any], ...]:
-        """Record that the answer is over; returns what it came to."""
-        content = answer.content()
-        if SPOKEN.isdisjoint([block["type"] for block in content]):
-            self.record({"type": "dropped"})
-        usage = answer.usage
-        spent = cost(self.provider.model, usage)
-        self.record(
-            {"type": "answered", "stop_reason": reason, "usage": _counts(usage), "cost": spent, "at": time.time()}
-        )
+    def _record_end(self, message: StreamedMessage, reason: str, seconds: float) -> None:
+        content = message.content()
+        if VISIBLE_TYPES.isdisjoint([block["type"] for block in content]):
+            self.record(MessageDiscarded())
+        usage = message.usage
+        dollars = cost(self.provider.model, usage)
+        self.record(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
         if self.box.events.has_subscribers:
             self.box.events.emit(
-                ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=spent)
+                ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=dollars)
             )
-        return content
 
     async def _wait(self, failure: ProviderFailure, attempt: int, abort: Abort) -> None:
         """Wait before the next attempt. Raises the failure when there should be none."""
-        seconds = pause(failure, attempt, self.most_attempts)
+        seconds = retry_delay(failure, attempt, self.max_attempts)
         if seconds is None:
             raise failure
         self.box.events.emit(
-            Retried(attempt=attempt, most=self.most_attempts, seconds=seconds, why=str(failure), status=failure.status)
+            Retried(attempt=attempt, most=self.max_attempts, seconds=seconds, why=str(failure), status=failure.status)
         )
-        _unless(abort)
-        await self.box.supervisor.run(_slept(self.sleep, seconds), abort)
+        _raise_if(abort)
+        await self.box.supervisor.run(_awaited(self.sleep(seconds)), abort)
 
 
-def _unless(abort: Abort) -> None:
+class TurnAttempt:
+    """Joins a streamed message, the turn its calls run in, and the transcript. Blocks and results are recorded once."""
+
+    def __init__(self, turn: Turn, record: RecordSink, events: Events, used_ids: Set[str]) -> None:
+        self.message = StreamedMessage(used_ids)
+        self._turn = turn
+        self._record = record
+        self._events = events
+        self._recorded_blocks = 0
+        self._recorded_results: set[str] = set()
+
+    async def receive(self, provider: Provider, request: Request) -> None:
+        """Receive the message and start its calls. Raises `ProviderFailure`."""
+        message, events = self.message, self._events
+        async with provider.stream(request) as deltas:
+            try:
+                async for delta in deltas:
+                    call = message.add(delta)
+                    if events.stream_deltas:
+                        self._emit(delta)
+                    if len(message.blocks) > self._recorded_blocks:
+                        self._record_blocks()
+                    if call is not None:
+                        self._submit(call)
+            finally:
+                await deltas.aclose()  # type: ignore[attr-defined]
+
+    def finish(self) -> None:
+        """Close the message. Calls that it left open are answered as cut off."""
+        if self.message.open:
+            calls = self.message.close_open_blocks()
+            self._record_blocks()
+            for call in calls:
+                self._submit(call)
+        if (last_call := self.message.take_undecided(cut_off=False)) is not None:
+            self._submit(last_call)
+
+    def finish_interrupted(self) -> None:
+        """Close an interrupted message: keep text, which the user has seen, but no open thought or call."""
+        open_blocks = self.message.open
+        for index, block in list(open_blocks.items()):
+            if block.start["type"] != "text" or not block.text("text").strip():
+                del open_blocks[index]
+        self.message.close_open_blocks()
+        self._record_blocks()
+
+    def record_results(self, results: Sequence[ToolResult]) -> None:
+        """Record the results that are not recorded yet."""
+        for result in results:
+            if result.call_id not in self._recorded_results:
+                stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
+                self._record(ToolResultRecord(result.as_wire(), stage))
+                self._recorded_results.add(result.call_id)
+
+    def _submit(self, call: ToolCall) -> None:
+        self._turn.submit(call).add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[ToolResult]) -> None:
+        """Record a result at once, so that a crash cannot lose what has been done."""
+        if not task.cancelled() and task.exception() is None:
+            self.record_results((task.result(),))
+
+    def _record_blocks(self) -> None:
+        blocks = self.message.blocks
+        for index, block in islice(blocks.items(), self._recorded_blocks, None):
+            self._record(AssistantBlock(block, index))
+        self._recorded_blocks = len(blocks)
+
+    def _emit(self, delta: Delta) -> None:
+        emit = self._events.emit
+        if isinstance(delta, BlockDelta):
+            index, piece = delta.index, delta.piece
+            if delta.field in ("text", "thinking"):
+                emit(ModelTextDelta(text=piece, thinking=delta.field == "thinking", index=index))
+            elif delta.field == "input":
+                start = self.message.open[index].start
+                emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
+            else:
+                emit(ModelBlockDelta(index=index, delta={"type": DELTA_TYPES[delta.field], delta.field: piece}))
+        elif isinstance(delta, BlockEnded):
+            emit(ModelBlockDelta(index=delta.index))
+        elif isinstance(delta, BlockStarted):
+            start = self.message.open[delta.index].start
+            emit(ModelBlockDelta(index=delta.index, start=start))
+            if start["type"] == "tool_use":
+                emit(ToolInputDelta(call_id=start["id"], name=start["name"], index=delta.index))
+
+
+def retry_delay(
+    failure: ProviderFailure,
+    attempt: int,
+    max_attempts: int = MAX_ATTEMPTS,
+    jitter: Callable[[], float] = random.random,
+) -> float | None:
+    """Seconds to wait before the next attempt, as the server asks or by backoff; None when there should be none."""
+    if failure.kind == "refused":
+        max_attempts = min(max_attempts, MAX_ATTEMPTS_IF_REFUSED)
+    if not failure.transient or attempt >= max_attempts:
+        return None
+    if failure.retry_after is not None:
+        return failure.retry_after if failure.retry_after <= MAX_RETRY_AFTER_SECONDS else None
+    return min(2.0 ** (attempt - 1), MAX_BACKOFF_SECONDS) * (0.5 + jitter() / 2)
+
+
+def _raise_if(abort: Abort) -> None:
     if abort.aborted:
         raise Aborted(abort.reason)
 
 
-async def _until(abort: Abort, work: Coroutine[Any, Any, None]) -> None:
-    """Do some work here, in this very task, unless the person interrupts. Raises `Aborted`.
-
-    A task of its own for every request would cost more than all the rest of listening.
-    """
+async def _run_until(abort: Abort, work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in this task and cancel it when the user interrupts. Raises `Aborted`."""
     task = asyncio.current_task()
     assert task is not None
     key = abort.listen(task.cancel)  # type: ignore[arg-type]
     try:
         await work
         if abort.aborted:
-            await asyncio.sleep(0)  # the interrupt came with the last word: take it here, not at a later await
+            await asyncio.sleep(
+                0
+            )  # the interrupt came at the very end: take the cancellation here, not at a later await
             task.uncancel()
     except asyncio.CancelledError:
         if not abort.aborted or task.uncancel() > 0:
@@ -305,14 +286,5 @@ async def _until(abort: Abort, work: Coroutine[Any, Any, None]) -> None:
         abort.forget(key)
 
 
-async def _slept(sleep: Callable[[float], Awaitable[None]], seconds: float) -> None:
-    await sleep(seconds)
-
-
-def _counts(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-    }
+async def _awaited(work: Awaitable[None]) -> None:
+    await work

@@ -1,4 +1,4 @@
-"""A session that happened → a script that makes it happen again: what the model said, turn by turn."""
+"""Turns the transcript of a session into a script that replays what the model said."""
 
 from __future__ import annotations
 
@@ -6,55 +6,57 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from wieldy.agent.records import (
+    AssistantBlock,
+    AssistantMessageEnded,
+    MessageDiscarded,
+    SessionHeader,
+    UserMessage,
+)
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.errors import SessionError
 
 
-def recorded(folder: Path) -> dict[str, Any]:
-    """The script of a session's folder: a recorded model that says the same again, as its sub-agents do.
-
-    Raises `SessionError` where there is none.
-    """
+def record_script(folder: Path) -> dict[str, Any]:
+    """The script of a session and its sub-agents, by the session's folder. Raises `SessionError`."""
     if not (folder / NAME).exists():
         raise SessionError(f"there is no transcript in {folder}")
-    header, _, turns = _said(folder)
-    agents = list(_agents(folder))
-    return {"recorded_from": header.get("model", ""), "turns": turns, **({"agents": agents} if agents else {})}
+    header, _, turns = _read(folder)
+    agents = []
+    for path in folder.glob(f"agents/**/{NAME}"):
+        agent_header, prompt, agent_turns = _read(path.parent)
+        type = agent_header.agent if agent_header is not None and agent_header.agent else "general"
+        agents.append({"type": type, "prompt": prompt, "turns": agent_turns})
+    # A replay takes the first agent whose prompt is contained in the task: longer prompts first.
+    agents.sort(key=lambda agent: (-len(agent["prompt"]), agent["prompt"]))
+    script = {"recorded_from": header.model if header is not None else "", "turns": turns}
+    return {**script, "agents": agents} if agents else script
 
 
-def _agents(folder: Path) -> Iterator[dict[str, Any]]:
-    """The parts of all that were sent, the longest task first: a part of it may be all of another's."""
-    found = []
-    for path in sorted(folder.glob(f"agents/**/{NAME}")):
-        header, task, turns = _said(path.parent)
-        found.append({"type": header.get("agent", "general"), "prompt": task, "turns": turns})
-    yield from sorted(found, key=lambda part: -len(part["prompt"]))
-
-
-def _said(folder: Path) -> tuple[Mapping[str, Any], str, list[list[dict[str, Any]]]]:
-    """The header of a transcript, the first thing that was asked, and what the model said to it, turn by turn."""
-    header: Mapping[str, Any] = {}
-    task = ""
+def _read(folder: Path) -> tuple[SessionHeader | None, str, list[list[dict[str, Any]]]]:
+    """The header of a transcript, the first prompt, and the turns of the model."""
+    header: SessionHeader | None = None
+    prompt = ""
     turns: list[list[dict[str, Any]]] = []
     blocks: dict[int, Mapping[str, Any]] = {}
-    for told in records(folder):
-        match told.get("type"):
-            case "session":
-                header = told
-            case "user" if not task and told.get("content"):
-                task = str(told["content"][0].get("text", ""))
-            case "block" if isinstance(told.get("block"), Mapping):
-                blocks[int(told.get("index", len(blocks)))] = told["block"]
-            case "dropped":
+    for record in records(folder):
+        match record:
+            case SessionHeader():
+                header = record
+            case UserMessage() if not prompt and record.content:
+                prompt = str(record.content[0].get("text", ""))
+            case AssistantBlock():
+                blocks[len(blocks) if record.index is None else record.index] = record.block
+            case MessageDiscarded():
                 blocks = {}
-            case "answered":
+            case AssistantMessageEnded():
                 if blocks:
-                    turns.append([*_steps(blocks), *_ending(told)])
+                    turns.append([*_block_steps(blocks), *_end_steps(record)])
                 blocks = {}
-    return header, task, turns
+    return header, prompt, turns
 
 
-def _steps(blocks: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _block_steps(blocks: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for _, block in sorted(blocks.items()):
         match block.get("type"):
             case "text":
@@ -65,9 +67,8 @@ def _steps(blocks: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield {"call": block["name"], "id": block["id"], "input": block["input"]}
 
 
-def _ending(answered: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    usage = answered.get("usage")
-    if isinstance(usage, Mapping) and any(usage.values()):
-        yield {"usage": dict(usage)}
-    if answered.get("stop_reason") in ("max_tokens", "refusal", "pause_turn", "stop_sequence"):
-        yield {"stop": answered["stop_reason"]}
+def _end_steps(record: AssistantMessageEnded) -> Iterator[dict[str, Any]]:
+    if any(record.usage.values()):
+        yield {"usage": record.usage}
+    if record.stop_reason in ("max_tokens", "refusal", "pause_turn", "stop_sequence"):
+        yield {"stop": record.stop_reason}

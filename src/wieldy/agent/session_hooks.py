@@ -1,4 +1,4 @@
-"""What hooks are told of a session: its start and end, each prompt, each stop, each compaction; and what they make of it."""
+"""Fires the hooks of a session: its start and end, each prompt, each stop, each compaction."""
 
 from __future__ import annotations
 
@@ -8,69 +8,64 @@ from typing import Any
 from wieldy.core.errors import SessionError
 from wieldy.hooks.dispatch import Hooks
 
-MOST_STOPS = 10  # times in a row that hooks may send the model on
+MAX_CONTINUATIONS = 10  # times in a row that stop hooks may make the model go on
 
 
 class PromptBlocked(SessionError):
-    """A hook did not let the prompt pass."""
+    """A hook blocked the prompt."""
 
 
 class SessionHooks:
-    """The hooks of one session. Where none are wanted, nothing is loaded and nothing is waited for."""
+    """The hooks of one session."""
 
     def __init__(self, hooks: Hooks, idle_seconds: float = 60.0) -> None:
         self.hooks = hooks
-        self.sent_on = 0
+        self._continuations = 0
         self._idle_seconds = idle_seconds
         self._idle_timer: asyncio.Task[None] | None = None
 
-    async def started(self, source: str, model: str) -> tuple[str, ...]:
-        """Tell of the start; returns what hooks add to what the model knows."""
+    async def on_start(self, source: str, model: str) -> tuple[str, ...]:
+        """Fire SessionStart; returns context for the model."""
         if not self.hooks.has("SessionStart"):
             return ()
         from wieldy.hooks.events import SessionStart
 
-        said = await self.hooks.fire(SessionStart(**self._common(), source=source, model=model))
-        return said.context
+        return (await self.hooks.fire(SessionStart(**self._fields(), source=source, model=model))).context
 
-    async def prompted(self, prompt: str) -> tuple[str, ...]:
-        """Tell of a prompt; returns what hooks add to it. Raises `PromptBlocked`."""
-        self.sent_on = 0
+    async def on_prompt(self, prompt: str) -> tuple[str, ...]:
+        """Fire UserPromptSubmit; returns context for the model. Raises `PromptBlocked`."""
+        self._continuations = 0
         if not self.hooks.has("UserPromptSubmit"):
             return ()
         from wieldy.hooks.events import UserPromptSubmit
 
-        said = await self.hooks.fire(UserPromptSubmit(**self._common(), prompt=prompt))
-        if said.blocked is not None:
-            raise PromptBlocked(f"a hook blocked the prompt: {said.blocked}")
-        return said.context
+        reply = await self.hooks.fire(UserPromptSubmit(**self._fields(), prompt=prompt))
+        if reply.blocked is not None:
+            raise PromptBlocked(f"a hook blocked the prompt: {reply.blocked}")
+        return reply.context
 
-    async def stopping(self, last_words: str) -> str | None:
-        """Tell that the model wants to stop; returns why it is to go on, or None."""
-        if not self.hooks.has("Stop") or self.sent_on >= MOST_STOPS:
+    async def on_stop(self, last_text: str) -> str | None:
+        """Fire Stop; returns why the model must go on, or None."""
+        if not self.hooks.has("Stop"):
             return None
         from wieldy.hooks.events import Stop
 
-        moment = Stop(**self._common(), stop_hook_active=self.sent_on > 0, last_assistant_message=last_words)
-        said = await self.hooks.fire(moment)
-        if said.blocked is None or said.halt is not None:
-            return None
-        self.sent_on += 1
-        return said.blocked
+        return await self._fire_stop(Stop, last_assistant_message=last_text)
 
-    async def compacting(self, trigger: str, wish: str) -> bool:
-        """Tell that the conversation is about to be shortened; true when a hook is against it."""
+    async def on_compact(self, trigger: str, instructions: str) -> bool:
+        """Fire PreCompact; true when a hook blocks an automatic compaction. Raises `SessionError` for a manual one."""
         if not self.hooks.has("PreCompact"):
             return False
         from wieldy.hooks.events import PreCompact
 
-        said = await self.hooks.fire(PreCompact(**self._common(), trigger=trigger, custom_instructions=wish))
-        if said.blocked is not None and trigger == "manual":
-            raise SessionError(f"a hook blocked the compaction: {said.blocked}")
-        return said.blocked is not None
+        event = PreCompact(**self._fields(), trigger=trigger, custom_instructions=instructions)
+        reply = await self.hooks.fire(event)
+        if reply.blocked is not None and trigger == "manual":
+            raise SessionError(f"a hook blocked the compaction: {reply.blocked}")
+        return reply.blocked is not None
 
     def start_idle_timer(self) -> None:
-        """Run the Notification hooks if no prompt comes for a while."""
+        """Fire Notification if no prompt comes for a while."""
         if self.hooks.has("Notification"):
             self._idle_timer = asyncio.create_task(self._notify_idle())
 
@@ -85,15 +80,56 @@ class SessionHooks:
 
         await asyncio.sleep(self._idle_seconds)
         message = "wieldy is waiting for your input"
-        await self.hooks.fire(Notification(**self._common(), message=message, notification_type="idle_prompt"))
+        await self.hooks.fire(Notification(**self._fields(), message=message, notification_type="idle_prompt"))
 
-    async def ended(self, reason: str) -> None:
-        """Tell of the end."""
+    async def on_end(self, reason: str) -> None:
+        """Fire SessionEnd."""
         await self.stop_idle_timer()
         if self.hooks.has("SessionEnd"):
             from wieldy.hooks.events import SessionEnd
 
-            await self.hooks.fire(SessionEnd(**self._common(), reason=reason))
+            await self.hooks.fire(SessionEnd(**self._fields(), reason=reason))
 
-    def _common(self) -> dict[str, Any]:
+    async def _fire_stop(self, make_event: Any, **fields: Any) -> str | None:
+        if self._continuations >= MAX_CONTINUATIONS:
+            return None
+        active = self._continuations > 0
+        reply = await self.hooks.fire(make_event(**self._fields(), stop_hook_active=active, **fields))
+        if reply.blocked is None or reply.halt is not None:
+            return None
+        self._continuations += 1
+        return reply.blocked
+
+    def _fields(self) -> dict[str, Any]:
         return self.hooks.common_fields()
+
+
+class SubagentHooks(SessionHooks):
+    """The hooks of a sub-agent. Its task does not come from the user, so UserPromptSubmit does not fire."""
+
+    def __init__(self, hooks: Hooks, transcript_path: str) -> None:
+        super().__init__(hooks)
+        self._transcript_path = transcript_path
+
+    async def on_start(self, source: str, model: str) -> tuple[str, ...]:
+        """Fire SubagentStart; returns context for the agent."""
+        if not self.hooks.has("SubagentStart"):
+            return ()
+        from wieldy.hooks.events import SubagentStart
+
+        return (await self.hooks.fire(SubagentStart(**self._fields()))).context
+
+    async def on_prompt(self, prompt: str) -> tuple[str, ...]:
+        """Fire nothing."""
+        self._continuations = 0
+        return ()
+
+    async def on_stop(self, last_text: str) -> str | None:
+        """Fire SubagentStop; returns why the agent must go on, or None."""
+        if not self.hooks.has("SubagentStop"):
+            return None
+        from wieldy.hooks.events import SubagentStop
+
+        return await self._fire_stop(
+            SubagentStop, agent_transcript_path=self._transcript_path, last_assistant_message=last_text
+        )

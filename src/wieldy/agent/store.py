@@ -1,26 +1,36 @@
-"""The sessions on this machine: where each is kept, which there are, and which was last."""
+"""The sessions on this machine: their folders, a listing, and their past calls."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.agent.records import (
+    ApprovalRequested,
+    AssistantBlock,
+    SessionHeader,
+    ToolResultRecord,
+    UserMessage,
+)
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError
 from wieldy.core.state_dirs import state_home
 
+LISTING_RECORDS = 50  # records read for a listing
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-LOOKED_AT = 50  # records read for a listing
+
+PastCall: TypeAlias = tuple[str, Mapping[str, Any], Behavior]
 
 
 class StoredSession(Struct, frozen=True):
-    """A session as a list shows it."""
+    """A session in a listing."""
 
     id: str
     folder: Path
@@ -32,12 +42,11 @@ class StoredSession(Struct, frozen=True):
 
 
 def sessions_folder() -> Path:
-    """Where sessions are kept."""
     return state_home() / "sessions"
 
 
 def session_folder(session_id: str) -> Path:
-    """The folder of a session. Raises `SessionError` for what cannot be an id."""
+    """The folder of a session. Raises `SessionError` for an invalid id."""
     if not _ID.fullmatch(session_id):
         raise SessionError(f"`{session_id}` is not the id of a session; `wieldy sessions` lists them")
     return sessions_folder() / session_id
@@ -45,83 +54,72 @@ def session_folder(session_id: str) -> Path:
 
 def stored_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[StoredSession]:
     """The sessions that have a transcript, last changed first; with `root`, those of that folder."""
-    wanted = None if root is None else os.path.realpath(root)
+    real_root = None if root is None else os.path.realpath(root)
     try:
-        folders = [entry for entry in os.scandir(sessions_folder()) if entry.is_dir() and _ID.fullmatch(entry.name)]
+        folders = [
+            Path(entry.path) for entry in os.scandir(sessions_folder()) if entry.is_dir() and _ID.fullmatch(entry.name)
+        ]
     except FileNotFoundError:
         return
-    found = [(_changed(Path(entry.path)), Path(entry.path)) for entry in folders]
-    for changed, folder in sorted(found, key=lambda pair: (-pair[0], pair[1])):
-        if changed and (session := read_session(folder, changed)) and wanted in (None, session.root):
+    for changed, folder in sorted(
+        ((_mtime(folder), folder) for folder in folders), key=lambda pair: (-pair[0], pair[1])
+    ):
+        if changed and (session := read_session(folder, changed)) and real_root in (None, session.root):
             yield session
 
 
 def last_session(root: str | os.PathLike[str]) -> str:
-    """The id of the session that was last at work in a folder. Raises `SessionError` when there is none."""
+    """The id of the session that was last active in a folder. Raises `SessionError` when there is none."""
     for session in stored_sessions(root):
         return session.id
     raise SessionError("there is no session of this folder; `wieldy sessions list --all` has them all")
 
 
 def read_session(folder: Path, changed: float) -> StoredSession | None:
-    """A session by the beginning of its transcript."""
-    header: Mapping[str, Any] = {}
+    """Describe a session by the start of its transcript."""
+    header: SessionHeader | None = None
     prompt = ""
-    for number, told in enumerate(records(folder)):
-        if told.get("type") == "session" and not header:
-            header = told
-        elif told.get("type") == "user" and not prompt:
-            prompt = _first_words(told.get("content"))
-        if (header and prompt) or number > LOOKED_AT:
+    for record in islice(records(folder), LISTING_RECORDS):
+        if header is None and isinstance(record, SessionHeader):
+            header = record
+        elif not prompt and isinstance(record, UserMessage):
+            prompt = _first_text(record.content)
+        if header is not None and prompt:
             break
-    if not header and not prompt:
-        return None
-    return StoredSession(
-        folder.name,
-        folder,
-        str(header.get("root", "")),
-        str(header.get("model", "")),
-        float(header.get("at") or changed),
-        changed,
-        prompt,
-    )
+    if header is None:
+        return StoredSession(folder.name, folder, "", "", changed, changed, prompt) if prompt else None
+    return StoredSession(folder.name, folder, header.root, header.model, header.at or changed, changed, prompt)
 
 
-def _first_words(content: Any) -> str:
-    blocks = content if isinstance(content, list) else []
-    texts = [str(b.get("text", "")) for b in blocks if isinstance(b, Mapping) and b.get("type") == "text"]
+def _first_text(content: list[Any]) -> str:
+    texts = [str(b.get("text", "")) for b in content if isinstance(b, Mapping) and b.get("type") == "text"]
     return " ".join(" ".join(texts).split())[:200]
 
 
-def _changed(folder: Path) -> float:
+def _mtime(folder: Path) -> float:
     try:
         return (folder / NAME).stat().st_mtime
     except OSError:
         return 0.0
 
 
-PastCall = tuple[str, Mapping[str, Any], Behavior]
-
-
 def past_calls(folder: Path) -> Iterator[PastCall]:
-    """Every call of a session that came as far as a decision, in order: tool name, input, and allow, ask or deny.
+    """The calls of a session that reached a decision, in order: tool name, input, and allow, ask or deny.
 
-    "ask" means that a person was asked, or would have been had there been one; a call that was refused before it was judged
-    (no such tool, wrong input) is left out.
+    "ask" means that a user was asked, or would have been had there been one. Calls that were refused before the decision
+    (no such tool, invalid input) are left out.
     """
     calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
     asked: set[str] = set()
     refused: dict[str, str | None] = {}
-    for told in records(folder):
-        block = told.get("block")
-        match told.get("type"):
-            case "block" if isinstance(block, Mapping) and block.get("type") == "tool_use":
-                if isinstance(block.get("input"), Mapping):
-                    calls[str(block.get("id"))] = (str(block.get("name")), block["input"])
-            case "asked":
-                asked.add(str(told.get("id")))
-            case "result" if isinstance(block, Mapping):
-                refused[str(block.get("tool_use_id"))] = told.get("refused")
+    for record in records(folder):
+        match record:
+            case AssistantBlock(block={"type": "tool_use", "input": dict()} as block):
+                calls[str(block.get("id"))] = (str(block.get("name")), block["input"])
+            case ApprovalRequested():
+                asked.add(record.id)
+            case ToolResultRecord():
+                refused[str(record.block.get("tool_use_id"))] = record.refused
     for call_id, (name, input) in calls.items():
         if call_id not in refused or refused[call_id] not in (None, "permission", "hook"):
             continue

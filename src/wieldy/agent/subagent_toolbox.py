@@ -1,8 +1,8 @@
-"""The tools of a sub-agent: its parent's, narrowed; a place of its own to stand in; the same rules, hooks, journal and person."""
+"""The toolbox of a sub-agent: its parent's, with fewer tools, a stricter policy and state of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from wieldy.agent.session_hooks import MOST_STOPS, SessionHooks
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.approval import ObservedApprover
 from wieldy.core.abort import Abort
@@ -39,52 +38,60 @@ from wieldy.toolbox import offered
 from wieldy.tools.todo_write import TodoList
 from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools, Toolset
 
-# From the strictest on: which of several modes a person is told of.
-WIDTH = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
+# Permission modes, the strictest first.
+MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
+# State that belongs to one conversation and is never shared with a parent.
+ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Toolset, TodoList, SubagentAccess)
+# Tools that talk to the user: a sub-agent reports to its parent instead.
+SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
+SUBAGENT_TOOLS = frozenset({"Agent", "Architect"})
+MAX_STEPS = 1_000
+MAX_DENIED = 20
+MAX_LINE_CHARS = 200
 
 
 class StrictestPolicy:
-    """The strictest of what the parent's judge decides and what each of `modes` makes of the same rules.
+    """Takes the strictest of what the session's policy decides and what the same rules decide in each of `modes`.
 
-    `policy` is the one of the session, whose mode and rules may change at any time; `given` is a judge that stands in for it.
+    The mode and rules of the session's policy may change at any time. A `judge` decides in place of that policy.
     """
 
     def __init__(
-        self, policy: Policy, cwd: Callable[[], str], modes: Sequence[str] = (), given: Judge | None = None
+        self, policy: Policy, cwd: Callable[[], str], modes: Sequence[str] = (), judge: Judge | None = None
     ) -> None:
         self._policy = policy
         self._cwd = cwd
         self._modes = tuple(find_mode(mode).name for mode in modes)
-        self._given = given
-        self._seen: tuple[object, object] = (None, None)
-        self._made: dict[str, Policy] = {}
+        self._judge = judge
+        self._derived_from: tuple[object, object] = (None, None)
+        self._derived: dict[str, Policy] = {}
 
     def derive(self, cwd: Callable[[], str], mode: str | None) -> StrictestPolicy:
-        """The judge of somebody further down: nothing that holds here is lost on the way."""
-        return StrictestPolicy(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._given)
+        """The policy of a nested sub-agent, at least as strict as this one."""
+        return StrictestPolicy(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._judge)
 
     @property
     def mode(self) -> str:
-        """The mode in force, the narrowest where there are several."""
-        return min((self._policy.mode, *self._modes), key=WIDTH.index)
+        """The strictest mode in force."""
+        return min((self._policy.mode, *self._modes), key=MODES_BY_STRICTNESS.index)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
-        """What is decided about a call, as strict as the strictest says."""
-        first = self.standing() if self._given is None else self._given
+        """Decide about a call."""
+        first = self.session_policy() if self._judge is None else self._judge
         decisions = [first.decide(plan, opinions)]
-        decisions += [self._in(mode).decide(plan, opinions) for mode in dict.fromkeys(self._modes)]
+        decisions += [self._in_mode(mode).decide(plan, opinions) for mode in dict.fromkeys(self._modes)]
         return max(decisions, key=lambda decision: STRICTNESS[decision.behavior])
 
-    def standing(self) -> Policy:
-        """The session's policy, seen from where the sub-agent stands."""
-        return self._in(self._policy.mode)
+    def session_policy(self) -> Policy:
+        """The session's policy, with the sub-agent's working directory."""
+        return self._in_mode(self._policy.mode)
 
     def removal_reason(self, tool_name: str) -> Reason | None:
-        """Why a tool is not to be offered at all; None where it may be."""
+        """Why a tool must not be offered; None where it may be."""
         return self._policy.removal_reason(tool_name)
 
     def hides(self, path: str) -> bool:
-        """Whether searches and listings are to leave a path out."""
+        """Whether searches and listings leave a path out."""
         return self._policy.hides(path)
 
     @property
@@ -92,93 +99,46 @@ class StrictestPolicy:
         """Whether `hides` can be true for any path."""
         return self._policy.hides_anything
 
-    def _in(self, mode: str) -> Policy:
-        """The session's policy in some mode, made anew when its rules or folders have changed."""
-        seen = (self._policy.rules, self._policy.paths)
-        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            self._seen, self._made = seen, {}
-        made = self._made.get(mode)
-        if made is None:
-            made = self._made[mode] = self._policy.derive(self._cwd, mode)
-        return made
+    def _in_mode(self, mode: str) -> Policy:
+        """The session's policy in some mode, derived again when its rules or folders have changed."""
+        rules, paths = self._policy.rules, self._policy.paths
+        if rules is not self._derived_from[0] or paths is not self._derived_from[1]:
+            self._derived_from, self._derived = (rules, paths), {}
+        policy = self._derived.get(mode)
+        if policy is None:
+            policy = self._derived[mode] = self._policy.derive(self._cwd, mode)
+        return policy
 
 
 class SubagentHookDispatch(Hooks):
-    """The hooks of the session, which hold inside a sub-agent as outside. They are told which one it is."""
+    """The session's hooks inside a sub-agent. Their input says which agent it is."""
 
     def __init__(
         self,
-        above: Hooks,
+        parent: Hooks,
         workspace: Workspace,
-        judge: StrictestPolicy,
+        policy: StrictestPolicy,
         halt: Callable[[str], None],
-        *,
-        agent_id: str,
-        agent_type: str,
+        identity: SubagentIdentity,
     ) -> None:
-        super().__init__(
-            above.hooks,
-            workspace,
-            mode=lambda: judge.mode,
-            rule_matches=RuleMatcher(judge.standing()),
-            halt=halt,
-        )
-        self._above = above
-        self._agent = {"agent_id": agent_id, "agent_type": agent_type}
+        matcher = RuleMatcher(policy.session_policy())
+        super().__init__(parent.hooks, workspace, mode=lambda: policy.mode, rule_matches=matcher, halt=halt)
+        self._parent = parent
+        self._identity = identity
 
     def common_fields(self) -> dict[str, Any]:
-        """What every moment is told: the session's own, but where this agent stands, and who it is."""
-        here = {"cwd": self._workspace.cwd, "permission_mode": self._mode()}
-        return {**self._above.common_fields(), **here, **self._agent}
-
-
-class SubagentHooks(SessionHooks):
-    """A sub-agent's moments. Its task is no prompt of the person's, so that no hook is told of one."""
-
-    def __init__(self, hooks: Hooks, transcript: str) -> None:
-        super().__init__(hooks)
-        self._transcript = transcript
-
-    async def started(self, source: str, model: str) -> tuple[str, ...]:
-        """Tell of the start; returns what hooks add to what the agent knows."""
-        if not self.hooks.has("SubagentStart"):
-            return ()
-        from wieldy.hooks.events import SubagentStart
-
-        return (await self.hooks.fire(SubagentStart(**self._common()))).context
-
-    async def prompted(self, prompt: str) -> tuple[str, ...]:
-        """Nothing: the task comes from an agent."""
-        self.sent_on = 0
-        return ()
-
-    async def stopping(self, last_words: str) -> str | None:
-        """Tell that the agent wants to stop; returns why it is to go on, or None."""
-        if not self.hooks.has("SubagentStop") or self.sent_on >= MOST_STOPS:
-            return None
-        from wieldy.hooks.events import SubagentStop
-
-        said = await self.hooks.fire(
-            SubagentStop(
-                **self._common(),
-                agent_transcript_path=self._transcript,
-                stop_hook_active=self.sent_on > 0,
-                last_assistant_message=last_words,
-            )
-        )
-        if said.blocked is None or said.halt is not None:
-            return None
-        self.sent_on += 1
-        return said.blocked
-
-
-MOST_STEPS = 1_000
-MOST_DENIED = 20
-LONGEST_LINE = 200
+        """The session's fields, with this agent's working directory, mode, id and type."""
+        return {
+            **self._parent.common_fields(),
+            "cwd": self._workspace.cwd,
+            "permission_mode": self._mode(),
+            "agent_id": self._identity.id,
+            "agent_type": self._identity.type,
+        }
 
 
 class SubagentIdentity(Struct, frozen=True):
-    """Which sub-agent it is: its id, its kind, and the call of its parent that it works for."""
+    """The id and type of a sub-agent, and the call of its parent that it works for."""
 
     id: str
     type: str
@@ -186,31 +146,32 @@ class SubagentIdentity(Struct, frozen=True):
 
 
 class SubagentEvents(Events):
-    """The events of a sub-agent. Each goes on to the parent's with the agent's name on it; the rest is a tally."""
+    """The events of a sub-agent: counts them and forwards them to the parent, wrapped in `AgentEvent`."""
 
-    def __init__(self, above: Events, agent: SubagentIdentity, find: Callable[[str], Tool | None]) -> None:
+    def __init__(self, parent: Events, identity: SubagentIdentity, find_tool: Callable[[str], Tool | None]) -> None:
         super().__init__()
         self.has_subscribers = True
-        self.stream_deltas = above.stream_deltas
-        self._above = above
-        self._agent = agent
-        self._find = find
+        self.stream_deltas = parent.stream_deltas
+        self._parent = parent
+        self._identity = identity
+        self._find_tool = find_tool
         self.steps: list[str] = []
         self.denied: list[str] = []
         self.usage: dict[str, int] = {}
         self.turns = 0
-        self.said = ""
+        self.last_text = ""
 
     def emit(self, event: Event) -> None:
-        """Take an event into account, and pass it on."""
-        inner = event.event if isinstance(event, AgentEvent) else event
-        self._count(inner, own=inner is event)
-        if self._above.has_subscribers:
-            self._above.emit(event if isinstance(event, AgentEvent) else self._named(event))
-
-    def _named(self, event: Event) -> AgentEvent:
-        agent = self._agent
-        return AgentEvent(call_id=agent.call_id, agent_id=agent.id, agent_type=agent.type, event=event)
+        """Count an event and forward it."""
+        is_nested = isinstance(event, AgentEvent)
+        self._count(event.event if isinstance(event, AgentEvent) else event, own=not is_nested)
+        if self._parent.has_subscribers:
+            identity = self._identity
+            self._parent.emit(
+                event
+                if is_nested
+                else AgentEvent(call_id=identity.call_id, agent_id=identity.id, agent_type=identity.type, event=event)
+            )
 
     def _count(self, event: Event, *, own: bool) -> None:
         match event:
@@ -219,43 +180,29 @@ class SubagentEvents(Events):
                     self.usage[name] = self.usage.get(name, 0) + number
                 if own:
                     self.turns += 1
-                    self.said = _words(event) or self.said
+                    texts = [block["text"] for block in event.content if block["type"] == "text"]
+                    self.last_text = "\n".join(texts).strip() or self.last_text
             case ToolFailed() if isinstance(event.result.outcome, Refused):
-                if event.result.outcome.stage in ("permission", "hook") and len(self.denied) < MOST_DENIED:
+                if event.result.outcome.stage in ("permission", "hook") and len(self.denied) < MAX_DENIED:
                     self.denied.append(_one_line(event.result.text))
             case ToolStarted() if own:
-                self._step(_one_line(self._shown(event.name, event.input)))
+                tool = self._find_tool(event.name)
+                self._add_step(_one_line(tool.show_use(event.input) if tool is not None else event.name))
 
-    def _step(self, step: str) -> None:
-        if len(self.steps) < MOST_STEPS:
+    def _add_step(self, step: str) -> None:
+        if len(self.steps) < MAX_STEPS:
             self.steps.append(step)
-        if self._above.has_subscribers:
-            text = f"{self._agent.type}: {step}"
-            self._above.emit(ToolProgress(call_id=self._agent.call_id, name="Agent", text=text))
-
-    def _shown(self, name: str, input: Mapping[str, Any]) -> str:
-        tool = self._find(name)
-        return tool.show_use(input) if tool is not None else name
-
-
-def _words(event: ModelAnswered) -> str:
-    return "\n".join(block["text"] for block in event.content if block["type"] == "text").strip()
+        if self._parent.has_subscribers:
+            text = f"{self._identity.type}: {step}"
+            self._parent.emit(ToolProgress(call_id=self._identity.call_id, name="Agent", text=text))
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return truncate(line, LONGEST_LINE)
-
-
-# What one model has seen, loaded, planned and sent: no other one has.
-ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Toolset, TodoList, SubagentAccess)
-# The person speaks with the session's own model; a sub-agent reports to its parent.
-NEVER = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
-SENDERS = frozenset({"Agent", "Architect"})
+    return truncate(" ".join(text.split()), MAX_LINE_CHARS)
 
 
 class FilteredCatalog(Catalog):
-    """Those tools of another catalog that a sub-agent has. The others do not exist for it."""
+    """The tools of another catalog that a sub-agent has. The others do not exist for it."""
 
     def __init__(self, catalog: Catalog, has: Callable[[str], bool]) -> None:
         self._catalog = catalog
@@ -263,11 +210,9 @@ class FilteredCatalog(Catalog):
 
     @property
     def changes(self) -> int:  # type: ignore[override]
-        """How often a tool has come or gone in the other catalog."""
         return self._catalog.changes
 
     def find(self, name: str) -> Tool | None:
-        """The tool of exactly this name, if the agent has it."""
         return self._catalog.find(name) if self._has(name) else None
 
     def __iter__(self) -> Iterator[str]:
@@ -280,100 +225,93 @@ class FilteredCatalog(Catalog):
         return self._has(name) and name in self._catalog
 
 
-class SubagentApprover:
-    """The person, told which agent asks; the innermost is the one that wants it."""
+def has_tool(name: str, task: SubagentTask, *, may_start: bool) -> bool:
+    """Whether a sub-agent has a tool: its definition and its task allow it, and it is one for sub-agents."""
+    if name in SESSION_TOOLS or (name in SUBAGENT_TOOLS and not may_start):
+        return False
+    definition = task.definition
+    allowed = [patterns for patterns in (definition.tools, task.tools) if patterns is not None]
+    return all(_matches(name, patterns) for patterns in allowed) and not _matches(name, definition.disallowed_tools)
 
-    def __init__(self, person: Approver, name: str) -> None:
-        self._person = person
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class SubagentApprover:
+    """Asks the user in the name of an agent; for nested agents, of the innermost."""
+
+    def __init__(self, approver: Approver, name: str) -> None:
+        self._approver = approver
         self._name = name
 
     async def ask(self, question: Question) -> Answer:
-        """Put the question in the agent's name."""
-        return await self._person.ask(question if question.agent else replace(question, agent=self._name))
+        return await self._approver.ask(question if question.agent else replace(question, agent=self._name))
 
 
 class SubagentToolbox:
-    """The equipment of one sub-agent. `turn_id` is its parent's turn: undoing that takes back what the agent did."""
+    """The toolbox of one sub-agent. Its calls belong to the turn `turn_id` of its parent, and are undone with it."""
 
     def __init__(  # noqa: PLR0913 - everything that a sub-agent shares or has of its own
         self,
-        above: ToolboxProtocol,
+        parent: ToolboxProtocol,
         task: SubagentTask,
-        agent: SubagentIdentity,
+        identity: SubagentIdentity,
         *,
-        judge: StrictestPolicy,
-        person: Approver,
+        policy: StrictestPolicy,
+        approver: Approver,
         abort: Abort,
         folder: Path,
         turn_id: str | None,
         may_start: bool,
         halt: Callable[[str], None],
-        asked: Callable[[str], None],
+        on_asked: Callable[[str], None],
     ) -> None:
-        self.settings = above.settings
-        self.catalog = FilteredCatalog(above.catalog, lambda name: has(name, task, may_start=may_start))
-        self.events = SubagentEvents(above.events, agent, above.catalog.find)
-        self.workspace = ChildWorkspace(above.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
-        self.policy = judge.derive(lambda: self.workspace.cwd, task.definition.mode)
-        self.hooks: Hooks = SubagentHookDispatch(
-            above.hooks, self.workspace, self.policy, halt, agent_id=agent.id, agent_type=agent.type
-        )
-        self.person = SubagentApprover(person, f"{agent.type} agent {agent.id}")
+        self.settings = parent.settings
+        self.catalog = FilteredCatalog(parent.catalog, lambda name: has_tool(name, task, may_start=may_start))
+        self.events = SubagentEvents(parent.events, identity, parent.catalog.find)
+        self.workspace = ChildWorkspace(parent.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
+        self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode)
+        self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
+        self.approver = SubagentApprover(approver, f"{identity.type} agent {identity.id}")
         self._turn_id = turn_id
-        self.services = self._services(above.services, abort, asked)
+        self.services = self._build_services(parent.services, abort, on_asked)
 
-    def _services(self, above: Services, abort: Abort, asked: Callable[[str], None]) -> Services:
-        pool, theirs = self.workspace.service(Toolset), above.workspace.service(Toolset)
-        pool.refresh, pool.starting, pool.settled = self.offering, theirs.starting, theirs.settled
+    def _build_services(self, parent: Services, abort: Abort, on_asked: Callable[[str], None]) -> Services:
+        toolset, parents = self.workspace.service(Toolset), parent.workspace.service(Toolset)
+        toolset.refresh, toolset.starting, toolset.settled = self.offering, parents.starting, parents.settled
         return replace(
-            above,
-            catalog=ActivatingCatalog(self.catalog, pool),
+            parent,
+            catalog=ActivatingCatalog(self.catalog, toolset),
             workspace=self.workspace,
             judge=self.policy,
-            approver=ObservedApprover(HookApprover(self.hooks, self.person), asked),
+            approver=ObservedApprover(HookApprover(self.hooks, self.approver), on_asked),
             events=self.events,
             spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=tuple(map(self._adviser, above.advisers)),
+            advisers=tuple(map(self._adviser, parent.advisers)),
             reviewers=tuple(
-                HookReviewer(self.hooks) if isinstance(one, HookReviewer) else one for one in above.reviewers
+                HookReviewer(self.hooks) if isinstance(one, HookReviewer) else one for one in parent.reviewers
             ),
             abort=abort,
         )
 
     def _adviser(self, adviser: Adviser) -> Adviser:
-        """The same adviser, seeing what this agent sees."""
+        """The same adviser, with this agent's hooks and working directory."""
         if isinstance(adviser, Hooks):
             return self.hooks
         if isinstance(adviser, CleanTreeAdviser):
-            return CleanTreeAdviser(self.policy.standing(), lambda: self.workspace.cwd)
+            return CleanTreeAdviser(self.policy.session_policy(), lambda: self.workspace.cwd)
         return adviser
 
     @property
     def supervisor(self) -> Supervisor:
-        """What foreign code runs on: the session's own."""
         return self.services.supervisor
 
     def turn(self) -> Turn:
-        """Calls of the agent belong to the turn that sent it."""
         return Turn(self.services, self._turn_id)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
-        """What a request carries of this agent's tools."""
         return await offered(self.catalog, self.services, self.settings, self.policy.mode, window)
 
     async def aclose(self) -> None:
-        """Let go of what is this agent's own."""
         await self.workspace.aclose()
-
-
-def has(name: str, task: SubagentTask, *, may_start: bool) -> bool:
-    """Whether a sub-agent has a tool: its kind names it, the errand does not leave it out, and it is one for sub-agents."""
-    if name in NEVER or (name in SENDERS and not may_start):
-        return False
-    definition = task.definition
-    lists = [wanted for wanted in (definition.tools, task.tools) if wanted is not None]
-    return all(_named(name, wanted) for wanted in lists) and not _named(name, definition.without)
-
-
-def _named(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

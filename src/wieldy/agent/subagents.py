@@ -1,4 +1,4 @@
-"""Sending sub-agents: each gets a model, narrower tools and a transcript of its own, goes to work, and reports to its sender."""
+"""Runs sub-agents: each gets a model, a narrower toolbox and a transcript of its own, and reports to its parent."""
 
 from __future__ import annotations
 
@@ -7,18 +7,31 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.agent.conversation import Conversation, fold
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
-from wieldy.agent.model_turn import Record
+from wieldy.agent.models import SubagentModels
+from wieldy.agent.records import (
+    VERSION,
+    ApprovalRequested,
+    ModelChanged,
+    RecordSink,
+    SessionHeader,
+    SideRequestMade,
+    SubagentEnded,
+    SubagentStarted,
+    ToolsActivated,
+    TranscriptRecord,
+)
 from wieldy.agent.request_prefix import RequestPrefix
-from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentHooks, SubagentIdentity, SubagentToolbox
+from wieldy.agent.session_hooks import SubagentHooks
+from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentIdentity, SubagentToolbox
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.agent.transcript import NAME, VERSION, Transcript, cleaned, records
+from wieldy.agent.transcript import NAME, Transcript, clean_texts, records
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Approver
 from wieldy.core.errors import SessionError, ToolFailure
@@ -34,326 +47,318 @@ if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
     from wieldy.toolbox import Toolbox
 
-
-MOST_TURNS = 200
+MAX_TURNS = 200
 FOLDER = "agents"
 _ID = re.compile(r"agent_[0-9a-f]{8}")
 
 
 class ParentContext(Struct, frozen=True):
-    """What a sender stands on, and what those it sends share with it."""
+    """What a session, or a sub-agent, shares with the sub-agents it starts."""
 
     id: str
     box: ToolboxProtocol
-    judge: StrictestPolicy
-    person: Approver
+    policy: StrictestPolicy
+    approver: Approver
     provider: Provider
     conversation: Conversation
-    keep: Record
+    record: RecordSink
     loop: Callable[[], AgentLoop | None]
-    model_of: Callable[[AgentDefinition], Provider | None]
+    pick_model: Callable[[AgentDefinition], Provider | None]
     halt: Callable[[str], None]
     persist: bool = True
     depth: int = 0
 
 
-class SubagentLimits(RunLimits, frozen=True):
-    """The bounds of a sub-agent: its own turns, and what its sender may still spend."""
-
-    above: Callable[[], tuple[str, str] | None] = lambda: None
-
-    def passed(self, turns: int, spent: float) -> tuple[str, str] | None:
-        """Which bound is reached, its own or one of those above."""
-        return super().passed(turns, spent) or self.above()
-
-
-class SubagentStarter:
-    """Those that one agent, or the session itself, has sent."""
-
-    def __init__(self, home: ParentContext) -> None:
-        self.home = home
-        self._roster = home.box.workspace.service(SubagentRegistry)
-        self._unwritten: dict[str, Conversation] = {}
-        if home.depth == 0 and (loop := home.loop()) is not None:
-            loop.news = BackgroundReports(self._roster)
-
-    async def send(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
-        """Set a sub-agent to work for a call. Raises `ToolFailure` where it cannot be sent."""
-
-        id = task.resumes or f"agent_{os.urandom(4).hex()}"
-        told = await self._conversation(task, id) if task.resumes else Conversation()
-        self._roster.make_room()
-        # From here on nothing is waited for: whoever is sent at the same time finds this one at work.
-        agent = SubagentIdentity(id, task.definition.name, ctx.call_id)
-        if not self.home.persist:
-            self._unwritten[agent.id] = told
-        folder, depth = self._folder(agent.id), self.home.depth + 1
-        may_start = depth < self.home.box.workspace.service(SubagentAccess).max_depth
-        run = SubagentRun(self.home, task, agent, folder, told, ctx.message_id, self._bounds(task), may_start=may_start)
-        access = run.box.workspace.service(SubagentAccess)
-        access.depth, access.send = depth, SubagentStarter(run.home()).send if may_start else None
-        sent = SubagentHandle(agent.id, task, run.abort, run.so_far)
-        self._roster.start(sent, run.run(), ctx.abort)
-        return sent
-
-    def _bounds(self, task: SubagentTask) -> RunLimits:
-        most = self.home.box.workspace.setting("agents.maxTurns", MOST_TURNS)
-        loop = self.home.loop()
-        above = loop.passed if loop is not None else lambda: None
-        return SubagentLimits(turns=task.definition.turns or most, above=above)
-
-    def _folder(self, agent_id: str) -> Path:
-        return self.home.box.workspace.session_dir / FOLDER / agent_id
-
-    async def _conversation(self, task: SubagentTask, id: str) -> Conversation:
-        """What an earlier sub-agent had come to."""
-        told = self._unwritten.get(id)
-        if told is None:
-            folder = self._folder(id)
-            if not _ID.fullmatch(id) or not (folder / NAME).exists():
-                raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
-            told = await in_thread(_told_in, folder)
-        kind = told.header.get("agent")
-        if kind != task.definition.name:
-            raise ToolFailure(f"{id} is a `{kind}` agent: send `agent_type` as that, or a new agent.")
-        sent = self._roster.find(id)
-        if sent is not None and sent.running:
-            raise ToolFailure(f"The agent {id} is still at work. Wait for it with `agent_id` alone, or stop it first.")
-        return told
-
-
-class BackgroundReports:
-    """The news of a session: the ends of agents that were sent into the background."""
-
-    def __init__(self, registry: SubagentRegistry) -> None:
-        self._roster = registry
-
-    def ready(self) -> list[str]:
-        """The reports that have come in and were not read."""
-        return [_news(sent) for sent in self._roster.untold()]
-
-    async def next(self) -> str | None:
-        """Wait for a report while any is to come: a run is not over while its agents are at work."""
-        return "\n\n".join(map(_news, await self._roster.next_untold())) or None
-
-
-def home_of(box: Toolbox, loop: AgentLoop, models: tuple[str | None, str | None], *, persist: bool) -> ParentContext:
-    """What a session gives to those it sends. `models` is the name of its model, and the address it is asked for at."""
-    from wieldy.agent.models import SubagentModels
-
+def session_context(
+    box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str | None, str | None], *, persist: bool
+) -> ParentContext:
+    """The context that a session gives to its sub-agents."""
+    judge = None if box.services.judge is box.policy else box.services.judge
     return ParentContext(
         box.id,
         box,
-        StrictestPolicy(
-            box.policy,
-            lambda: box.workspace.cwd,
-            given=None if box.services.judge is box.policy else box.services.judge,
-        ),
+        StrictestPolicy(box.policy, lambda: box.workspace.cwd, judge=judge),
         box.person,
         loop.provider,
         loop.conversation,
         loop.record,
         lambda: loop,
-        SubagentModels(models, box).of,
+        SubagentModels(model_name_and_url, box).pick,
         box.abort,
         persist=persist,
     )
 
 
-def _told_in(folder: Path) -> Conversation:
-    return fold(records(folder))
+class SubagentLimits(RunLimits, frozen=True):
+    """The limits of a sub-agent: its own turns, and those of its parents."""
+
+    parent_limit: Callable[[], RunEnd | None] = lambda: None
+
+    def reached(self, turns: int, dollars: float) -> RunEnd | None:
+        return super().reached(turns, dollars) or self.parent_limit()
 
 
-def _news(sent: SubagentHandle) -> str:
-    sent.told = True
-    return (
-        f"The agent {sent.id}, which you had sent into the background, is over. It reports:\n\n{sent.so_far().told()}"
-    )
+class BackgroundReports:
+    """The reports of background sub-agents, for the loop of the session."""
+
+    def __init__(self, registry: SubagentRegistry) -> None:
+        self._registry = registry
+
+    def ready(self) -> list[str]:
+        return [_report_text(handle) for handle in self._registry.unread()]
+
+    async def next(self) -> str | None:
+        return "\n\n".join(map(_report_text, await self._registry.wait_unread())) or None
+
+
+def _report_text(handle: SubagentHandle) -> str:
+    handle.was_read = True
+    report = handle.current_report().as_text()
+    return f"The agent {handle.id}, which you had sent into the background, is over. It reports:\n\n{report}"
+
+
+class SubagentStarter:
+    """Starts the sub-agents of a session or of a sub-agent."""
+
+    def __init__(self, parent: ParentContext) -> None:
+        self._parent = parent
+        self._registry = parent.box.workspace.service(SubagentRegistry)
+        self._unwritten: dict[str, Conversation] = {}  # without persistence: conversations that may be resumed
+        if parent.depth == 0 and (loop := parent.loop()) is not None:
+            loop.reports = BackgroundReports(self._registry)
+
+    async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
+        """Start a sub-agent for a call. Raises `ToolFailure`."""
+        id = task.resumes or f"agent_{os.urandom(4).hex()}"
+        conversation = await self._resumed_conversation(task, id) if task.resumes else Conversation()
+        self._registry.check_limit()
+        # No await from here on: a concurrent start must see this one as running.
+        parent = self._parent
+        if not parent.persist:
+            self._unwritten[id] = conversation
+        depth = parent.depth + 1
+        may_start = depth < parent.box.workspace.service(SubagentAccess).max_depth
+        identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
+        run = SubagentRun(
+            parent,
+            task,
+            identity,
+            self._folder(id),
+            conversation,
+            ctx.message_id,
+            self._limits(task),
+            may_start=may_start,
+        )
+        access = run.box.workspace.service(SubagentAccess)
+        access.depth, access.start = depth, SubagentStarter(run.context()).start if may_start else None
+        handle = SubagentHandle(id, task, run.abort, run.report)
+        self._registry.start(handle, run.run(), ctx.abort)
+        return handle
+
+    def _limits(self, task: SubagentTask) -> RunLimits:
+        max_turns = task.definition.max_turns or self._parent.box.workspace.setting("agents.maxTurns", MAX_TURNS)
+        loop = self._parent.loop()
+        return SubagentLimits(max_turns, parent_limit=loop.limit_reached if loop is not None else lambda: None)
+
+    def _folder(self, agent_id: str) -> Path:
+        return self._parent.box.workspace.session_dir / FOLDER / agent_id
+
+    async def _resumed_conversation(self, task: SubagentTask, id: str) -> Conversation:
+        conversation = self._unwritten.get(id)
+        if conversation is None:
+            folder = self._folder(id)
+            if not _ID.fullmatch(id) or not (folder / NAME).exists():
+                raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
+            conversation = await in_thread(lambda: fold(records(folder)))
+        agent_type = conversation.header.agent if conversation.header is not None else None
+        if agent_type != task.definition.name:
+            raise ToolFailure(f"{id} is a `{agent_type}` agent: send `agent_type` as that, or a new agent.")
+        handle = self._registry.find(id)
+        if handle is not None and handle.running:
+            raise ToolFailure(f"The agent {id} is still at work. Wait for it with `agent_id` alone, or stop it first.")
+        return conversation
 
 
 class SubagentRun:
-    """Works on one errand. Whatever it records that costs money is told to its sender at once."""
+    """Works on one task. What it records with a cost is recorded by its parent too."""
 
     def __init__(
         self,
-        home: ParentContext,
+        parent: ParentContext,
         task: SubagentTask,
-        agent: SubagentIdentity,
+        identity: SubagentIdentity,
         folder: Path,
-        told: Conversation,
+        conversation: Conversation,
         turn_id: str | None,
-        bounds: RunLimits,
+        limits: RunLimits,
         *,
         may_start: bool,
     ) -> None:
         self.abort = Abort()
-        self.conversation = told
-        self._sender = home
+        self.conversation = conversation
+        self._parent = parent
         self._task = task
-        self._agent = agent
-        self._bounds = bounds
-        self._provider, self._borrowed = self._model()
-        self._transcript = Transcript(folder) if home.persist else None
+        self._identity = identity
+        self._limits = limits
+        self._provider, self._owns_provider = self._pick_provider()
+        self._transcript = Transcript(folder) if parent.persist else None
         self._loop: AgentLoop | None = None
         self._started = time.monotonic()
-        self._spent_before = told.cost
+        self._cost_before = conversation.cost
         self._end: RunEnd | None = None
-        # One set for all of them: a call's id is good for one call of the whole session.
-        home.conversation.ids.update(told.ids, (agent.call_id,))
-        told.ids = home.conversation.ids
+        # All agents share one set: a call id must be unique in the whole session.
+        parent.conversation.ids.update(conversation.ids, (identity.call_id,))
+        conversation.ids = parent.conversation.ids
         self.box = SubagentToolbox(
-            home.box,
+            parent.box,
             task,
-            agent,
-            judge=home.judge,
-            person=home.person,
+            identity,
+            policy=parent.policy,
+            approver=parent.approver,
             abort=self.abort,
             folder=folder,
             turn_id=turn_id,
             may_start=may_start,
-            halt=home.halt,
-            asked=lambda call_id: self._record({"type": "asked", "id": call_id}),
+            halt=parent.halt,
+            on_asked=lambda call_id: self._record(ApprovalRequested(call_id)),
         )
 
-    def home(self) -> ParentContext:
-        """What this agent gives to those it sends."""
+    def context(self) -> ParentContext:
+        """The context that this agent gives to its own sub-agents."""
         return replace(
-            self._sender,
-            id=self._agent.id,
+            self._parent,
+            id=self._identity.id,
             box=self.box,
-            judge=self.box.policy,
-            person=self.box.person,
+            policy=self.box.policy,
+            approver=self.box.approver,
             provider=self._provider,
             conversation=self.conversation,
-            keep=self._record,
+            record=self._record,
             loop=lambda: self._loop,
-            depth=self._sender.depth + 1,
+            depth=self._parent.depth + 1,
         )
 
     async def run(self) -> SubagentReport:
-        """Work until there is nothing more to do, and report. Raises nothing but cancellation."""
+        """Work until the end and report. Raises nothing but cancellation."""
+        identity = self._identity
         try:
-            self._announce()
-            self._end = await self._followed()
+            self._parent.record(SubagentStarted(identity.id, identity.type, identity.call_id, self._transcript_path()))
+            self._end = await self._run_loop()
         except Aborted as aborted:
             self._end = RunEnd("interrupted", aborted.reason)
         except (ProviderFailure, SessionError) as failure:
             self._end = RunEnd("error", str(failure))
         except Exception as bug:
-            log.error("sub-agent %s failed", self._agent.id, exc_info=bug)
+            log.error("sub-agent %s failed", identity.id, exc_info=bug)
             self._end = RunEnd("error", f"it crashed: {type(bug).__name__}: {bug}")
         finally:
-            await self._closed()
-        return self._reported()
+            await self._close()
+        return self._record_report()
 
-    def so_far(self) -> SubagentReport:
-        """The report as it stands: final once the agent is over."""
+    def report(self) -> SubagentReport:
+        """The report as it stands; final once the agent has ended."""
         end = self._end
         if end is None:
             end = RunEnd("interrupted", self.abort.reason) if self.abort.aborted else RunEnd("running", "it is at work")
-        watch = self.box.events
+        events = self.box.events
         return SubagentReport(
-            self._agent.id,
-            self._agent.type,
+            self._identity.id,
+            self._identity.type,
             end.why,
             end.detail,
-            end.text or watch.said,
-            watch.turns,
-            tuple(watch.steps),
-            tuple(watch.denied),
-            dict(watch.usage),
-            self.conversation.cost - self._spent_before,
+            end.text or events.last_text,
+            events.turns,
+            tuple(events.steps),
+            tuple(events.denied),
+            dict(events.usage),
+            self.conversation.cost - self._cost_before,
             time.monotonic() - self._started,
-            str(self._transcript.path) if self._transcript is not None else None,
+            self._transcript_path(),
         )
 
-    async def _followed(self) -> RunEnd:
-        box, told, task = self.box, self.conversation, self._task
-        outset = RequestPrefix(box, role=task.definition.prompt)
-        await outset.prepare(self._provider, told.activated, self._activated)
-        self._tell_missing()
-        if not told.header:
+    async def _run_loop(self) -> RunEnd:
+        box, conversation, task, model = self.box, self.conversation, self._task, self._provider.model
+        prefix = RequestPrefix(box, role=task.definition.prompt)
+        await prefix.prepare(self._provider, conversation.activated, lambda names: self._record(ToolsActivated(names)))
+        self._report_missing_tools()
+        if conversation.header is None:
             self._record(self._header())
-        elif told.header.get("model") != self._provider.model:
-            self._record({"type": "model", "model": self._provider.model})
-        moments = SubagentHooks(box.hooks, str(self._transcript.path) if self._transcript else "")
-        durable = self._transcript.flushed if self._transcript is not None else None
-        given = (outset, moments, self._bounds, self._wishes())
-        self._loop = AgentLoop(box, self._provider, told, self._record, *given, durable=durable)
-        added = await moments.started("resume" if task.resumes else "startup", self._provider.model)
-        content: list[dict[str, Any]] = [{"type": "text", "text": cleaned(task.prompt)}]
-        return await self._loop.follow(content, added, self.abort)
+        elif conversation.header.model != model:
+            self._record(ModelChanged(model))
+        hooks = SubagentHooks(box.hooks, self._transcript_path() or "")
+        parent_loop = self._parent.loop()
+        # Server tools are the session's alone.
+        options = RequestOptions(parent_loop.options.thinking_budget) if parent_loop is not None else RequestOptions()
+        self._loop = AgentLoop(
+            box,
+            self._provider,
+            conversation,
+            self._record,
+            prefix,
+            hooks,
+            limits=self._limits,
+            options=options,
+            flush=self._transcript.flush if self._transcript is not None else None,
+        )
+        context = await hooks.on_start("resume" if task.resumes else "startup", model)
+        return await self._loop.run([{"type": "text", "text": clean_texts(task.prompt)}], context, self.abort)
 
-    def _wishes(self) -> RequestOptions:
-        """It may think as long as its sender; tools that a provider's server runs are the session's alone."""
-        theirs = self._sender.loop()
-        return RequestOptions(theirs.wishes.thinking_budget) if theirs is not None else RequestOptions()
-
-    def _header(self) -> dict[str, Any]:
-        return {
-            "type": "session",
-            "v": VERSION,
-            "id": self._agent.id,
-            "root": self.box.workspace.root,
-            "model": self._provider.model,
-            "at": time.time(),
-            "agent": self._agent.type,
-            "parent": self._sender.id,
-            "parent_call": self._agent.call_id,
-        }
-
-    def _announce(self) -> None:
-        """Let the sender's transcript name this one."""
-        agent = self._agent
-        where = str(self._transcript.path) if self._transcript is not None else None
-        self._sender.keep(
-            {"type": "agent", "id": agent.id, "agent": agent.type, "call": agent.call_id, "transcript": where}
+    def _header(self) -> SessionHeader:
+        identity = self._identity
+        return SessionHeader(
+            VERSION,
+            identity.id,
+            self.box.workspace.root,
+            self._provider.model,
+            time.time(),
+            agent=identity.type,
+            parent=self._parent.id,
+            parent_call=identity.call_id,
         )
 
-    def _reported(self) -> SubagentReport:
-        report = self.so_far()
-        told = {"turns": report.turns, "usage": dict(report.usage), "cost_of_agent": report.cost}
+    def _record_report(self) -> SubagentReport:
+        report = self.report()
+        record = SubagentEnded(
+            report.agent_id, self._identity.call_id, report.why, report.turns, dict(report.usage), report.cost
+        )
         try:
-            self._sender.keep(
-                {"type": "agent_ended", "id": report.agent_id, "call": self._agent.call_id, "why": report.why, **told}
-            )
+            self._parent.record(record)
         except SessionError as failure:
             log.error("the end of sub-agent %s could not be recorded: %s", report.agent_id, failure)
         return report
 
-    def _record(self, record: dict[str, Any]) -> None:
+    def _record(self, record: TranscriptRecord) -> None:
         if self._transcript is not None:
             self._transcript.append(record)
-        self.conversation.take(record)
-        if record.get("cost"):
-            self._sender.keep({"type": "aside", "agent": self._agent.id, "cost": record["cost"]})
+        self.conversation.apply(record)
+        if cost := getattr(record, "cost", None):
+            self._parent.record(SideRequestMade(cost, agent=self._identity.id))
 
-    def _activated(self, names: list[str]) -> None:
-        self._record({"type": "activated", "tools": names})
-
-    def _tell_missing(self) -> None:
-        """Tell the person of tools that the agent's file names and nobody has."""
-        known = self.box.catalog
-        wanted = self._task.definition.tools or ()
-        missing = [name for name in wanted if "*" not in name and name not in known]
-        if missing and self._task.definition.origin != "built-in":
-            text = f"The agent {self._agent.type} asks for tools that it cannot have: {', '.join(missing)}"
+    def _report_missing_tools(self) -> None:
+        """Notify the user of tools that the agent's file names and that do not exist here."""
+        definition = self._task.definition
+        missing = [name for name in definition.tools or () if "*" not in name and name not in self.box.catalog]
+        if missing and definition.origin != "built-in":
+            text = f"The agent {self._identity.type} asks for tools that it cannot have: {', '.join(missing)}"
             self.box.events.emit(Notice(text=text))
 
-    def _model(self) -> tuple[Provider, bool]:
-        """The model that the agent talks to, and whether it is its sender's."""
-        definition, theirs = self._task.definition, self._sender.provider
-        if (part := getattr(theirs, "delegated", None)) is not None:
-            return part(definition.name, self._task.prompt), False
-        own = self._sender.model_of(definition)
-        return (theirs, True) if own is None else (own, False)
+    def _pick_provider(self) -> tuple[Provider, bool]:
+        """The model of the agent, and whether it must be closed with it."""
+        definition, parent_provider = self._task.definition, self._parent.provider
+        if (delegated := getattr(parent_provider, "delegated", None)) is not None:
+            return delegated(definition.name, self._task.prompt), True
+        own = self._parent.pick_model(definition)
+        return (parent_provider, False) if own is None else (own, True)
 
-    async def _closed(self) -> None:
+    def _transcript_path(self) -> str | None:
+        return str(self._transcript.path) if self._transcript is not None else None
+
+    async def _close(self) -> None:
         try:
             await self.box.aclose()
             if self._transcript is not None:
                 await self._transcript.aclose()
-            if not self._borrowed:
+            if self._owns_provider:
                 await self._provider.aclose()
         except SessionError as failure:
             self._end = RunEnd("error", str(failure), self._end.text if self._end is not None else "")

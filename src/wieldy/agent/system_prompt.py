@@ -50,7 +50,7 @@ def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "", role: st
     return "\n\n".join(parts)
 
 
-def surroundings(cwd: str, root: str, *, model: str, today: str | None = None) -> str:
+def environment(cwd: str, root: str, *, model: str, today: str | None = None) -> str:
     """The part that depends on where and when: kept apart, and last."""
     today = today or time.strftime("%Y-%m-%d")
     git = "yes" if os.path.exists(os.path.join(root, ".git")) else "no"

@@ -1,4 +1,4 @@
-"""What a loop needs of a toolbox: a whole one has it, and so has the narrower one of a sub-agent."""
+"""What the agent loop needs of a toolbox: the toolbox of a session and that of a sub-agent provide it."""
 
 from __future__ import annotations
 
@@ -16,62 +16,44 @@ if TYPE_CHECKING:
     from wieldy.toolset.toolset import OfferedTools
 
 
-class HasMode(Protocol):
-    """A judge with a mode."""
+class PolicyProtocol(Protocol):
+    """A policy, as far as the loop needs it."""
 
     @property
-    def mode(self) -> str:
-        """The mode in force."""
-        ...
+    def mode(self) -> str: ...
 
 
 class ToolboxProtocol(Protocol):
-    """Tools, where they work, and who is told of it."""
+    """Tools and their environment."""
 
     @property
-    def events(self) -> Events:
-        """Where every step is announced."""
-        ...
+    def events(self) -> Events: ...
 
     @property
-    def workspace(self) -> Workspace:
-        """Where the tools work."""
-        ...
+    def workspace(self) -> Workspace: ...
 
     @property
-    def catalog(self) -> Catalog:
-        """Which tools there are."""
-        ...
+    def catalog(self) -> Catalog: ...
 
     @property
-    def settings(self) -> Settings:
-        """What is in force."""
-        ...
+    def settings(self) -> Settings: ...
 
     @property
-    def policy(self) -> HasMode:
-        """Who decides."""
-        ...
+    def policy(self) -> PolicyProtocol: ...
 
     @property
-    def services(self) -> Services:
-        """What calls are handled with now."""
-        ...
+    def services(self) -> Services: ...
 
     @property
-    def hooks(self) -> Hooks:
-        """Who is told of moments."""
-        ...
+    def hooks(self) -> Hooks: ...
 
     @property
-    def supervisor(self) -> Supervisor:
-        """What foreign code runs on."""
-        ...
+    def supervisor(self) -> Supervisor: ...
 
     def turn(self) -> Turn:
-        """A turn whose calls are submitted one by one."""
+        """Start a turn, to which calls are submitted one by one."""
         ...
 
     async def offering(self, window: int | None = None) -> OfferedTools:
-        """What a request carries of tools."""
+        """The tools to offer in a request."""
         ...

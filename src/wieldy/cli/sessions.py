@@ -11,7 +11,7 @@ from typing import Any
 
 from wieldy.agent.conversation import fold
 from wieldy.agent.store import StoredSession, last_session, session_folder, stored_sessions
-from wieldy.agent.transcript import NAME, records
+from wieldy.agent.transcript import NAME, raw_records, records
 from wieldy.cli.arguments import command_parser, folder
 from wieldy.core.messages import ContentBlock
 
@@ -86,15 +86,15 @@ def _show(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     folder = _folder(options.id)
     if options.script:
-        from wieldy.agent.recording import recorded
+        from wieldy.agent.recording import record_script
 
         Path(options.script).write_text(
-            json.dumps(recorded(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(record_script(folder), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         print(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`", file=sys.stderr)
         return 0
-    for told in records(folder):
-        print(json.dumps(told, ensure_ascii=False))
+    for record in raw_records(folder):
+        print(json.dumps(record, ensure_ascii=False))
     return 0
 
 
@@ -126,9 +126,9 @@ def _line(role: str, block: ContentBlock) -> str:
         case "tool_use":
             return f"  {block['name']} {json.dumps(block['input'], ensure_ascii=False)[:200]}"
         case "tool_result":
-            from wieldy.agent.compaction import text_of_result
+            from wieldy.agent.compaction import result_text
 
-            lines = text_of_result(block).splitlines() or [""]
+            lines = result_text(block).splitlines() or [""]
             more = f" … {len(lines) - 1} more lines" if len(lines) > 1 else ""
             return f"    {'✗' if block.get('is_error') else '→'} {lines[0][:160]}{more}"
     return ""

@@ -79,7 +79,7 @@ def _as_in_a_session(box: Toolbox) -> None:
     if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
         from wieldy.subagents.tasks import SubagentAccess
 
-        box.workspace.service(SubagentAccess).send = _nobody
+        box.workspace.service(SubagentAccess).start = _nobody
 
 
 async def _nobody(task: SubagentTask, ctx: ToolContext) -> SubagentHandle:

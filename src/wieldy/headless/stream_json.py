@@ -222,7 +222,7 @@ def _agents(session: Session) -> list[str]:
         return []
     from wieldy.subagents.definitions import AgentTypes
 
-    return list(session.box.workspace.service(AgentTypes).found)
+    return list(session.box.workspace.service(AgentTypes).definitions)
 
 
 def _servers(session: Session) -> list[dict[str, str]]:

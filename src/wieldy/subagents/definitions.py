@@ -1,11 +1,10 @@
-"""One kind of sub-agent: what it is for, what it is told, and what it may use."""
+"""Definitions of sub-agents: the built-in ones, and those in Markdown files of the project and the user."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,15 +15,16 @@ from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
+from wieldy.skills.discovery import gathered, of_project
 from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
-RENAMED = {"Task": "Agent"}
-# Tools that change nothing: an agent that has no others may run beside anything.
-READERS = frozenset(
+OLD_TOOL_NAMES = {"Task": "Agent"}
+# Tools that change nothing: an agent with no others can run in parallel with anything.
+READ_ONLY_TOOLS = frozenset(
     {
         *("Read", "Grep", "Glob", "LS", "NotebookRead", "Think", "Skill", "ToolSearch", "BashOutput"),
         *("WebFetch", "WebSearch", "ListMcpResources", "ReadMcpResource", "MemoryRead"),
@@ -33,9 +33,9 @@ READERS = frozenset(
 
 
 class AgentDefinition(Struct, frozen=True):
-    """A kind of sub-agent. `tools` are names or patterns, None for all its parent has; `without` are taken away again.
+    """A type of sub-agent. `tools` are names or patterns, None for all that its parent has; `disallowed_tools` are removed.
 
-    `mode` can only make it stricter than its parent is; `model` is None for its parent's.
+    `mode` can only make it stricter than its parent; without `model` it uses its parent's.
     """
 
     name: str
@@ -44,20 +44,20 @@ class AgentDefinition(Struct, frozen=True):
     origin: Origin = "built-in"
     path: str = ""
     tools: tuple[str, ...] | None = None
-    without: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
     model: str | None = None
     mode: str | None = None
-    turns: int | None = None
+    max_turns: int | None = None
     background: bool = False
 
     @property
     def reads_only(self) -> bool:
-        """Whether nothing it could do would change anything."""
-        return self.mode == "plan" or (self.tools is not None and READERS.issuperset(self.tools))
+        """Whether it cannot change anything."""
+        return self.mode == "plan" or (self.tools is not None and READ_ONLY_TOOLS.issuperset(self.tools))
 
 
 def read_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
-    """The kind of agent that a file describes. Raises `BadHead` for one that cannot be used."""
+    """Parse the file of an agent. Raises an error that names the line."""
     page = parse_markdown(text)
     fields = page.fields
     name = fields.get("name")
@@ -75,10 +75,10 @@ def read_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
         origin,
         path,
         tools=_tools(fields.get("tools")),
-        without=_names(fields.get("disallowedTools"), "disallowedTools"),
+        disallowed_tools=_names(fields.get("disallowedTools"), "disallowedTools"),
         model=_model(fields.get("model")),
         mode=_mode(fields.get("permissionMode")),
-        turns=_count(fields.get("maxTurns")),
+        max_turns=_positive_int(fields.get("maxTurns")),
         background=fields.get("background") is True,
     )
 
@@ -89,7 +89,7 @@ def _tools(value: Value | None) -> tuple[str, ...] | None:
 
 
 def _names(value: Value | None, field: str) -> tuple[str, ...]:
-    names = tuple(RENAMED.get(name, name) for name in _words(value))
+    names = tuple(OLD_TOOL_NAMES.get(name, name) for name in _words(value))
     for name in names:
         if not re.fullmatch(r"[\w*.-]+", name):
             # A rule that was read as a name would allow more than its author meant.
@@ -120,7 +120,7 @@ def _mode(value: Value | None) -> str | None:
     return None if value == "auto" else str(value)
 
 
-def _count(value: Value | None) -> int | None:
+def _positive_int(value: Value | None) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or int(value[:9]) < 1:
@@ -128,7 +128,7 @@ def _count(value: Value | None) -> int | None:
     return int(value[:9])
 
 
-_REPORT = (
+_REPORT_PROMPT = (
     "You work for another agent, which sees nothing of your work but your last message. Make that message complete and "
     "short: what you were asked, answered; facts with `path:line`; what you could not find or do, and why. No introduction, "
     "no offers of more. If something was denied, do not try to get round it: say so and go on without it. "
@@ -139,8 +139,9 @@ EXPLORE = AgentDefinition(
     "explore",
     "Finds things out in code, files and the web without changing anything. Several can run side by side.",
     "You explore: you find out what was asked, and change nothing. Begin with searches, read only what matters, send "
-    "searches and reads that do not depend on each other in one message, and stop as soon as you know.\n\n" + _REPORT,
-    tools=(*sorted(READERS - {"BashOutput", "MemoryRead"}), "mcp__*"),
+    "searches and reads that do not depend on each other in one message, and stop as soon as you know.\n\n"
+    + _REPORT_PROMPT,
+    tools=(*sorted(READ_ONLY_TOOLS - {"BashOutput", "MemoryRead"}), "mcp__*"),
     mode="plan",
 )
 
@@ -149,7 +150,7 @@ GENERAL = AgentDefinition(
     "Does a task of several steps on its own, with all the tools that you have.",
     "You do the task that you are given, all of it and nothing beside it. Look before you change, follow the conventions "
     "of the code, and run what shows that a change works. Decide what is unclear sensibly and say what you assumed: "
-    "nobody answers questions.\n\n" + _REPORT,
+    "nobody answers questions.\n\n" + _REPORT_PROMPT,
 )
 
 ARCHITECT = AgentDefinition(
@@ -159,7 +160,7 @@ ARCHITECT = AgentDefinition(
     "change nothing, and write a plan that an engineer can follow without asking: what is there now and must stay; the "
     "approach, and why not the obvious other one; the steps in order, each with the files and functions it touches; how "
     "to check that it works; what is risky or unknown. No code beyond a signature or a line that shows the idea.\n\n"
-    + _REPORT,
+    + _REPORT_PROMPT,
     tools=("Glob", "Grep", "LS", "NotebookRead", "Read", "Think"),
     mode="plan",
 )
@@ -167,66 +168,55 @@ ARCHITECT = AgentDefinition(
 BUILT_IN = {definition.name: definition for definition in (EXPLORE, GENERAL)}
 
 
-IN_PROJECT = (".wieldy/agents", ".claude/agents")
+PROJECT_FOLDERS = (".wieldy/agents", ".claude/agents")
 ENTRY_CHARS = 300
 LISTING_CHARS = 4_000
 
 
 class AgentTypes:
-    """`workspace.service(AgentTypes)`. Of two with one name the project's wins over the user's, and either over a built-in."""
+    """A workspace service: the definitions by name. The project's win over the user's, and both over the built-in ones."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._reported: set[str] = set()
+        self.definitions: dict[str, AgentDefinition] = dict(BUILT_IN)
         self.problems: tuple[str, ...] = ()
-
-    @cached_property
-    def found(self) -> dict[str, AgentDefinition]:
-        """Every kind by its name, as found last; at first those that are built in."""
-
-        return dict(BUILT_IN)
-
-    async def refreshed(self) -> None:
-        """Look again, in a thread; where there is no folder to look into, there is nothing to wait for."""
-        if any(map(os.path.isdir, self.folders)):
-            await in_thread(self.refresh)
-        else:
-            vars(self).pop("found", None)
-            self.problems = ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where files are looked for."""
-        return (*(Path(self._workspace.root, place) for place in IN_PROJECT), *_homes(self._workspace))
+        return (*(Path(self._workspace.root, folder) for folder in PROJECT_FOLDERS), *_user_folders(self._workspace))
+
+    async def refresh_in_thread(self) -> None:
+        """Read the files again, if there is any folder."""
+        if any(map(os.path.isdir, self.folders)):
+            await in_thread(self.refresh)
+        else:
+            self.definitions, self.problems = dict(BUILT_IN), ()
 
     def refresh(self) -> dict[str, AgentDefinition]:
-        """Look again. Reads files: call it in a thread where there may be many."""
-        from wieldy.skills.discovery import gathered
+        """Read the files again. Blocking."""
+        definitions, problems = gathered(_files(self._workspace), read_definition, "agents")
+        self.definitions, self.problems = {**BUILT_IN, **definitions}, tuple(problems)
+        return self.definitions
 
-        found, problems = gathered(_files(self._workspace), read_definition, "agents")
-        self.found, self.problems = {**BUILT_IN, **found}, tuple(problems)
-        return self.found
-
-    def report(self) -> None:
-        """Tell the person what is wrong, each fault once."""
+    def report_problems(self) -> None:
+        """Notify the user of files that cannot be used, each problem once."""
         for problem in self.problems:
             if problem not in self._reported:
                 self._reported.add(problem)
                 self._workspace.emit(Notice(text=f"An agent is left out: {problem}"))
 
     def listing(self) -> str:
-        """Every kind, a line each."""
-        return _lines(self.found.values())
+        """All definitions, a line each."""
+        return _listing(self.definitions.values())
 
-    def briefing(self) -> str:
-        """What a system prompt says of the kinds that files bring; empty where there are none."""
-        if "found" not in vars(self):
-            return ""
-        lines = _lines(one for one in self.found.values() if one.origin != "built-in")
+    def prompt_section(self) -> str:
+        """The section of the system prompt about agents from files; empty where there are none."""
+        lines = _listing(one for one in self.definitions.values() if one.origin != "built-in")
         return f"# Agents\nThe tool Agent takes these as `agent_type`, too.\n{lines}" if lines else ""
 
 
-def _lines(definitions: Iterable[AgentDefinition]) -> str:
+def _listing(definitions: Iterable[AgentDefinition]) -> str:
     lines: list[str] = []
     left = LISTING_CHARS
     for one in definitions:
@@ -241,22 +231,20 @@ def _lines(definitions: Iterable[AgentDefinition]) -> str:
 
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Literal["user", "project"]]]:
-    """Every file by its real path, strongest first; those of the project that are links out of it are left out."""
-    from wieldy.skills.discovery import of_project
-
-    homes = _homes(workspace)
-    yield from of_project(workspace, IN_PROJECT, homes, _in)
-    for home in homes:
-        for path in _in(home):
+    """The real paths of all files, strongest first, without links that lead out of the project."""
+    user_folders = _user_folders(workspace)
+    yield from of_project(workspace, PROJECT_FOLDERS, user_folders, _markdown_files)
+    for folder in user_folders:
+        for path in _markdown_files(folder):
             yield path, "user"
 
 
-def _homes(workspace: Workspace) -> tuple[Path, ...]:
+def _user_folders(workspace: Workspace) -> tuple[Path, ...]:
     env = workspace.env
     return config_home(env) / "agents", Path(env.get("HOME") or Path.home(), ".claude", "agents")
 
 
-def _in(folder: Path) -> Iterator[str]:
+def _markdown_files(folder: Path) -> Iterator[str]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:

@@ -89,8 +89,8 @@ async def _agents(chat: Chat, rest: str) -> None:
     sent = workspace.service(SubagentRegistry).all()
     chat.say("  sent in this session:" if sent else "  none was sent in this session")
     for one in sent:
-        report = one.over.result() if not one.running else one.so_far()
-        chat.say(f"  {report.why:<18} {one.task.title} [{report.account()}]")
+        report = one.future.result() if not one.running else one.current_report()
+        chat.say(f"  {report.why:<18} {one.task.title} [{report.summary()}]")
     for problem in types.problems:
         chat.say(f"  left out: {problem}", "yellow")
 

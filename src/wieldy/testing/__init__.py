@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wieldy.agent.recording import recorded as record
+    from wieldy.agent.recording import record_script as record
     from wieldy.providers.script import Script
 
-_HOME = {"Script": ("wieldy.providers.script", "Script"), "record": ("wieldy.agent.recording", "recorded")}
+_HOME = {"Script": ("wieldy.providers.script", "Script"), "record": ("wieldy.agent.recording", "record_script")}
 
 __all__ = ["Script", "record"]
 

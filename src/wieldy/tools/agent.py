@@ -54,7 +54,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
         return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
         return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
-    definition = workspace.service(AgentTypes).found.get(str(input.get("agent_type")))
+    definition = workspace.service(AgentTypes).definitions.get(str(input.get("agent_type")))
     return NO_EFFECTS if definition is None or definition.reads_only else UNKNOWN_EFFECTS
 
 
@@ -62,8 +62,8 @@ async def _enabled(workspace: Workspace) -> bool | str:
     if (refusal := workspace.service(SubagentAccess).refusal()) is not None:
         return refusal
     types = workspace.service(AgentTypes)
-    await types.refreshed()
-    types.report()
+    await types.refresh_in_thread()
+    types.report_problems()
     return True
 
 
@@ -78,7 +78,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     if not prompt:
         raise Refusal("check", "Say in `prompt` what the agent is to do, and all that it needs to know.")
     types = ctx.workspace.service(AgentTypes)
-    if input["agent_type"] not in types.found and input["agent_type"] not in await in_thread(types.refresh):
+    if input["agent_type"] not in types.definitions and input["agent_type"] not in await in_thread(types.refresh):
         raise Refusal("check", f"There is no agent `{input['agent_type']}`. The kinds are:\n{types.listing()}")
 
 
@@ -100,8 +100,8 @@ async def _run(
     definition = await _definition(ctx, agent_type, agent_id)
     task = SubagentTask(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
     access = ctx.workspace.service(SubagentAccess)
-    assert access.send is not None
-    handle = await access.send(task, ctx)
+    assert access.start is not None
+    handle = await access.start(task, ctx)
     if (run_in_background or definition.background) and access.depth == 0:
         handle.background = True
         message = f"The {agent_type} agent {handle.id} is at work. You will be told when it ends; go on meanwhile."
@@ -115,7 +115,7 @@ async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Agent
     if handle is not None and handle.task.definition.name == agent_type:
         return handle.task.definition
     types = ctx.workspace.service(AgentTypes)
-    definition = types.found.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
+    definition = types.definitions.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
     if definition is None:
         raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
     return definition
@@ -132,7 +132,7 @@ async def await_report(handle: SubagentHandle, ctx: ToolContext) -> Output:
 async def _await_or_stop(handle: SubagentHandle, *, stop: bool) -> Output:
     if stop and handle.running:
         report = await handle.stop("stopped by the agent that started it")
-        return Output(f"The agent {handle.id} was stopped.\n\n{report.told()}", report.data())
+        return Output(f"The agent {handle.id} was stopped.\n\n{report.as_text()}", report.as_dict())
     return _output(await handle.report())
 
 
@@ -145,7 +145,7 @@ def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
 
 
 def _output(report: SubagentReport) -> Output:
-    return Output(report.told(), report.data(), is_error=not report.done)
+    return Output(report.as_text(), report.as_dict(), is_error=not report.done)
 
 
 agent = AgentTool(

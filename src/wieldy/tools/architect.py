@@ -43,9 +43,9 @@ async def _plan(
     context: Annotated[str, "What is known already"] = "",
 ) -> Output:
     access = ctx.workspace.service(SubagentAccess)
-    assert access.send is not None
+    assert access.start is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
-    return await await_report(await access.send(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
+    return await await_report(await access.start(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
 
 
 architect = Architect(

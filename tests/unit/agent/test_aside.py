@@ -11,7 +11,7 @@ from tests.unit.providers.wire import anthropic_stream, loopback, sse, status, s
 from tests.unit.web.loopback import response, serving
 
 from wieldy import Session
-from wieldy.agent.side_requests import READER
+from wieldy.agent.side_requests import PAGE_PROMPT
 from wieldy.providers.anthropic import Anthropic
 from wieldy.testing import Script
 
@@ -80,7 +80,7 @@ async def test_a_question_about_a_page_is_answered_by_the_small_model(tmp_path: 
     assert "3 crowns." in text
     assert "Tea is 3 crowns" not in text
     (asked,) = small.requests
-    assert asked.system == (READER,)
+    assert asked.system == (PAGE_PROMPT,)
     assert "Tea is 3 crowns" in str(asked.messages[0].content)
     assert "What is tea?" in str(asked.messages[0].content)
     assert session.conversation.cost == pytest.approx(1.0)

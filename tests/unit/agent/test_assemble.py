@@ -23,16 +23,16 @@ def call(index: int, name: str = "note", id: str = "a") -> BlockStarted:
 
 def heard(*deltas: Delta, taken: frozenset[str] = frozenset()) -> tuple[StreamedMessage, list[tuple[str, object]]]:
     answer = StreamedMessage(taken)
-    made = [call for delta in deltas if (call := answer.take(delta)) is not None]
+    made = [call for delta in deltas if (call := answer.add(delta)) is not None]
     return answer, [(call.id, call.input if call.complete else None) for call in made]
 
 
 def test_a_call_is_handed_over_when_its_block_closes_and_not_before():
     answer = StreamedMessage()
-    assert answer.take(call(0)) is None
-    assert answer.take(BlockDelta(0, "input", '{"word":')) is None
-    assert answer.take(BlockDelta(0, "input", '"x"}')) is None
-    made = answer.take(BlockEnded(0))
+    assert answer.add(call(0)) is None
+    assert answer.add(BlockDelta(0, "input", '{"word":')) is None
+    assert answer.add(BlockDelta(0, "input", '"x"}')) is None
+    made = answer.add(BlockEnded(0))
     assert made is not None
     assert made.input == {"word": "x"}
     assert answer.content() == ({"type": "tool_use", "id": "a", "name": "note", "input": {"word": "x"}},)
@@ -56,7 +56,7 @@ def test_blocks_keep_the_order_they_began_in_whatever_order_they_end_in():
 def test_a_call_with_no_input_waits_for_what_comes_next(reason, ran):
     answer, calls = heard(call(0), BlockEnded(0))
     assert calls == []
-    made = answer.take(Stopped(reason))
+    made = answer.add(Stopped(reason))
     assert made is not None
     assert (made.input if made.complete else None) == ran
 
@@ -79,7 +79,7 @@ def test_an_input_that_is_cut_off_is_handed_over_as_it_is_so_that_it_is_refused(
 
 def test_a_block_the_message_left_open_is_closed_and_its_call_never_runs():
     answer, _ = heard(call(0), BlockDelta(0, "input", '{"word":"x"}'), Stopped("max_tokens"))
-    assert [(made.id, made.complete) for made in answer.cut_off()] == [("a", False)]
+    assert [(made.id, made.complete) for made in answer.close_open_blocks()] == [("a", False)]
     assert len(answer.content()) == 1
 
 

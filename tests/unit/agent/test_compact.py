@@ -10,7 +10,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, tool
-from wieldy.agent.compaction import BEGINS, as_text, size, with_summary
+from wieldy.agent.compaction import SUMMARY_PREFIX, as_text, char_count, with_summary
 from wieldy.agent.conversation import fold
 from wieldy.agent.transcript import records
 from wieldy.core.events import Compacted
@@ -49,7 +49,7 @@ async def test_old_results_are_put_aside_first_and_can_be_read_again(make_sessio
         assert (ended(events).why, compacted(events)) == ("done", ["auto"])
         before, after = requests_of(model)[-2:]
         assert len(before) == len(after)
-        assert size(after) < size(before) / 2
+        assert char_count(after) < char_count(before) / 2
         aside = after[2]["content"][0]["content"][0]["text"]
         kept = Path(aside.split("Read ")[1].split(" if")[0])
         assert kept.read_text().startswith("0: xxx")
@@ -67,7 +67,7 @@ async def test_when_that_is_not_enough_the_model_sums_up(make_session):
         asked, last = model.requests[-2], requests_of(model)[-1]
         assert "the task" in asked.messages[0].content[0]["text"]
         assert asked.tools == ()
-        assert last[0]["content"][0]["text"] == BEGINS + "we did much"
+        assert last[0]["content"][0]["text"] == SUMMARY_PREFIX + "we did much"
         assert last[-1]["content"][0]["type"] == "tool_result"
         assert len(last) < 18
         assert [m.as_dict() for m in fold(records(session.box.workspace.session_dir)).messages] == session.messages
@@ -184,7 +184,7 @@ def test_after_a_summary_calls_stay_with_their_results_and_the_tail_is_bounded()
 def test_a_new_prompt_is_kept_word_for_word_after_a_summary():
     history = [message("user", text("a")), message("assistant", text("b" * 50_000)), message("user", text("c"))]
     short = with_summary(history, "so far", 1_000)
-    assert [block["text"] for block in short[0].content] == [BEGINS + "so far", "c"]
+    assert [block["text"] for block in short[0].content] == [SUMMARY_PREFIX + "so far", "c"]
     assert len(short) == 1
 
 

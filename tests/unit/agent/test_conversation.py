@@ -7,35 +7,41 @@ from typing import Any
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy.agent.conversation import Conversation, fold
+from wieldy.agent.records import (
+    AssistantBlock,
+    AssistantMessageEnded,
+    HistoryReplaced,
+    MessageDiscarded,
+    ResultsShortened,
+    ToolResultRecord,
+    TranscriptRecord,
+    UserMessage,
+    convert_record,
+)
 
 CALL = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
 OTHER = {"type": "tool_use", "id": "b", "name": "Read", "input": {}}
 
 
-def user(text: str) -> dict[str, Any]:
-    return {"type": "user", "content": [{"type": "text", "text": text}]}
+def user(text: str) -> UserMessage:
+    return UserMessage([{"type": "text", "text": text}])
 
 
-def block(index: int, block: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "block", "index": index, "block": block}
+def block(index: int, block: dict[str, Any]) -> AssistantBlock:
+    return AssistantBlock(block, index)
 
 
-def result(id: str, text: str = "ok") -> dict[str, Any]:
-    return {"type": "result", "block": {"type": "tool_result", "tool_use_id": id, "content": text}}
+def result(id: str, text: str = "ok") -> ToolResultRecord:
+    return ToolResultRecord({"type": "tool_result", "tool_use_id": id, "content": text})
 
 
-def said(*records: dict[str, Any]) -> list[dict[str, Any]]:
+def said(*records: TranscriptRecord) -> list[dict[str, Any]]:
     messages = [message.as_dict() for message in fold(records).messages]
     check_history(messages)
     return messages
 
 
-ANSWERED = {
-    "type": "answered",
-    "stop_reason": "tool_use",
-    "usage": {"input_tokens": 7, "output_tokens": 3},
-    "cost": 0.5,
-}
+ANSWERED = AssistantMessageEnded("tool_use", {"input_tokens": 7, "output_tokens": 3}, 0.5)
 
 
 def test_a_result_that_came_while_the_model_still_spoke_waits_for_the_end_of_the_message():
@@ -68,12 +74,12 @@ def test_calls_of_a_message_that_never_ended_are_kept_because_they_may_have_run(
 
 
 def test_an_attempt_that_was_dropped_leaves_nothing():
-    assert len(said(user("hi"), block(0, {"type": "text", "text": "x"}), {"type": "dropped"}, user("again"))) == 1
+    assert len(said(user("hi"), block(0, {"type": "text", "text": "x"}), MessageDiscarded(), user("again"))) == 1
 
 
 def test_a_server_tool_that_never_answered_goes_with_the_stream_that_broke():
     server = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    broken = {"type": "answered", "stop_reason": "broken"}
+    broken = AssistantMessageEnded("broken")
     messages = said(user("hi"), block(0, server), block(1, CALL), broken, result("a"))
     assert messages[1]["content"] == [CALL]
     found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
@@ -82,7 +88,7 @@ def test_a_server_tool_that_never_answered_goes_with_the_stream_that_broke():
 
 
 def test_unknown_and_damaged_records_are_passed_over():
-    messages = said(
+    damaged = [
         {"type": "from the future", "x": 1},
         {"no": "type"},
         {"type": ["odd"]},
@@ -93,7 +99,8 @@ def test_unknown_and_damaged_records_are_passed_over():
         {"type": "compacted", "messages": 3},
         {"type": "activated", "tools": "x"},
         {"type": "answered", "usage": 3, "cost": "much"},
-    )
+    ]
+    messages = said(*filter(None, map(convert_record, damaged)))
     assert messages == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 
 
@@ -104,11 +111,11 @@ def test_cost_turns_and_tokens_are_added_up():
 
 def test_each_message_is_repaired_once_and_stays_the_same_object():
     told = Conversation()
-    told.take(user("hi"))
-    before = told.settled()[0]
+    told.apply(user("hi"))
+    before = told.settle()[0]
     for record in (block(0, CALL), ANSWERED, result("a")):
-        told.take(record)
-    messages = told.settled()
+        told.apply(record)
+    messages = told.settle()
     assert messages[0] is before
     check_request([message.as_dict() for message in messages])
 
@@ -116,10 +123,10 @@ def test_each_message_is_repaired_once_and_stays_the_same_object():
 def test_a_prompt_that_follows_another_joins_it_and_results_stay_in_place():
     told = Conversation()
     for record in (user("hi"), block(0, CALL), ANSWERED, result("a")):
-        told.take(record)
-    told.settled()
-    told.take(user("and this"))
-    messages = [message.as_dict() for message in told.settled()]
+        told.apply(record)
+    told.settle()
+    told.apply(user("and this"))
+    messages = [message.as_dict() for message in told.settle()]
     check_request(messages)
     assert [b["type"] for b in messages[2]["content"]] == ["tool_result", "text"]
 
@@ -127,27 +134,27 @@ def test_a_prompt_that_follows_another_joins_it_and_results_stay_in_place():
 def test_a_message_that_goes_on_after_a_pause_is_one_message():
     told = Conversation()
     text = {"type": "text", "text": "searching"}
-    for record in (user("hi"), block(0, text), {"type": "answered", "stop_reason": "pause_turn"}):
-        told.take(record)
-    told.settled()
-    for record in (block(0, CALL), ANSWERED, result("a")):
-        told.take(record)
-    messages = [message.as_dict() for message in told.settled()]
+    for record in (user("hi"), block(0, text), AssistantMessageEnded("pause_turn")):
+        told.apply(record)
+    told.settle()
+    for more in (block(0, CALL), ANSWERED, result("a")):
+        told.apply(more)
+    messages = [message.as_dict() for message in told.settle()]
     check_request(messages)
     assert messages[1]["content"] == [text, CALL]
 
 
 def test_looking_at_a_copy_changes_nothing():
     told = Conversation()
-    told.take(user("hi"))
-    told.take(block(0, CALL))
-    assert len(told.copy().settled()) == 3
+    told.apply(user("hi"))
+    told.apply(block(0, CALL))
+    assert len(told.copy().settle()) == 3
     assert (len(told.messages), len(told.blocks)) == (1, 1)
 
 
 def test_a_compacted_conversation_goes_on_from_what_it_was_compacted_to():
     session = [{"role": "user", "content": "in short"}, {"role": "assistant", "content": [CALL]}]
-    messages = said(user("hi"), {"type": "compacted", "messages": [*session, {"role": "robot"}, 3]}, user("on"))
+    messages = said(user("hi"), HistoryReplaced([*session, {"role": "robot"}, 3]), user("on"))
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[2]["content"][1]["text"] == "on"
 
@@ -157,13 +164,11 @@ def test_ids_that_were_used_stay_used_after_compaction_and_in_copies():
         {"role": "user", "content": [{"type": "text", "text": "go"}]},
         {"role": "assistant", "content": [CALL]},
     ]
-    told = fold([{"type": "compacted", "trigger": "fork", "messages": messages, "ids": ["long ago", 3]}])
+    told = fold([HistoryReplaced(messages, "fork", ids=["long ago", 3])])
     assert {"a", "long ago"} <= told.ids
-    assert fold([{"type": "compacted", "messages": messages, "ids": "damaged"}]).ids == {"a"}
+    assert fold([HistoryReplaced(messages, ids="damaged")]).ids == {"a"}
 
 
 def test_results_put_aside_are_replaced_by_what_stands_for_them():
-    messages = said(
-        user("hi"), block(0, CALL), ANSWERED, result("a", "long"), {"type": "shortened", "results": {"a": "(aside)"}}
-    )
+    messages = said(user("hi"), block(0, CALL), ANSWERED, result("a", "long"), ResultsShortened({"a": "(aside)"}))
     assert messages[2]["content"][0]["content"] == [{"type": "text", "text": "(aside)"}]

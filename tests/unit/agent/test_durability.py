@@ -23,7 +23,7 @@ class Disk:
 
     def look(self, what: str) -> None:
         assert self.session is not None and isinstance(self.session._transcript, Transcript)
-        syncer = self.session._transcript._syncer
+        syncer = self.session._transcript._fsyncs
         assert isinstance(syncer, FsyncThread)
         lines = self.session._transcript.path.read_text().splitlines()
         wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'
@@ -93,12 +93,12 @@ async def test_a_disk_that_fails_ends_the_run_before_anything_is_changed(tmp_pat
 
     async with session:
         assert isinstance(session._transcript, Transcript)
-        session._transcript.claim()
-        assert session._transcript._syncer is not None
-        session._transcript._syncer._first = full
+        session._transcript.open()
+        assert session._transcript._fsyncs is not None
+        session._transcript._fsyncs._before = full
         end = ended(await events_of(session))
         assert end.is_error
         assert "No space left on device" in end.detail
         assert disk.seen == []
-        session._transcript._syncer._error = None
-        session._transcript._syncer._first = lambda: None
+        session._transcript._fsyncs._error = None
+        session._transcript._fsyncs._before = lambda: None

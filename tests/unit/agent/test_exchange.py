@@ -9,7 +9,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history
 
 from wieldy import Script
-from wieldy.agent.model_turn import LONGEST_BACKOFF, LONGEST_WAIT, pause
+from wieldy.agent.model_turn import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
 from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolStarted, ToolSucceeded
 from wieldy.core.provider import ProviderFailure
 
@@ -173,14 +173,14 @@ async def test_every_request_and_start_is_announced(make_session):
         (ProviderFailure("refused", ""), 3, 4.0),
         (ProviderFailure("refused", ""), 4, None),
         (ProviderFailure("rate", "", retry_after=17), 1, 17),
-        (ProviderFailure("rate", "", retry_after=LONGEST_WAIT + 1), 1, None),
+        (ProviderFailure("rate", "", retry_after=MAX_RETRY_AFTER_SECONDS + 1), 1, None),
         (ProviderFailure("auth", ""), 1, None),
     ],
 )
 def test_how_long_to_wait(failure, attempt, seconds):
-    assert pause(failure, attempt, jitter=lambda: 1.0) == seconds
+    assert retry_delay(failure, attempt, jitter=lambda: 1.0) == seconds
 
 
 def test_waits_are_bounded_and_never_the_same():
-    assert pause(ProviderFailure("rate", ""), 20, 30, lambda: 1.0) == LONGEST_BACKOFF
-    assert pause(ProviderFailure("rate", ""), 1, jitter=lambda: 0.0) == 0.5
+    assert retry_delay(ProviderFailure("rate", ""), 20, 30, lambda: 1.0) == MAX_BACKOFF_SECONDS
+    assert retry_delay(ProviderFailure("rate", ""), 1, jitter=lambda: 0.0) == 0.5

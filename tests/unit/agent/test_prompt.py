@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Script, Session
-from wieldy.agent.system_prompt import INSTRUCTIONS, instructions, surroundings, system_prompt
+from wieldy.agent.system_prompt import INSTRUCTIONS, environment, instructions, system_prompt
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_mode_is_said_where_it_matters():
 
 
 def test_what_changes_from_day_to_day_comes_last(tmp_path):
-    here = surroundings(str(tmp_path), str(tmp_path), model="m", today="2030-01-02")
+    here = environment(str(tmp_path), str(tmp_path), model="m", today="2030-01-02")
     assert "2030-01-02" in here
     assert "git: no" in here
 

@@ -12,7 +12,7 @@ from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session
 from wieldy.agent.store import last_session, stored_sessions
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import raw_records
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ToolFailed, ToolRequested, ToolStarted
 from wieldy.core.outcome import Refused
@@ -101,7 +101,7 @@ async def test_cost_is_counted_and_bounded(make_session):
         assert (last.why, last.turns) == ("max_cost", 2)
         assert last.cost == pytest.approx(2 * (0.3 + 0.15))
         assert [e.cost for e in events if isinstance(e, ModelAnswered)] == [pytest.approx(0.45)] * 2
-        told = [record for record in records(session.box.workspace.session_dir) if record["type"] == "answered"]
+        told = [record for record in raw_records(session.box.workspace.session_dir) if record["type"] == "answered"]
         assert told[0]["usage"]["input_tokens"] == 100_000
         assert told[0]["cost"] == pytest.approx(0.45)
 
@@ -303,7 +303,7 @@ async def test_a_call_refused_by_the_loop_breaker_has_events_a_result_and_a_reco
     again = [{"call": "fails", "input": {"word": "x"}}]
     async with make_session(Script([again, again, again, [{"text": "given up"}]])) as session:
         events = await events_of(session)
-        record = [record for record in records(session.box.workspace.session_dir) if record["type"] == "result"][-1]
+        record = [record for record in raw_records(session.box.workspace.session_dir) if record["type"] == "result"][-1]
     assert ledger.ran == ["x", "x"]
     requested = [event for event in events if isinstance(event, ToolRequested)]
     failed = [event for event in events if isinstance(event, ToolFailed)]

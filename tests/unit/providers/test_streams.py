@@ -61,7 +61,7 @@ async def test_a_call_cut_off_by_the_length_limit_is_left_open_or_unreadable(wir
     async with loopback(stream(data)) as server:
         answer = await heard(provider(wire, server.url))
     assert answer.stop_reason == "max_tokens"
-    left = answer.cut_off()
+    left = answer.close_open_blocks()
     assert all(not call.complete for call in left)
     assert answer.content()[0]["input"] == {}
 

@@ -200,7 +200,7 @@ async def heard(model: Provider, asked: Request | None = None, *, keep: bool = F
     try:
         async with model.stream(asked or request()) as deltas:
             async for delta in deltas:
-                answer.take(delta)
+                answer.add(delta)
     finally:
         if not keep:
             await model.aclose()

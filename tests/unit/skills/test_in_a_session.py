@@ -24,7 +24,7 @@ async def test_a_model_is_told_of_the_skills_before_it_begins(root: Path) -> Non
     async with Toolbox(root, settings={}) as box:
         outset = RequestPrefix(box)
         await outset.prepare(Script())
-    (skills,) = [part for part in outset.prompt if part.startswith("# Skills")]
+    (skills,) = [part for part in outset.system if part.startswith("# Skills")]
     assert skills.endswith("\n- deploy: how we deploy")
     assert "Skill" in {offer.name for offer in outset.offers}
 
@@ -33,4 +33,4 @@ async def test_where_the_tool_is_denied_nothing_is_said(root: Path) -> None:
     async with Toolbox(root, settings={"permissions": {"deny": ["Skill"]}}) as box:
         outset = RequestPrefix(box)
         await outset.prepare(Script())
-    assert not [part for part in outset.prompt if "# Skills" in part]
+    assert not [part for part in outset.system if "# Skills" in part]

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.subagents.conftest import told
 
 from wieldy import Script, Session, Toolbox
-from wieldy.agent.models import FAMILY, SubagentModels
+from wieldy.agent.models import MODEL_ALIASES, SubagentModels
 from wieldy.core.content import Text
 from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
@@ -24,7 +24,7 @@ from wieldy.terminal.questions import Paint
 from wieldy.terminal.view import View
 from wieldy.testing import record
 
-CLAUDE = f"anthropic/{FAMILY['sonnet']}"
+CLAUDE = f"anthropic/{MODEL_ALIASES['sonnet']}"
 
 
 def kind(model: str | None, origin: Any = "user") -> AgentDefinition:
@@ -36,7 +36,7 @@ def kind(model: str | None, origin: Any = "user") -> AgentDefinition:
     ("own", "asked", "origin", "expected"),
     [
         (CLAUDE, None, "user", None),
-        (CLAUDE, "haiku", "project", FAMILY["haiku"]),
+        (CLAUDE, "haiku", "project", MODEL_ALIASES["haiku"]),
         (CLAUDE, "sonnet", "project", None),
         (CLAUDE, "claude-opus-4-1", "project", "claude-opus-4-1"),
         (CLAUDE, "openai/gpt-5", "user", "gpt-5"),
@@ -51,7 +51,7 @@ async def test_a_file_chooses_among_the_models_it_may_choose_from(project, monke
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     async with Toolbox(project, settings={}) as box:
-        found = SubagentModels((own, None), box).of(kind(asked, origin))
+        found = SubagentModels((own, None), box).pick(kind(asked, origin))
         assert (found.model if found is not None else None) == expected
         if found is not None:
             await found.aclose()
@@ -63,7 +63,7 @@ async def test_a_model_that_cannot_be_had_is_told_of_and_the_sessions_own_is_use
     heard: list[Event] = []
     async with Toolbox(project, settings={}) as box:
         box.subscribe(heard.append)
-        assert SubagentModels((CLAUDE, None), box).of(kind("openai/gpt-5")) is None
+        assert SubagentModels((CLAUDE, None), box).pick(kind("openai/gpt-5")) is None
     (notice,) = heard
     assert isinstance(notice, Notice)
     assert "asks for the model openai/gpt-5, which cannot be had: no key for openai" in notice.text

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.subagents.conftest import agent_file, events_of, told
 
 from wieldy import Script, Tool, tool
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import raw_records
 from wieldy.core.events import Notice, RunEnded, ToolStarted
 from wieldy.subagents.tasks import SubagentRegistry
 
@@ -210,7 +210,7 @@ async def test_one_of_an_earlier_session_can_be_gone_on_with(opened):
     first = Script().calls("Agent", prompt="first", agent_type="explore").says("done")
     async with opened(first.sends("explore", Script().says("I remember 42"))) as session:
         await session.ask("go")
-        (named,) = [one for one in records(session.box.workspace.session_dir) if one["type"] == "agent"]
+        (named,) = [one for one in raw_records(session.box.workspace.session_dir) if one["type"] == "agent"]
     again = Script().says("it was 42")
     asked = {"agent_id": named["id"], "prompt": "what was it?"}
     second = Script().calls("Agent", **asked).then().calls("Agent", **asked, agent_type="explore").says("done")

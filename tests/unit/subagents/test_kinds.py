@@ -39,15 +39,15 @@ def test_every_field_is_read() -> None:
         "background: true\ncolor: red"
     )
     assert found.tools == ("Read", "Grep", "Agent")
-    assert found.without == ("Bash", "mcp__*")
-    assert (found.model, found.mode, found.turns, found.background) == ("haiku", "plan", 7, True)
+    assert found.disallowed_tools == ("Bash", "mcp__*")
+    assert (found.model, found.mode, found.max_turns, found.background) == ("haiku", "plan", 7, True)
     assert found.prompt == "You work."
 
 
 @pytest.mark.parametrize("head", ["", "tools: '*'", "model: inherit\npermissionMode: auto"])
 def test_what_is_not_said_is_the_parents(head: str) -> None:
     found = read(head)
-    assert (found.tools, found.model, found.mode, found.turns) == (None, None, None, None)
+    assert (found.tools, found.model, found.mode, found.max_turns) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_broken_file_is_told_of_once_and_harms_no_other(workspace, project) ->
     types = AgentTypes(workspace)
     assert set(types.refresh()) == {"explore", "general", "good"}
     for _ in range(2):
-        types.report()
+        types.report_problems()
     texts = [event.text for event in workspace.told if isinstance(event, Notice)]
     assert len(texts) == 2
     assert any(text.startswith(f"An agent is left out: {bad}: line 2:") for text in texts)
@@ -135,23 +135,23 @@ def test_however_many_there_are_the_prompt_stays_short(workspace, project) -> No
         path.write_text(path.read_text().replace("Does", "Does very much " * 40))
     types = AgentTypes(workspace)
     assert len(types.refresh()) == 102
-    assert len(types.briefing()) < LISTING_CHARS + 200
-    assert types.briefing().endswith("… and more")
+    assert len(types.prompt_section()) < LISTING_CHARS + 200
+    assert types.prompt_section().endswith("… and more")
 
 
 @pytest.mark.asyncio
 async def test_another_look_sees_kinds_come_and_go(workspace: Workspace) -> None:
     types = AgentTypes(workspace)
-    await types.refreshed()
-    assert (types.briefing(), types.found.get("mine")) == ("", None)
+    await types.refresh_in_thread()
+    assert (types.prompt_section(), types.definitions.get("mine")) == ("", None)
     folder = Path(workspace.root, ".claude/agents")
     folder.mkdir(parents=True)
     (folder / "mine.md").write_text("---\nname: mine\ndescription: does things\n---\nDo it.\n")
-    await types.refreshed()
-    assert types.found["mine"].prompt == "Do it."
-    assert "- mine: does things" in types.briefing()
+    await types.refresh_in_thread()
+    assert types.definitions["mine"].prompt == "Do it."
+    assert "- mine: does things" in types.prompt_section()
     shutil.rmtree(folder)
-    await types.refreshed()
-    assert types.briefing() == ""
-    assert "general" in types.found
-    assert "mine" not in types.found
+    await types.refresh_in_thread()
+    assert types.prompt_section() == ""
+    assert "general" in types.definitions
+    assert "mine" not in types.definitions

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.subagents.conftest import agent_file, events_of, told
 
 from wieldy import Script
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import raw_records
 from wieldy.core.events import AgentEvent, Notice, ToolStarted
 from wieldy.files.editing.read_state import ReadState
 from wieldy.subagents.tasks import SubagentRegistry
@@ -121,12 +121,12 @@ async def test_both_transcripts_name_each_other(opened):
     async with opened(sending(Script().calls("LS").says("x"), "explore")) as session:
         await session.ask("go")
         folder = session.box.workspace.session_dir
-    (named,) = [one for one in records(folder) if one["type"] == "agent"]
+    (named,) = [one for one in raw_records(folder) if one["type"] == "agent"]
     path = Path(named["transcript"])
     assert path == folder / "agents" / named["id"] / "transcript.jsonl"
     header = json.loads(path.read_text().splitlines()[0])
     assert (header["parent"], header["parent_call"], header["agent"]) == (session.id, named["call"], "explore")
-    (ended,) = [one for one in records(folder) if one["type"] == "agent_ended"]
+    (ended,) = [one for one in raw_records(folder) if one["type"] == "agent_ended"]
     assert (ended["why"], ended["turns"], ended["id"]) == ("done", 2, named["id"])
 
 

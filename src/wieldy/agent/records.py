@@ -1,0 +1,186 @@
+"""The records of a transcript, one JSON object a line, told apart by `type`.
+
+Writing, folding, resuming, compaction, export and replay use these types. A reader skips records of a type it does not know
+and ignores fields it does not know, so that an older version can read what a newer one wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+VERSION = 1
+
+Block: TypeAlias = dict[str, Any]
+
+
+class TranscriptRecord(Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Anything that is appended to a transcript."""
+
+
+class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
+    """Begins a transcript. `agent`, `parent` and `parent_call` are set in that of a sub-agent."""
+
+    v: int
+    id: str
+    root: str = ""
+    model: str = ""
+    at: float | None = None
+    fork_of: str | None = None
+    agent: str | None = None
+    parent: str | None = None
+    parent_call: str | None = None
+
+
+class UserMessage(TranscriptRecord, frozen=True, tag="user"):
+    """A prompt, with what hooks added to it, or another message that is not a tool result."""
+
+    content: list[Any]
+
+
+class AssistantBlock(TranscriptRecord, frozen=True, tag="block"):
+    """A block of the model's message that has closed."""
+
+    block: Block
+    index: int | None = None
+
+
+class AssistantMessageEnded(TranscriptRecord, frozen=True, tag="answered"):
+    """The model's message is over; the blocks since the last one belong to it."""
+
+    stop_reason: str | None = None
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    at: float | None = None
+
+
+class MessageDiscarded(TranscriptRecord, frozen=True, tag="dropped"):
+    """The blocks of the message so far do not count: it is requested again, or said nothing."""
+
+
+class ToolResultRecord(TranscriptRecord, frozen=True, tag="result"):
+    """The result of a call; `refused` names the stage that refused to run it."""
+
+    block: Block
+    refused: str | None = None
+
+
+class ToolsActivated(TranscriptRecord, frozen=True, tag="activated"):
+    """Deferred tools that the model has loaded."""
+
+    tools: list[str]
+
+
+class HistoryReplaced(TranscriptRecord, frozen=True, tag="compacted"):
+    """The conversation goes on from these messages: a summary, or the copy that a fork begins with."""
+
+    messages: list[Any]
+    trigger: str = ""
+    cost: float | None = None
+    ids: Any = None
+
+
+class ResultsShortened(TranscriptRecord, frozen=True, tag="shortened"):
+    """Old tool results, by call id, and the text that replaces each."""
+
+    results: dict[str, Any]
+    trigger: str = ""
+
+
+class MediaWithheld(TranscriptRecord, frozen=True, tag="withheld"):
+    """Images and documents, by digest, that the provider did not accept."""
+
+    digests: list[str]
+    why: str = ""
+
+
+class ThinkingRemoved(TranscriptRecord, frozen=True, tag="forgot"):
+    """All thinking blocks are removed, because the provider did not accept one."""
+
+    why: str = ""
+
+
+class ModelChanged(TranscriptRecord, frozen=True, tag="model"):
+    """The session was resumed with another model."""
+
+    model: str
+
+
+class SideRequestMade(TranscriptRecord, frozen=True, tag="aside"):
+    """A request beside the conversation, or one of a sub-agent, whose cost counts."""
+
+    cost: float | None = None
+    model: str | None = None
+    agent: str | None = None
+
+
+class ApprovalRequested(TranscriptRecord, frozen=True, tag="asked"):
+    """The user was asked whether to permit a call."""
+
+    id: str
+
+
+class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
+    """A sub-agent was started by a call."""
+
+    id: str
+    agent: str = ""
+    call: str = ""
+    transcript: str | None = None
+
+
+class SubagentEnded(TranscriptRecord, frozen=True, tag="agent_ended"):
+    """A sub-agent has ended. Its cost is already in the `aside` records."""
+
+    id: str
+    call: str = ""
+    why: str = ""
+    turns: int = 0
+    usage: dict[str, int] = {}
+    cost_of_agent: float = 0.0
+
+
+AnyRecord: TypeAlias = (
+    SessionHeader
+    | UserMessage
+    | AssistantBlock
+    | AssistantMessageEnded
+    | MessageDiscarded
+    | ToolResultRecord
+    | ToolsActivated
+    | HistoryReplaced
+    | ResultsShortened
+    | MediaWithheld
+    | ThinkingRemoved
+    | ModelChanged
+    | SideRequestMade
+    | ApprovalRequested
+    | SubagentStarted
+    | SubagentEnded
+)
+
+RecordSink: TypeAlias = Callable[[TranscriptRecord], None]
+"""Appends a record to a transcript and folds it into the conversation."""
+
+_decoder = msgspec.json.Decoder(AnyRecord)
+
+
+def decode_record(line: bytes) -> TranscriptRecord | None:
+    """Decode a line of a transcript; None for a torn line or a record of unknown type."""
+    try:
+        record: TranscriptRecord = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record
+
+
+def convert_record(data: Any) -> TranscriptRecord | None:
+    """Convert decoded JSON to a record; None for one of unknown type."""
+    try:
+        record: TranscriptRecord = msgspec.convert(data, AnyRecord)
+    except msgspec.ValidationError:
+        return None
+    return record
