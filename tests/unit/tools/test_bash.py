@@ -17,7 +17,7 @@ from wieldy.core.decision import Decision, Opinion, Reason
 from wieldy.core.events import ToolProgress
 from wieldy.shell.running.reaper import ProcessTree, members
 from wieldy.shell.running.session import ShellSession
-from wieldy.shell.sandbox.sandbox import choose
+from wieldy.shell.sandbox.sandbox import choose_wrapper
 from wieldy.tools.bash import bash
 
 
@@ -270,7 +270,9 @@ async def test_many_commands_of_one_turn_leave_nothing_behind(open_box):
 
 
 @pytest.mark.asyncio
-@pytest.mark.skipif(choose(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here")
+@pytest.mark.skipif(
+    choose_wrapper(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here"
+)
 async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labelled(open_box, tmp_path):
     async with open_box(sandbox={"enabled": True}) as box:
         first = await box.call("Bash", command="mkdir sub && cd sub && pwd")
@@ -283,7 +285,9 @@ async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labe
 
 
 @pytest.mark.asyncio
-@pytest.mark.skipif(choose(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here")
+@pytest.mark.skipif(
+    choose_wrapper(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here"
+)
 @pytest.mark.parametrize(
     ("command", "confined"),
     [("env", False), ("env; env", False), ("env && true", True), ("env $(true)", True), ("sh -c env", True)],

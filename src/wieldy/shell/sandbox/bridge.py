@@ -1,4 +1,4 @@
-"""Inside a sandbox with a loopback of its own: a port on it leads to the proxy outside. Then the program takes over."""
+"""Runs inside a sandbox with its own loopback: forwards a port to the proxy outside, then becomes the program."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ import os
 import socket
 import threading
 
-START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.sandbox.bridge import become; become(*sys.argv[2:])"
+START_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.sandbox.bridge import main; main(*sys.argv[2:])"
 )
 
 
-def become(door: str, port: str, program: str, *arguments: str) -> None:
-    """Leave a process behind that carries connections to the door, and become the program."""
+def main(proxy_socket: str, port: str, program: str, *arguments: str) -> None:
+    """Leave a process that forwards connections to the proxy, and exec the program."""
     server = socket.create_server(("127.0.0.1", int(port)))
     if os.fork() == 0:
-        # A second fork: the program must not find a child it has not started.
+        # Fork twice, so that the program has no child that it did not start.
         if os.fork() == 0:
-            _carry(server, door)
+            _forward(server, proxy_socket)
         os._exit(0)
     os.wait()
     server.close()
     os.execv(program, [program, *arguments])
 
 
-def _carry(server: socket.socket, door: str) -> None:
+def _forward(server: socket.socket, proxy_socket: str) -> None:
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+        os.dup2(null, descriptor)
     while True:
-        near, _ = server.accept()
-        far = socket.socket(socket.AF_UNIX)
+        client, _ = server.accept()
+        upstream = socket.socket(socket.AF_UNIX)
         try:
-            far.connect(door)
+            upstream.connect(proxy_socket)
         except OSError:
-            near.close()
-            far.close()
+            client.close()
+            upstream.close()
             continue
-        for one, other in ((near, far), (far, near)):
-            threading.Thread(target=_pass_on, args=(one, other), daemon=True).start()
+        for source, target in ((client, upstream), (upstream, client)):
+            threading.Thread(target=_copy, args=(source, target), daemon=True).start()
 
 
-def _pass_on(one: socket.socket, other: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := one.recv(65536):
-            other.sendall(data)
+        while data := source.recv(65536):
+            target.sendall(data)
     with contextlib.suppress(OSError):
-        other.shutdown(socket.SHUT_WR)
+        target.shutdown(socket.SHUT_WR)

@@ -1,4 +1,7 @@
-"""What a sandboxed command may touch, as data: both sandboxes are built from it."""
+"""What a sandboxed command may access, for bubblewrap and Landlock alike.
+
+The Landlock child runs without site-packages, so this module uses the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,15 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
-from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-SECRETS = (
+SECRET_PATHS = (
     "~/.ssh",
     "~/.gnupg",
     "~/.aws",
@@ -32,14 +33,15 @@ SECRETS = (
     "~/.git-credentials",
     "/etc/shadow",
 )
-WAYS_OUT = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/user", "/tmp/.X11-unix")
-"""Sockets of services that would do outside what is forbidden inside."""
+SERVICE_SOCKETS = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/user", "/tmp/.X11-unix")
+"""Sockets of services that could act outside the sandbox for a command inside."""
 
 
-class Bounds(Struct, frozen=True):
-    """Absolute paths. `protected` lie inside `writable` and stay as they are; `unreadable` are hidden altogether.
+@dataclass(frozen=True)
+class SandboxPolicy:
+    """Absolute paths. `protected` are read-only parts of `writable`; `unreadable` are hidden.
 
-    Without `network`, `proxy_port` is the one loopback port that may still be connected to.
+    Without `network`, `proxy_port` is the only loopback port that may be connected to.
     """
 
     writable: tuple[str, ...]
@@ -49,67 +51,70 @@ class Bounds(Struct, frozen=True):
     proxy_port: int | None = None
 
     def as_json(self) -> str:
-        """These bounds as an argument of another process."""
+        """Encode it as an argument for another process."""
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_json(text: str) -> Bounds:
-        """The bounds another process was given."""
-        told = json.loads(text)
-        paths = {name: tuple(told[name]) for name in ("writable", "protected", "unreadable")}
-        return Bounds(**paths, network=told["network"], proxy_port=told["proxy_port"])
+    def from_json(text: str) -> SandboxPolicy:
+        """Decode it in another process."""
+        fields = json.loads(text)
+        paths = {name: tuple(fields[name]) for name in ("writable", "protected", "unreadable")}
+        return SandboxPolicy(**paths, network=fields["network"], proxy_port=fields["proxy_port"])
 
 
-def bounds_of(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> Bounds:
-    """The bounds a workspace and its settings ask for."""
+def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> SandboxPolicy:
+    """The policy of a workspace and its settings."""
     home = workspace.env.get("HOME") or os.path.expanduser("~")
-    granted = _paths(workspace.setting("sandbox.allowWrite", list[str]()), home, workspace.root)
-    denied = _paths([*SECRETS, *WAYS_OUT, *workspace.setting("sandbox.denyRead", list[str]())], home, workspace.root)
-    kept = _paths(workspace.setting("sandbox.allowRead", list[str]()), home, workspace.root)
+    allow_write = _paths(workspace.setting("sandbox.allowWrite", list[str]()), home, workspace.root)
+    deny_read = _paths(
+        [*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead", list[str]())], home, workspace.root
+    )
+    allow_read = _paths(workspace.setting("sandbox.allowRead", list[str]()), home, workspace.root)
     temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), "/tmp", "/var/tmp")
-    git = [git_places(root, workspace.roots) for root in workspace.roots]
+    git = [git_paths(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
-    return Bounds(
-        writable=_existing((*workspace.roots, *temporary, *granted, *also_writable, *commits)),
-        protected=_existing((*(path for place in git for path in place.protected), *_settings(workspace.roots))),
-        unreadable=_existing(path for path in denied if path not in kept),
+    return SandboxPolicy(
+        writable=_existing((*workspace.roots, *temporary, *allow_write, *also_writable, *commits)),
+        protected=_existing((*(path for place in git for path in place.protected), *_settings_files(workspace.roots))),
+        unreadable=_existing(path for path in deny_read if path not in allow_read),
         network=workspace.setting("sandbox.network", False),
     )
 
 
-class GitPlaces(Struct, frozen=True):
-    """Git's own files of one work tree: what commits write, and what would run code later."""
+@dataclass(frozen=True)
+class GitPaths:
+    """Git's own files of a work tree: `writable` for commits, `protected` because they could run code later."""
 
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
 
-def git_places(root: str, roots: tuple[str, ...] = ()) -> GitPlaces:
-    """Where git keeps its files for a work tree; a linked work tree keeps them elsewhere.
+def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
+    """Find git's own files of a work tree; a linked work tree keeps them elsewhere.
 
-    A command could have written what is read here, so that nothing becomes writable on its word alone.
+    A command could have written `.git`, so its content alone makes nothing writable.
     """
     dot_git = Path(root, ".git")
     if dot_git.is_symlink():
-        return GitPlaces()
-    found = _linked(dot_git, roots or (root,)) if dot_git.is_file() else (dot_git, dot_git)
-    if found is None or not all(map(os.path.isdir, found)):
-        return GitPlaces()
-    own, shared = found
+        return GitPaths()
+    folders = _linked_folders(dot_git, roots or (root,)) if dot_git.is_file() else (dot_git, dot_git)
+    if folders is None or not all(map(os.path.isdir, folders)):
+        return GitPaths()
+    own, shared = folders
     # A folder that hooks could be put into must exist to be protected.
     with contextlib.suppress(OSError):
         (shared / "hooks").mkdir(exist_ok=True)
     risky = [shared / "hooks", shared / "config", shared / "config.worktree", own / "config.worktree"]
     for module in (shared / "modules").glob("**/hooks"):
         risky += [module, module.parent / "config"]
-    # The folder itself is named as well: mounted on its own, it cannot be moved away and replaced.
-    return GitPlaces(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
+    # The folder itself is listed too: as its own mount, it cannot be moved away and replaced.
+    return GitPaths(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
 
 
-def _linked(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] | None:
-    """The folder a `.git` file names, and the repository it is part of.
+def _linked_folders(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] | None:
+    """The folder that a `.git` file names, and the repository it belongs to.
 
-    It must lie within the roots, or be a linked work tree's and name this very work tree in turn.
+    It must be within the roots, or be the folder of a linked work tree that names this work tree in turn.
     """
     try:
         text = dot_git.read_text(errors="replace").strip()
@@ -126,7 +131,7 @@ def _linked(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] | None:
     return own, own.parent.parent
 
 
-def _settings(roots: tuple[str, ...]) -> Iterator[str]:
+def _settings_files(roots: tuple[str, ...]) -> Iterator[str]:
     for root in roots:
         for name in (".wieldy", ".claude", ".mcp.json", ".gitmodules"):
             yield os.path.join(root, name)

@@ -1,38 +1,40 @@
-"""Holds commands within bounds by what this system has: bubblewrap, else Landlock, else nothing, and says which."""
+"""Chooses and applies the sandbox that works on this system: bubblewrap, else Landlock, else none."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash, scrub_secrets
 from wieldy.shell.sandbox import bridge, landlock
-from wieldy.shell.sandbox.bubblewrap import bubblewrap_arguments, find_bubblewrap
-from wieldy.shell.sandbox.policy import Bounds, bounds_of
-from wieldy.shell.sandbox.proxy import ProxyEndpoint, SandboxProxy, proxy_environment
+from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+
+if TYPE_CHECKING:
+    from wieldy.shell.sandbox.proxy import ProxyEndpoint
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
-_REFUSALS = re.compile(
+_REFUSAL_MESSAGES = re.compile(
     r"Permission denied|Read-only file system|Operation not permitted|Network is unreachable"
     r"|[Cc]ould not resolve host|Temporary failure in name resolution|Name or service not known|Device or resource busy"
 )
 
 
 class SandboxReport(Struct, frozen=True):
-    """What a sandbox really enforces here, found out by trying it."""
+    """What a sandbox enforces on this system, as a trial showed."""
 
     mechanism: Mechanism
     works: bool
@@ -43,7 +45,6 @@ class SandboxReport(Struct, frozen=True):
     udp: bool
 
     def lines(self) -> list[str]:
-        """The report for a person."""
         if self.mechanism == "none":
             return ["no sandbox: neither bubblewrap nor Landlock works here; commands run unconfined"]
         enforced = {
@@ -58,7 +59,7 @@ class SandboxReport(Struct, frozen=True):
 
 
 class Sandbox:
-    """The sandbox of a workspace: `workspace.service(Sandbox)`. What works is tried out once, at first use."""
+    """The sandbox of a workspace: `workspace.service(Sandbox)`. The first use tries out what works."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -66,88 +67,107 @@ class Sandbox:
 
     @property
     def enabled(self) -> bool:
-        """Whether the settings ask for it."""
         return self._workspace.setting("sandbox.enabled", False)
 
     async def wrapper(self) -> Wrapper:
-        """The way commands are confined here."""
+        """The wrapper that works here."""
         if self._wrapper is None:
-            wanted = self._workspace.setting("sandbox.mechanism", "auto")
-            self._wrapper = await in_thread(choose, self._workspace.env.get("PATH"), wanted)
+            mechanism = self._workspace.setting("sandbox.mechanism", "auto")
+            self._wrapper = await in_thread(choose_wrapper, self._workspace.env.get("PATH"), mechanism)
         return self._wrapper
 
     async def confinement(self, *, also_writable: tuple[str, ...] = ()) -> Confinement:
-        """What holds the call of a program, and its environment, within the workspace's bounds as they are now."""
+        """A function that wraps a program and its environment by the workspace's current policy."""
         wrapper = await self.wrapper()
-        bounds = await in_thread(bounds_of, self._workspace, also_writable=also_writable)
-        kept = self._workspace.setting("sandbox.keepEnv", list[str]())
-        endpoint = await self._proxy_endpoint(bounds)
-        further = proxy_environment(endpoint.port) if endpoint else {}
-        prefix = wrapper.prefix(bounds, endpoint)
+        policy = await in_thread(policy_for, self._workspace, also_writable=also_writable)
+        keep_env = self._workspace.setting("sandbox.keepEnv", list[str]())
+        endpoint, proxy_env = await self._proxy(policy)
+        prefix = wrapper.prefix(policy, endpoint)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-            return [*prefix, *argv], scrub_secrets(env, kept)[0] | further
+            return [*prefix, *argv], scrub_secrets(env, keep_env)[0] | proxy_env
 
         return confine
 
-    async def _proxy_endpoint(self, bounds: Bounds) -> ProxyEndpoint | None:
-        """The way out to the hosts that are allowed, where there are any."""
-        if bounds.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
-            return None
-        return await self._workspace.service(SandboxProxy).open()
+    async def _proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
+        """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
+        if policy.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
+            return None, {}
+        from wieldy.shell.sandbox.proxy import SandboxProxy, proxy_environment
+
+        endpoint = await self._workspace.service(SandboxProxy).open()
+        return endpoint, proxy_environment(endpoint.port)
 
 
 class Wrapper(Struct, frozen=True):
-    """A mechanism that was seen to work, and how a command is put into it."""
+    """A mechanism that works here, and how it wraps a command."""
 
     mechanism: Mechanism
     program: str = ""
     own_processes: bool = True
 
-    def prefix(self, bounds: Bounds, endpoint: ProxyEndpoint | None = None) -> list[str]:
-        """What is put before a command."""
+    def prefix(self, policy: SandboxPolicy, endpoint: ProxyEndpoint | None = None) -> list[str]:
+        """The arguments to put before a command."""
         if self.mechanism == "bubblewrap":
-            inside = bubblewrap_arguments(self.program, bounds, own_processes=self.own_processes)
-            bridged = python_command(bridge.START, endpoint.socket, str(endpoint.port)) if endpoint else None
-            return [*inside, *(bridged or ())]
+            bwrap = bubblewrap_arguments(self.program, policy, own_processes=self.own_processes)
+            bridge_command = (
+                python_command(bridge.START_CODE, endpoint.socket, str(endpoint.port)) if endpoint else None
+            )
+            return [*bwrap, *(bridge_command or ())]
         if self.mechanism == "landlock":
-            reachable = replace(bounds, proxy_port=endpoint.port if endpoint else None)
-            return python_command(landlock.START, reachable.as_json()) or []
+            policy = replace(policy, proxy_port=endpoint.port if endpoint else None)
+            return python_command(landlock.START_CODE, policy.as_json()) or []
         return []
 
 
-NONE = Wrapper("none")
+NO_SANDBOX = Wrapper("none")
 
 
-def choose(path: str | None, wanted: str = "auto") -> Wrapper:
-    """The best sandbox that works here, by trying each; `wanted` names one to insist on."""
+def bubblewrap_arguments(bwrap: str, policy: SandboxPolicy, *, own_processes: bool = True) -> list[str]:
+    """The bwrap command of a policy. `own_processes` hides all other processes; some containers do not permit that."""
+    arguments = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev"]
+    arguments += ["--unshare-pid", "--proc", "/proc"] if own_processes else []
+    arguments += ["--unshare-ipc", "--cap-drop", "ALL", "--die-with-parent"]
+    arguments += [] if policy.network else ["--unshare-net"]
+    # A later mount covers an earlier one, so inner folders come after outer ones.
+    for path in sorted(policy.writable):
+        arguments += ["--bind", path, path]
+    for path in sorted(policy.protected):
+        arguments += ["--ro-bind", path, path]
+    for path in sorted(policy.unreadable):
+        arguments += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    return [*arguments, "--"]
+
+
+def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
+    """The best sandbox that works here, by trying each; `mechanism` allows only one."""
     candidates: list[Wrapper] = []
-    if wanted in ("auto", "bubblewrap") and (bwrap := find_bubblewrap(path)):
+    if mechanism in ("auto", "bubblewrap") and (bwrap := shutil.which("bwrap", path=path)):
         candidates += [Wrapper("bubblewrap", bwrap), Wrapper("bubblewrap", bwrap, own_processes=False)]
-    if wanted in ("auto", "landlock") and landlock.abi():
+    if mechanism in ("auto", "landlock") and landlock.abi():
         candidates.append(Wrapper("landlock"))
-    return next((each for each in candidates if _starts(each, path)), NONE)
+    return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
 
 
 def refusal_note(output: str) -> str | None:
-    """A line that names the sandbox as the likely cause of what a command complains about."""
-    found = _REFUSALS.search(output)
-    if found is None:
+    """A note that the sandbox may be the cause of an error in this output."""
+    match = _REFUSAL_MESSAGES.search(output)
+    if match is None:
         return None
     return (
-        f"sandbox: the command was confined, which may be the cause of “{found[0]}”. It can write only in the allowed "
+        f"sandbox: the command was confined, which may be the cause of “{match[0]}”. It can write only in the allowed "
         "folders and temp, and has no network unless granted. Do not try to get round it; say what access is needed"
     )
 
 
 async def probe(workspace: Workspace) -> SandboxReport:
-    """Try out what the workspace's sandbox enforces, whether it is enabled or not."""
+    """Test what the workspace's sandbox enforces, whether it is enabled or not."""
     wrapper = await workspace.service(Sandbox).wrapper()
-    return await in_thread(try_out, wrapper, find_bash(workspace.env.get("PATH")))
+    return await in_thread(probe_wrapper, wrapper, find_bash(workspace.env.get("PATH")))
 
 
-def try_out(wrapper: Wrapper, bash: str) -> SandboxReport:
-    """Do one of everything that shall be impossible, and see what happened."""
+def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
+    """Try everything that should be impossible, and report what happened."""
     with (
         tempfile.TemporaryDirectory() as folder,
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -159,41 +179,43 @@ def try_out(wrapper: Wrapper, bash: str) -> SandboxReport:
         for each in (hooks, outside, secret):
             each.mkdir(parents=True)
         (secret / "key").write_text("secret")
-        bounds = Bounds((str(inside), str(inside / ".git")), (str(hooks),), (str(secret),))
+        policy = SandboxPolicy((str(inside), str(inside / ".git")), (str(hooks),), (str(secret),))
         script = (
             f"echo > {inside}/made && echo works; echo > {outside}/made && echo wrote; cat {secret}/key && echo; "
             f"echo > {hooks}/made && echo hooked; (: > /dev/tcp/127.0.0.1/{tcp.getsockname()[1]}) && echo connected; "
             f"echo datagram > /dev/udp/127.0.0.1/{udp.getsockname()[1]}"
         )
-        said = _output([*wrapper.prefix(bounds), bash, "-c", script], cwd=str(inside)).split()
+        words = _run([*wrapper.prefix(policy), bash, "-c", script], cwd=str(inside)).split()
         return SandboxReport(
             wrapper.mechanism,
-            works="works" in said,
-            writes="wrote" not in said and not (outside / "made").exists(),
-            reads="secret" not in said,
-            git="hooked" not in said and not (hooks / "made").exists(),
-            tcp="connected" not in said,
-            udp=not _arrived(udp),
+            works="works" in words,
+            writes="wrote" not in words and not (outside / "made").exists(),
+            reads="secret" not in words,
+            git="hooked" not in words and not (hooks / "made").exists(),
+            tcp="connected" not in words,
+            udp=not _received(udp),
         )
 
 
-def _starts(wrapper: Wrapper, path: str | None) -> bool:
+def _works(wrapper: Wrapper, path: str | None) -> bool:
     bash = find_bash(path)
     with tempfile.TemporaryDirectory() as folder:
-        return _output([*wrapper.prefix(Bounds((folder,))), bash, "-c", "echo works"], cwd=folder).strip() == "works"
+        return (
+            _run([*wrapper.prefix(SandboxPolicy((folder,))), bash, "-c", "echo works"], cwd=folder).strip() == "works"
+        )
 
 
-def _output(argv: Sequence[str], cwd: str) -> str:
+def _run(argv: Sequence[str], cwd: str) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=cwd, timeout=10, check=False, env=dict(os.environ)
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace")
+    return process.stdout.decode(errors="replace")
 
 
-def _arrived(udp: socket.socket) -> bool:
+def _received(udp: socket.socket) -> bool:
     udp.settimeout(0.05)
     try:
         return bool(udp.recv(64))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.sandbox.policy import Bounds, bounds_of, git_places
+from wieldy.shell.running.guardian import python_command
+from wieldy.shell.sandbox.policy import SandboxPolicy, git_paths, policy_for
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def project(tmp_path: Path) -> Path:
 def writable(project: Path, **sandbox) -> set[str]:
     env = {"HOME": str(project.parent / "victim"), "TMPDIR": str(project)}
     workspace = Workspace(project, session_dir=project.parent / "s", settings={"sandbox": sandbox}, env=env)
-    return set(bounds_of(workspace).writable) - {"/tmp", "/var/tmp"}
+    return set(policy_for(workspace).writable) - {"/tmp", "/var/tmp"}
 
 
 def test_the_project_temp_and_what_the_settings_grant_are_writable(project):
@@ -71,7 +72,7 @@ def test_a_rewritten_commondir_grants_nothing(project):
 )
 def test_a_broken_git_file_is_passed_over(project, content):
     (project / ".git").write_text(content)
-    assert git_places(str(project)).writable in ((), (str(project),))
+    assert git_paths(str(project)).writable in ((), (str(project),))
 
 
 def test_a_linked_work_tree_is_granted_its_own_repository(project):
@@ -81,7 +82,7 @@ def test_a_linked_work_tree_is_granted_its_own_repository(project):
         f"&& rmdir {project} && git -C {main} worktree add -q {project}"
     )
     subprocess.run(commands, shell=True, check=True)
-    places = git_places(str(project))
+    places = git_paths(str(project))
     assert set(places.writable) == {f"{main}/.git", f"{main}/.git/worktrees/project"}
     assert f"{main}/.git/hooks" in places.protected
     assert f"{main}/.git/config" in places.protected
@@ -91,9 +92,19 @@ def test_settings_of_agents_inside_the_project_are_protected(project):
     (project / ".wieldy").mkdir()
     (project / ".mcp.json").write_text("{}")
     workspace = Workspace(project, session_dir=project.parent / "s", env=dict(os.environ))
-    assert {str(project / ".wieldy"), str(project / ".mcp.json")} <= set(bounds_of(workspace).protected)
+    assert {str(project / ".wieldy"), str(project / ".mcp.json")} <= set(policy_for(workspace).protected)
 
 
 def test_bounds_survive_the_way_to_another_process():
-    bounds = Bounds(("/a", "/b c"), ("/a/x",), ("/é",), network=True, proxy_port=81)
-    assert Bounds.from_json(bounds.as_json()) == bounds
+    policy = SandboxPolicy(("/a", "/b c"), ("/a/x",), ("/é",), network=True, proxy_port=81)
+    assert SandboxPolicy.from_json(policy.as_json()) == policy
+
+
+@pytest.mark.parametrize("module", ["sandbox.landlock", "sandbox.bridge", "running.guardian_process", "running.reaper"])
+def test_child_processes_need_only_the_standard_library(module):
+    # They run with `-S`, without site-packages: see `python_command`.
+    command = python_command(
+        "import sys; sys.path.insert(0, sys.argv[1]); __import__(sys.argv[2])", f"wieldy.shell.{module}"
+    )
+    assert command is not None
+    subprocess.run(command, check=True, capture_output=True)

@@ -14,7 +14,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox.proxy import SandboxProxy, is_allowed
-from wieldy.shell.sandbox.sandbox import Sandbox, choose
+from wieldy.shell.sandbox.sandbox import Sandbox, choose_wrapper
 from wieldy.web.fetch import Fetcher
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
@@ -139,7 +139,8 @@ FETCH = "import sys, urllib.request as u\ntry: print(u.urlopen(sys.argv[1], time
         pytest.param(
             name,
             marks=pytest.mark.skipif(
-                choose(None, name).mechanism != name, reason=f"NOT TESTED: the proxy with {name}: it does not work here"
+                choose_wrapper(None, name).mechanism != name,
+                reason=f"NOT TESTED: the proxy with {name}: it does not work here",
             ),
         )
         for name in ("bubblewrap", "landlock")

@@ -15,14 +15,22 @@ from wieldy.shell.running.launch import find_bash
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox import landlock
-from wieldy.shell.sandbox.policy import Bounds, bounds_of
-from wieldy.shell.sandbox.sandbox import NONE, Sandbox, Wrapper, choose, probe, refusal_note, try_out
+from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+from wieldy.shell.sandbox.sandbox import (
+    NO_SANDBOX,
+    Sandbox,
+    Wrapper,
+    choose_wrapper,
+    probe,
+    probe_wrapper,
+    refusal_note,
+)
 
 BASH = find_bash(None)
 
 
 def _works(name: str) -> bool:
-    return choose(None, name).mechanism == name
+    return choose_wrapper(None, name).mechanism == name
 
 
 needs_bubblewrap = pytest.mark.skipif(
@@ -49,16 +57,16 @@ def place(tmp_path: Path, mechanism: str, **sandbox) -> Workspace:
 async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> CommandResult:
     session = workspace.service(ShellSession)
     sandbox = workspace.service(Sandbox)
-    bounds = bounds_of(workspace, also_writable=(str(session.folder),))
+    policy = policy_for(workspace, also_writable=(str(session.folder),))
     if without_temp:
         # The tests themselves live in the system's temp folder, which is writable by rule.
-        bounds = Bounds(
-            tuple(p for p in bounds.writable if p not in ("/tmp", "/var/tmp")),
-            bounds.protected,
-            bounds.unreadable,
-            bounds.network,
+        policy = SandboxPolicy(
+            tuple(p for p in policy.writable if p not in ("/tmp", "/var/tmp")),
+            policy.protected,
+            policy.unreadable,
+            policy.network,
         )
-    prefix = (await sandbox.wrapper()).prefix(bounds)
+    prefix = (await sandbox.wrapper()).prefix(policy)
     confine = await sandbox.confinement()
     shell = session.start(
         command, cwd=workspace.cwd, confine=lambda argv, env: ([*prefix, *argv], confine(argv, env)[1])
@@ -178,14 +186,14 @@ async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
 
 @either
 def test_the_probe_reports_what_it_saw(mechanism):
-    report = try_out(choose(None, mechanism), BASH)
+    report = probe_wrapper(choose_wrapper(None, mechanism), BASH)
     assert report.works and report.writes and report.reads and report.tcp
     assert (report.git, report.udp) == ((True, True) if mechanism == "bubblewrap" else (False, False))
     assert any("NOT BLOCKED" in line for line in report.lines()) is (mechanism == "landlock")
 
 
 def test_a_sandbox_that_holds_nothing_is_found_out():
-    report = try_out(Wrapper("none"), BASH)
+    report = probe_wrapper(Wrapper("none"), BASH)
     assert report.works
     assert not (report.writes or report.reads or report.git or report.tcp or report.udp)
     assert "no sandbox" in report.lines()[0]
@@ -195,7 +203,7 @@ def test_a_broken_mechanism_is_not_chosen(tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\nexit 1\n")
     fake.chmod(0o755)
-    assert choose(f"{tmp_path}:/usr/bin:/bin", "bubblewrap") == NONE
+    assert choose_wrapper(f"{tmp_path}:/usr/bin:/bin", "bubblewrap") == NO_SANDBOX
 
 
 @pytest.mark.asyncio
