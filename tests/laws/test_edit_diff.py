@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.diff import Hunk, patch
+from wieldy.files.editing.diff import Hunk, make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.splicing import Splice, apply_splices
 
@@ -40,5 +40,5 @@ def test_a_patch_turns_the_old_lines_into_the_new(data: bytes, draw: st.DataObje
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
     splices = [Splice(a, b, draw.draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
     after = apply_splices(data, splices)
-    result = patch(Document.of(data), splices)
+    result = make_patch(Document.of(data), splices)
     assert patched(lines(data), result.hunks) == lines(after)

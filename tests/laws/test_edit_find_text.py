@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.folding import fold, plain
-from wieldy.files.editing.matching import TIERS, Replacement, find_text, recognised
+from wieldy.files.editing.folding import fold, fold_text
+from wieldy.files.editing.matching import TIERS, Replacement, find_text, find_tolerant
 from wieldy.files.editing.splicing import apply_splices
 
 CHARS = "ab'’\"“- –\u00a0\u200be\u0301é…"
@@ -23,9 +23,9 @@ def test_every_cut_of_a_folded_text_is_a_cut_of_the_source_that_folds_to_it(text
     for place in range(len(folded.text) + 1):
         start, end = folded.source_start(place), folded.source_end(place)
         if start is not None:
-            assert plain(text[start:]) == folded.text[place:]
+            assert fold_text(text[start:]) == folded.text[place:]
         if end is not None:
-            assert plain(text[:end]) == folded.text[:place]
+            assert fold_text(text[:end]) == folded.text[:place]
 
 
 @given(TEXTS, st.data())
@@ -33,7 +33,7 @@ def test_every_cut_of_a_folded_text_is_a_cut_of_the_source_that_folds_to_it(text
 def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(text: str, draw: st.DataObject) -> None:
     first, last = sorted((draw.draw(st.integers(0, len(text))), draw.draw(st.integers(0, len(text)))))
     part = text[first:last]
-    old = draw.draw(st.sampled_from([part, plain(part), part.rstrip(), "  " + part]))
+    old = draw.draw(st.sampled_from([part, fold_text(part), part.rstrip(), "  " + part]))
     expected = draw.draw(st.integers(1, 2))
     document = Document.of(text.encode())
     if not old:
@@ -47,7 +47,7 @@ def test_a_text_is_replaced_at_the_expected_number_of_places_or_nothing_happens(
         assert text.count(old) == expected
     else:
         assert old not in text
-        assert len(recognised(document, old, result.tier)) == expected
+        assert len(find_tolerant(document, old, result.tier)) == expected
     after = apply_splices(document.data, result.splices).decode()
     assert after.count("NEW") == expected
 
@@ -71,8 +71,8 @@ def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, n
     data = text.replace("\n", newline).encode()
     document = Document.of(data)
     for tier in TIERS[1:]:
-        for place in recognised(document, old + " ", tier):
-            assert document.slice(place.span).text == place.found
+        for place in find_tolerant(document, old + " ", tier):
+            assert document.subdocument(place.span).text == place.found
     try:
         result = find_text(document, Replacement(old, new))
     except ToolFailure:

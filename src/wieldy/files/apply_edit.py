@@ -13,7 +13,6 @@ from msgspec import Struct
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.replacements import plan_replacement
@@ -74,22 +73,18 @@ async def prepared(prepare: PrepareEdit) -> Revision:
     raise ToolFailure(str(why))
 
 
-def settle(
-    path: str, content: bytes, written: WrittenFile, state: ReadState, whole: bool, document: Document | None = None
-) -> tuple[str, ...]:
-    """Look at what was written and remember it; `whole` says that all of it is known, `document` what else is known of
-    the content. Notes for the result."""
+def settle(path: str, content: bytes, written: WrittenFile, state: ReadState, whole: bool) -> tuple[str, ...]:
+    """Look at what was written and remember it; `whole` says that all of it is known. Notes for the result."""
     if written.stat is None or not _holds(written.real_path, content):
         state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.wrote(written.real_path, data=content, stat=written.stat, whole=whole, document=document)
+    state.record_write(written.real_path, data=content, stat=written.stat, whole=whole)
     return written.notes
 
 
 def _concluded(revision: Revision, written: WrittenFile, state: ReadState, draft: Draft) -> Output:
     report = draft.finished(revision)
-    notes = settle(revision.path, revision.after, written, state, revision.known_whole, report.after)
-    return report.with_notes(notes)
+    return report.with_notes(settle(revision.path, revision.after, written, state, revision.known_whole))
 
 
 def _holds(path: str, content: bytes) -> bool:

@@ -18,7 +18,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.search_replace import FileHits, Sweep
+    from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult
     from wieldy.files.journal.entries import Change
     from wieldy.search.ignore import HiddenTest
 
@@ -59,42 +59,42 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     max_files: Annotated[int, Param(ge=1)] = MAX_FILES,
 ) -> Output:
     """Search, preview or apply."""
-    from wieldy.files.editing.config import EditSettings
-    from wieldy.files.editing.search_replace import Sweep
+    from wieldy.files.editing.revision import EditSettings
+    from wieldy.files.editing.search_replace import FileSearchRequest
     from wieldy.search.patterns import split_globs
 
     workspace = ctx.workspace
     apply = replace_with is not None and not preview_only
-    sweep = Sweep(
+    request = FileSearchRequest(
         root=path or workspace.cwd,
         pattern=pattern,
         replace=replace_with,
         multiline=multiline,
-        wanted=tuple(split_globs(file_glob or "")),
+        globs=tuple(split_globs(file_glob or "")),
         excluded=tuple(split_globs(exclude or "")),
         max_bytes=EditSettings.of(workspace).max_bytes,
-        splices=apply,
+        with_splices=apply,
     )
-    files, more = await _swept(ctx, sweep, max_files)
+    files, more = await _swept(ctx, request, max_files)
     if apply and more:
         raise ToolFailure(
             f"More than {max_files} files match, and all or none are changed: nothing was. Raise max_files, or narrow "
             "the search with path, file_glob or exclude."
         )
-    notes = await _applied(ctx, sweep, files) if apply and files else ()
-    return _report(files, more, sweep, workspace.cwd, notes)
+    notes = await _applied(ctx, request, files) if apply and files else ()
+    return _report(files, more, request, workspace.cwd, notes)
 
 
-async def _swept(ctx: ToolContext, sweep: Sweep, max_files: int) -> tuple[list[FileHits], bool]:
+async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -> tuple[list[FileSearchResult], bool]:
     """The files with matches, and whether there are more than wanted."""
-    from wieldy.files.editing.search_replace import FileHits
+    from wieldy.files.editing.search_replace import FileSearchResult
     from wieldy.search.ignore import hidden_test
     from wieldy.search.process import run_process
 
-    await in_thread(_refuse, sweep, ctx.workspace.cwd)
-    gathered = _Gathered(ctx, hidden_test(ctx.judge), max_files, FileHits.from_json)
+    await in_thread(_refuse, request, ctx.workspace.cwd)
+    gathered = _Gathered(ctx, hidden_test(ctx.judge), max_files, FileSearchResult.from_json)
     result = await run_process(
-        sweep.command,
+        request.command,
         cwd="/",
         env=ctx.workspace.env,
         seconds=ctx.workspace.setting("search.seconds", SECONDS),
@@ -116,7 +116,7 @@ class _Gathered:
     """Collects what the search prints, line by line."""
 
     def __init__(self, ctx: ToolContext, omit: HiddenTest | None, most: int, read: Any) -> None:
-        self.files: list[FileHits] = []
+        self.files: list[FileSearchResult] = []
         self.error = ""
         self._ctx, self._omit, self._most, self._read = ctx, omit, most, read
         self._rest = b""
@@ -139,7 +139,7 @@ class _Gathered:
             self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=said))
 
 
-def _refuse(sweep: Sweep, cwd: str) -> None:
+def _refuse(request: FileSearchRequest, cwd: str) -> None:
     """Refuse a pattern, a template, a glob or a path that cannot be read."""
     import os
     import re
@@ -147,28 +147,28 @@ def _refuse(sweep: Sweep, cwd: str) -> None:
     from wieldy.search.patterns import BadGlob, compile_globs
     from wieldy.search.similar_paths import explain_unreachable
 
-    sweep.compiled()
+    request.compile_pattern()
     try:
-        compile_globs((*sweep.wanted, *sweep.excluded))
+        compile_globs((*request.globs, *request.excluded))
     except (BadGlob, re.error) as error:
         raise ToolFailure(f"The glob cannot be read: {error}.") from None
     try:
-        os.stat(sweep.root)
+        os.stat(request.root)
     except OSError as error:
-        raise ToolFailure(explain_unreachable(sweep.root, error, cwd)) from None
+        raise ToolFailure(explain_unreachable(request.root, error, cwd)) from None
 
 
-async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tuple[str, ...]:
+async def _applied(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
     """Write all files or none."""
     from wieldy.files.apply_edit import settle
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.journal.journal import Journal
     from wieldy.files.writing.errors import StaleFileError, WriteError
 
-    _require_permission(ctx, sweep.root, files)
+    _require_permission(ctx, request.root, files)
     state = ctx.workspace.service(ReadState)
     try:
-        changes, notes = await in_thread(_changes, files, ctx.resolved(sweep.root))
+        changes, notes = await in_thread(_changes, files, ctx.resolved(request.root))
         known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
         receipt = await ctx.workspace.service(Journal).apply(
             [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
@@ -186,7 +186,7 @@ async def _applied(ctx: ToolContext, sweep: Sweep, files: list[FileHits]) -> tup
     return tuple(notes)
 
 
-def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]], list[str]]:
+def _changes(files: list[FileSearchResult], root: str) -> tuple[list[tuple[Change, Any]], list[str]]:
     """The changes, each to a file that really lies where the call was allowed to write, and what is to be said of them: a
     file of several names is changed by the first."""
     from wieldy.files.editing.read_state import digest_of
@@ -214,7 +214,7 @@ def _changes(files: list[FileHits], root: str) -> tuple[list[tuple[Change, Any]]
     return changes, notes
 
 
-def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> None:
+def _require_permission(ctx: ToolContext, root: str, files: list[FileSearchResult]) -> None:
     """Refuse files that are better guarded than the folder the call was allowed for."""
 
     def reasons(path: str) -> set[tuple[str, str]]:
@@ -231,7 +231,9 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileHits]) -> N
         )
 
 
-def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tuple[str, ...]) -> Output:
+def _report(
+    files: list[FileSearchResult], more: bool, request: FileSearchRequest, cwd: str, notes: tuple[str, ...]
+) -> Output:
     from wieldy.search.format import display_path, relative_path
 
     count = sum(file.count for file in files)
@@ -242,13 +244,13 @@ def _report(files: list[FileHits], more: bool, sweep: Sweep, cwd: str, notes: tu
         "files": [{"filePath": display_path(f.path), "matches": f.count} for f in files],
         "numFiles": len(files),
         "numMatches": count,
-        "applied": sweep.splices and bool(files),
+        "applied": request.with_splices and bool(files),
         "truncated": more,
     }
-    return Output("\n".join((*shown, *notes, _summary(len(files), count, more, sweep))), data)
+    return Output("\n".join((*shown, *notes, _summary(len(files), count, more, request))), data)
 
 
-def _lines(name: str, file: FileHits) -> Iterator[str]:
+def _lines(name: str, file: FileSearchResult) -> Iterator[str]:
     for hit in file.hits:
         if hit.after is None:
             yield from (f"{name}:{hit.line + n}: {line}" for n, line in enumerate(hit.before.split("\n")))
@@ -258,12 +260,12 @@ def _lines(name: str, file: FileHits) -> Iterator[str]:
         yield from (f"+ {line}" for line in hit.after.split("\n"))
 
 
-def _summary(files: int, matches: int, more: bool, sweep: Sweep) -> str:
+def _summary(files: int, matches: int, more: bool, request: FileSearchRequest) -> str:
     if not files:
         return "No matches found"
     things = f"{matches} match{'' if matches == 1 else 'es'} in {files} file{'' if files == 1 else 's'}"
-    if sweep.splices:
+    if request.with_splices:
         return f"[Replaced {things}; one undo takes all of it back]"
     cut = f"; more than {files} files match, raise max_files to see them" if more else ""
-    preview = "; nothing was written, send preview_only=false to apply" if sweep.replace is not None else ""
+    preview = "; nothing was written, send preview_only=false to apply" if request.replace is not None else ""
     return f"[{things}{cut}{preview}]"

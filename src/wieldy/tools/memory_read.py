@@ -83,6 +83,8 @@ def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Outp
             raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
-        ctx.workspace.service(ReadState).saw(absolute, data=data, stat=file.stat, first=1, last=0, complete=True)
+        ctx.workspace.service(ReadState).record_read(
+            absolute, data=data, stat=file.stat, first=1, last=0, complete=True
+        )
     text = Document.of(data).text
     return Output(text or "(the file is empty)", {"path": path, "scope": scope, "content": text})

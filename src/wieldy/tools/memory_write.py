@@ -67,18 +67,14 @@ async def memory_write(
 
 
 def _prepare(ctx: ToolContext, absolute: str, content: str) -> PrepareEdit:
-    from wieldy.files.editing.config import EditSettings
-    from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.editing.replacements import prepare_rewrite
+    from wieldy.files.editing.replacements import rewrite_preparer
 
-    state, policy, real = ctx.workspace.service(ReadState), EditSettings.of(ctx.workspace), ctx.resolved(absolute)
-    return lambda at_once: prepare_rewrite(absolute, content, state, policy, at_once=at_once, resolved=real)
+    return rewrite_preparer(absolute, content, ctx.workspace, ctx.resolved(absolute))
 
 
 async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
-    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.editing.revision import load_target
+    from wieldy.files.editing.revision import EditSettings, load_target
     from wieldy.files.writing.errors import StaleFileError, WriteError
 
     state = ctx.workspace.service(ReadState)

@@ -63,17 +63,16 @@ def _wanted(
 
 def _wish(ctx: ToolContext, path: str, edit: CellEdit) -> Wish:
     from wieldy.files.apply_edit import Wish
-    from wieldy.files.editing.config import EditSettings
     from wieldy.files.editing.notebooks import require_notebook
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.editing.revision import revise
+    from wieldy.files.editing.revision import EditSettings, prepare_edit
 
-    state, policy, real = ctx.workspace.service(ReadState), EditSettings.of(ctx.workspace), ctx.resolved(path)
-    if policy.on_change == "markers":
-        policy = EditSettings(policy.tiers, "merge", policy.max_bytes)  # conflict markers would be no JSON
+    state, settings, real = ctx.workspace.service(ReadState), EditSettings.of(ctx.workspace), ctx.resolved(path)
+    if settings.on_external_change == "markers":
+        settings = EditSettings(settings.tiers, "merge", settings.max_bytes)  # conflict markers would be no JSON
 
     def prepare(at_once: bool) -> Revision:
-        revision = revise(path, edit.plan, state, policy, at_once=at_once, resolved=real)
+        revision = prepare_edit(path, edit.plan, state, settings, at_once=at_once, resolved=real)
         if revision.merged:
             require_notebook(revision)
         return revision

@@ -1,28 +1,30 @@
-"""What a change looks like: hunks of lines, as a unified diff for the model and as data for a screen."""
+"""Diff a change: hunks of lines, as a unified diff for the model and as data for a screen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from io import StringIO
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.editing.document import Document, Mark
+from wieldy.files.editing.document import Document
 from wieldy.files.editing.splicing import Splice
 
 CONTEXT = 5
-# Beyond this many pairs of lines a stretch is shown as wholly replaced instead of being compared.
-COMPARED_AT_MOST = 4_000_000
-SHOWN_LINES = 150
-MOST_HUNKS = 500
-MOST_SPLICES = 2_000
-SHOWN_WIDTH = 300
+# Beyond this many pairs of lines a range is shown as wholly replaced instead of being compared.
+MAX_COMPARISONS = 4_000_000
+MAX_LINES = 150
+MAX_HUNKS = 500
+MAX_SPLICES = 2_000
+MAX_WIDTH = 300
+
+OpCode: TypeAlias = tuple[str, int, int, int, int]
 
 
 class Hunk(Struct, frozen=True):
-    """Lines around one change: each begins with a space, `-` or `+`; a last line without line end is followed by `\\`."""
+    """The lines around one change, each prefixed with a space, `-` or `+`; a last line without line end is followed by `\\`."""
 
     old_start: int
     old_lines: int
@@ -31,7 +33,6 @@ class Hunk(Struct, frozen=True):
     lines: tuple[str, ...]
 
     def as_data(self) -> dict[str, Any]:
-        """This hunk as the structured patch carries it."""
         return {
             "oldStart": self.old_start,
             "oldLines": self.old_lines,
@@ -46,60 +47,55 @@ class Hunk(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """The hunks of one file, and how many lines came and went; `cut` where there are more than could be of use. `mark` is
-    a line before them all."""
+    """The hunks of one file; `truncated` where there are more than could be of use."""
 
     hunks: tuple[Hunk, ...]
-    cut: bool = False
-    mark: Mark | None = None
+    truncated: bool = False
 
     @property
     def added(self) -> int:
-        """How many lines came."""
-        return self._marked("+")
+        return self._count("+")
 
     @property
     def removed(self) -> int:
-        """How many lines went."""
-        return self._marked("-")
+        return self._count("-")
 
-    def _marked(self, mark: str) -> int:
-        return len([1 for hunk in self.hunks for line in hunk.lines if line[0] == mark])
+    def _count(self, prefix: str) -> int:
+        return len([1 for hunk in self.hunks for line in hunk.lines if line[0] == prefix])
 
     def snippet(self) -> str:
         """The changed lines as they are now, with their numbers and the lines around them."""
-        shown: list[str] = []
+        lines: list[str] = []
         for hunk in self.hunks:
-            shown += ("…",) if shown else ()
-            kept = [line[1:] for line in hunk.lines if line[0] in " +"]
-            shown += [f"{number}\t{_cut(line)}" for number, line in enumerate(kept, start=hunk.new_start)]
-        return "\n".join(shown if len(shown) <= SHOWN_LINES else (*shown[:SHOWN_LINES], "…"))
+            lines += ("…",) if lines else ()
+            current = [line[1:] for line in hunk.lines if line[0] in " +"]
+            lines += [f"{number}\t{_cut(line)}" for number, line in enumerate(current, start=hunk.new_start)]
+        return "\n".join(lines if len(lines) <= MAX_LINES else (*lines[:MAX_LINES], "…"))
 
-    def unified(self, name: str, *, created: bool = False) -> str:
+    def unified(self, name: str) -> str:
         """A unified diff, cut after some hundred lines."""
         lines = "\n".join(map(str, self.hunks)).split("\n")
-        if len(lines) > SHOWN_LINES:
-            lines = [*lines[:SHOWN_LINES], f"… {len(lines) - SHOWN_LINES} more lines of the diff"]
-        return "\n".join((f"--- {'/dev/null' if created else name}", f"+++ {name}", *lines))
+        if len(lines) > MAX_LINES:
+            lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines of the diff"]
+        return "\n".join((f"--- {name}", f"+++ {name}", *lines))
 
 
-def patch(before: Document, splices: Sequence[Splice]) -> Patch:
-    """The hunks that ascending splices come to, found without comparing the whole file."""
+def make_patch(before: Document, splices: Sequence[Splice]) -> Patch:
+    """The hunks that ascending splices produce, found without comparing the whole file."""
     hunks: list[Hunk] = []
-    shift, first, mark = 0, None, None
-    for group in _groups(before, splices[:MOST_SPLICES]):
-        if len(hunks) >= MOST_HUNKS:
-            return Patch(tuple(hunks), True, first)
+    growth, line, counted = 0, 1, before.body
+    for group in _group_splices(before, splices[:MAX_SPLICES]):
+        if len(hunks) >= MAX_HUNKS:
+            return Patch(tuple(hunks), True)
         window = _Window(before, group)
         # Counted from the last window on, so that many changes cost no more than one.
-        mark = Mark(window.begin, before.line_number(window.begin, mark))
-        first = first or mark
-        hunks += window.hunks(mark.line, shift)
-        shift += window.growth
-    return Patch(tuple(hunks), len(splices) > MOST_SPLICES, first)
+        line, counted = line + before.count_line_ends(counted, window.start), window.start
+        hunks += window.hunks(line, growth)
+        growth += len(window.new) - len(window.old)
+    return Patch(tuple(hunks), len(splices) > MAX_SPLICES)
 
 
-def _groups(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:
+def _group_splices(document: Document, splices: Sequence[Splice]) -> Iterable[list[Splice]]:
     """Splices whose context would touch, together."""
     group: list[Splice] = []
     for splice in splices:
@@ -115,49 +111,47 @@ class _Window:
     """The lines around a group of splices, before and after."""
 
     def __init__(self, document: Document, splices: list[Splice]) -> None:
-        self.begin = begin = document.line_start(splices[0].start, CONTEXT)
+        self.start = document.line_start(splices[0].start, CONTEXT)
         end = document.line_end(splices[-1].end, CONTEXT)
-        pieces, at = [], begin
+        pieces, at = [], self.start
         for splice in splices:
             pieces += [document.data[at : splice.start], splice.new]
             at = splice.end
         pieces.append(document.data[at:end])
-        self.old = _lines(document.codec.decode(document.data[begin:end]))
-        self.new = _lines(document.codec.decode(b"".join(pieces)))
-        self.growth = len(self.new) - len(self.old)
+        self.old = _split_lines(document.codec.decode(document.data[self.start : end]))
+        self.new = _split_lines(document.codec.decode(b"".join(pieces)))
 
-    def hunks(self, line: int, shift: int) -> Iterable[Hunk]:
-        """The hunks of a window that begins at a line of the old file, in a new one that is so many lines longer."""
-        for group in _grouped(_opcodes(self.old, self.new)):
+    def hunks(self, line: int, growth: int) -> Iterable[Hunk]:
+        """The hunks of a window that begins at a line of the old file, and `growth` lines later in the new one."""
+        for group in _group_opcodes(_opcodes(self.old, self.new)):
             _, i, _, k, _ = group[0]
             _, _, j, _, m = group[-1]
             lines: list[str] = []
             for tag, a, b, c, d in group:
                 if tag == "equal":
-                    lines += _marked(" ", self.old[a:b])
+                    lines += _prefixed(" ", self.old[a:b])
                 else:
-                    lines += (*_marked("-", self.old[a:b]), *_marked("+", self.new[c:d]))
-            start = line + i - (i == j)
-            yield Hunk(start, j - i, line + k + shift - (k == m), m - k, tuple(lines))
+                    lines += (*_prefixed("-", self.old[a:b]), *_prefixed("+", self.new[c:d]))
+            yield Hunk(line + i - (i == j), j - i, line + k + growth - (k == m), m - k, tuple(lines))
 
 
-def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+def _opcodes(old: list[str], new: list[str]) -> list[OpCode]:
     head, tail, shortest = 0, 0, min(len(old), len(new))
     while head < shortest and old[head] == new[head]:
         head += 1
     while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
     i, k = len(old) - tail, len(new) - tail
-    codes: list[tuple[str, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
-    if (i - head) * (k - head) > COMPARED_AT_MOST:
+    codes: list[OpCode] = [("equal", 0, head, 0, head)] if head else []
+    if (i - head) * (k - head) > MAX_COMPARISONS:
         codes.append(("replace", head, i, head, k))
     elif i > head or k > head:
-        codes += _compared(old[head:i], new[head:k], head)
+        codes += _compare(old[head:i], new[head:k], head)
     return [*codes, ("equal", i, len(old), k, len(new))] if tail else codes
 
 
-def _compared(old: list[str], new: list[str], shift: int) -> list[tuple[str, int, int, int, int]]:
-    """How lines become others, of which neither the first nor the last are the same; places are given shifted."""
+def _compare(old: list[str], new: list[str], shift: int) -> list[OpCode]:
+    """The opcodes of lines that differ at both ends, with all indices shifted."""
     if set(old).isdisjoint(new):
         tag = "replace" if old and new else "delete" if old else "insert"
         return [(tag, shift, shift + len(old), shift, shift + len(new))]
@@ -165,17 +159,17 @@ def _compared(old: list[str], new: list[str], shift: int) -> list[tuple[str, int
     return [(tag, a + shift, b + shift, c + shift, d + shift) for tag, a, b, c, d in codes]
 
 
-def _grouped(codes: list[tuple[str, int, int, int, int]]) -> Iterable[list[tuple[str, int, int, int, int]]]:
-    """Runs of changes with their context, apart where more than twice the context lies between."""
-    group: list[tuple[str, int, int, int, int]] = []
+def _group_opcodes(codes: list[OpCode]) -> Iterable[list[OpCode]]:
+    """Changes with their context, in groups that are more than twice the context apart."""
+    group: list[OpCode] = []
     for index, (tag, i, j, k, m) in enumerate(codes):
         if tag != "equal":
             group.append((tag, i, j, k, m))
             continue
         first, last = index == 0, index == len(codes) - 1
         if not first and (last or j - i > 2 * CONTEXT):
-            kept = min(CONTEXT, j - i)
-            group.append((tag, i, i + kept, k, k + kept))
+            context = min(CONTEXT, j - i)
+            group.append((tag, i, i + context, k, k + context))
             yield group
             group = []
         if not last and (first or j - i > 2 * CONTEXT):
@@ -187,19 +181,19 @@ def _grouped(codes: list[tuple[str, int, int, int, int]]) -> Iterable[list[tuple
         yield group
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Lines with their line ends, which count when lines are compared."""
     return list(StringIO(text, newline=""))
 
 
-def _marked(mark: str, lines: list[str]) -> list[str]:
-    marked: list[str] = []
+def _prefixed(prefix: str, lines: list[str]) -> list[str]:
+    prefixed: list[str] = []
     for line in lines:
-        bare = line.rstrip("\r\n")
-        marked.append(mark + bare)
-        if bare == line:
-            marked.append("\\ No newline at end of file")
-    return marked
+        text = line.rstrip("\r\n")
+        prefixed.append(prefix + text)
+        if text == line:
+            prefixed.append("\\ No newline at end of file")
+    return prefixed
 
 
 def _range(start: int, lines: int) -> str:
@@ -207,4 +201,4 @@ def _range(start: int, lines: int) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= SHOWN_WIDTH else f"{line[:SHOWN_WIDTH]}… ({len(line)} characters)"
+    return line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}… ({len(line)} characters)"

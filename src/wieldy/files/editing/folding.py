@@ -1,11 +1,10 @@
-"""Typographic folding: quotes, dashes, odd spaces, full-width forms and compositions made plain, with a way back."""
+"""Fold typography: quotes, dashes, odd spaces, full-width forms and decomposed characters become plain ones."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from functools import cache
 
 from msgspec import Struct
@@ -30,8 +29,8 @@ PLAIN: dict[int, int] = {
 }
 
 
-class Segment(Struct, frozen=True):
-    """A stretch whose length folding changes."""
+class FoldedSegment(Struct, frozen=True):
+    """A range whose length folding changes."""
 
     folded: int
     folded_length: int
@@ -39,31 +38,31 @@ class Segment(Struct, frozen=True):
     source_length: int
 
 
-class Folded(Struct, frozen=True):
-    """A folded text and where its pieces came from."""
+class FoldedText(Struct, frozen=True):
+    """A folded text, and where positions in it are in the source. Positions inside a range that was folded as one are None."""
 
     text: str
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[FoldedSegment, ...] = ()
 
-    def source_start(self, place: int) -> int | None:
-        """Where a stretch that begins here begins in the source; None inside a piece that cannot be cut."""
-        index = bisect_right(self.segments, place, key=lambda segment: segment.folded) - 1
+    def source_start(self, position: int) -> int | None:
+        """Where a range that begins here begins in the source."""
+        index = bisect_right(self.segments, position, key=lambda segment: segment.folded) - 1
         if index < 0:
-            return place
+            return position
         segment = self.segments[index]
-        if place == segment.folded and segment.folded_length:
+        if position == segment.folded and segment.folded_length:
             return segment.source
-        return _behind(segment, place)
+        return _source_after(segment, position)
 
-    def source_end(self, place: int) -> int | None:
-        """Where a stretch that ends here ends in the source; None inside a piece that cannot be cut."""
-        index = bisect_left(self.segments, place, key=lambda segment: segment.folded)
-        if index < len(self.segments) and self.segments[index].folded == place:
+    def source_end(self, position: int) -> int | None:
+        """Where a range that ends here ends in the source."""
+        index = bisect_left(self.segments, position, key=lambda segment: segment.folded)
+        if index < len(self.segments) and self.segments[index].folded == position:
             return self.segments[index].source
-        return _behind(self.segments[index - 1], place) if index else place
+        return _source_after(self.segments[index - 1], position) if index else position
 
-    def folded_place(self, source: int) -> int | None:
-        """Where a place of the source is in the folded text; None inside a piece that cannot be cut."""
+    def folded_position(self, source: int) -> int | None:
+        """Where a position of the source is in the folded text."""
         index = bisect_right(self.segments, source, key=lambda segment: segment.source) - 1
         if index < 0:
             return source
@@ -74,52 +73,41 @@ class Folded(Struct, frozen=True):
         return None if rest < 0 else segment.folded + segment.folded_length + rest
 
 
-def fold(text: str) -> Folded:
-    """The plain form of a text."""
+def fold(text: str) -> FoldedText:
+    """Fold a text, keeping the way back."""
     if text.isascii():
-        return Folded(text)
+        return FoldedText(text)
     pieces: list[str] = []
-    segments: list[Segment] = []
-    read = written = 0
-    for found in _uneven(unicodedata.is_normalized("NFC", text)).finditer(text):
-        old, new = found.group(), _evened(found.group())
+    segments: list[FoldedSegment] = []
+    source = folded = 0
+    for match in _length_changes(unicodedata.is_normalized("NFC", text)).finditer(text):
+        old = match.group()
+        new = "..." if old == "…" else "" if old in INVISIBLE else unicodedata.normalize("NFC", old)
         if len(old) == len(new) == 1:
             continue
-        pieces += (text[read : found.start()], new)
-        written += found.start() - read
-        segments.append(Segment(written, len(new), found.start(), len(old)))
-        written, read = written + len(new), found.end()
-    pieces.append(text[read:])
-    return Folded("".join(pieces).translate(PLAIN), tuple(segments))
+        pieces += (text[source : match.start()], new)
+        folded += match.start() - source
+        segments.append(FoldedSegment(folded, len(new), match.start(), len(old)))
+        folded, source = folded + len(new), match.end()
+    pieces.append(text[source:])
+    return FoldedText("".join(pieces).translate(PLAIN), tuple(segments))
 
 
-def plain(text: str) -> str:
-    """The plain form of a text, where the way back is not needed."""
+def fold_text(text: str) -> str:
+    """The folded form of a text, where the way back is not needed."""
     return text if text.isascii() else fold(text).text
 
 
-def _behind(segment: Segment, place: int) -> int | None:
-    rest = place - segment.folded - segment.folded_length
+def _source_after(segment: FoldedSegment, position: int) -> int | None:
+    rest = position - segment.folded - segment.folded_length
     return None if rest < 0 else segment.source + segment.source_length + rest
 
 
-def _evened(piece: str) -> str:
-    if piece == "…":
-        return "..."
-    return "" if piece in INVISIBLE else unicodedata.normalize("NFC", piece)
-
-
 @cache
-def _uneven(composed: bool) -> re.Pattern[str]:
+def _length_changes(composed: bool) -> re.Pattern[str]:
+    """Matches what folding may change in length; in composed (NFC) text there are no combining sequences to look for."""
     simple = f"…|[{INVISIBLE}]"
     if composed:
         return re.compile(simple)
-    return re.compile(f"[^\n…{INVISIBLE}][{_marks()}]+|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|{simple}")
-
-
-def _marks() -> str:
-    is_mark: Callable[[str], int] = unicodedata.combining
-    return "".join(char for char in map(chr, range(0x300, 0x1F000)) if is_mark(char))
-
-
-__all__ = ["DOUBLE_QUOTES", "PLAIN", "SINGLE_QUOTES", "SPACES", "Folded", "Segment", "fold", "plain"]
+    marks = "".join(char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char))
+    return re.compile(f"[^\n…{INVISIBLE}][{marks}]+|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|{simple}")

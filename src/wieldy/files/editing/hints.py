@@ -1,4 +1,4 @@
-"""What a text that was not found may have been meant to be: the closest lines of the file, and the first difference."""
+"""Describe what is closest to a text that was not found: the lines of the file, and the first difference."""
 
 from __future__ import annotations
 
@@ -8,64 +8,67 @@ from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 
 from wieldy.core.truncate import truncate
-from wieldy.files.editing.document import Document, unix
+from wieldy.files.editing.document import Document, normalize_newlines
 from wieldy.files.editing.splicing import common_prefix
 
+# The longest lines sent are looked for, each with so many candidates.
 ANCHORS = 4
-RIVALS = 4
+CANDIDATES = 4
 COMPARED_WIDTH = 200
 COMPARED_LINES = 60
-SHOWN_LINES = 14
-SHOWN_WIDTH = 160
-ALIKE = 45.0
+MAX_LINES = 14
+MAX_WIDTH = 160
+MIN_SCORE = 45.0
 READ_AGAIN = "Read the file again and copy the text exactly."
 
 
-def closest(document: Document, old: str) -> str:
-    """Words on the part of a document that is most like a text that is not in it."""
-    sent = unix(old).strip("\n").split("\n")[:COMPARED_LINES]
+def describe_closest(document: Document, old: str) -> str:
+    """Describe the part of a document that is most like a text that is not in it."""
+    sent = normalize_newlines(old).strip("\n").split("\n")[:COMPARED_LINES]
     lines = document.text.split("\n")
-    start, likeness = _nearest(sent, lines)
-    if likeness < ALIKE:
+    start, score = _find_closest(sent, lines)
+    if score < MIN_SCORE:
         return f"Nothing in it is much like it. {READ_AGAIN}"
     region = lines[start : start + len(sent)]
     first = start + 1
     where = f"line {first}" if len(region) == 1 else f"lines {first}-{first + len(region) - 1}"
-    shown = "\n".join(islice(_compared(sent, region), SHOWN_LINES))
+    comparison = "\n".join(islice(_compare(sent, region), MAX_LINES))
     return (
-        f"The closest is at {where} ({likeness:.0f} % alike; - is old_string, + is the file):\n{shown}\n"
+        f"The closest is at {where} ({score:.0f} % alike; - is old_string, + is the file):\n{comparison}\n"
         f"{_first_difference(sent, region, first)}"
     )
 
 
-def _nearest(sent: list[str], lines: list[str]) -> tuple[int, float]:
+def _find_closest(sent: list[str], lines: list[str]) -> tuple[int, float]:
     """The line from which the file is most like what was sent, and how much, in percent."""
     from rapidfuzz import fuzz, process
 
     keys = [line.strip()[:COMPARED_WIDTH] for line in lines]
-    wanted = [line.strip()[:COMPARED_WIDTH] for line in sent]
-    longest = sorted((n for n, line in enumerate(wanted) if line), key=lambda n: -len(wanted[n]))[:ANCHORS]
+    sent_keys = [line.strip()[:COMPARED_WIDTH] for line in sent]
+    longest = sorted((n for n, line in enumerate(sent_keys) if line), key=lambda n: -len(sent_keys[n]))[:ANCHORS]
     starts: dict[int, None] = {}
-    for anchor_glob in longest:
-        rivals = process.extract(wanted[anchor_glob], keys, scorer=fuzz.ratio, limit=RIVALS, score_cutoff=ALIKE)
-        starts.update(dict.fromkeys(max(0, index - anchor_glob) for _, _, index in rivals))
-    best, likeness = 0, 0.0
+    for anchor in longest:
+        candidates = process.extract(
+            sent_keys[anchor], keys, scorer=fuzz.ratio, limit=CANDIDATES, score_cutoff=MIN_SCORE
+        )
+        starts.update(dict.fromkeys(max(0, index - anchor) for _, _, index in candidates))
+    best, best_score = 0, 0.0
     for start in starts:
-        pairs = zip_longest(wanted, keys[start : start + len(wanted)], fillvalue="")
-        weighed = [(len(a) + 1, fuzz.ratio(a, b)) for a, b in pairs]
-        score = sum(weight * ratio for weight, ratio in weighed) / sum(weight for weight, _ in weighed)
-        if score > likeness:
-            best, likeness = start, score
-    return best, likeness
+        pairs = zip_longest(sent_keys, keys[start : start + len(sent_keys)], fillvalue="")
+        weighted = [(len(a) + 1, fuzz.ratio(a, b)) for a, b in pairs]
+        score = sum(weight * ratio for weight, ratio in weighted) / sum(weight for weight, _ in weighted)
+        if score > best_score:
+            best, best_score = start, score
+    return best, best_score
 
 
-def _compared(sent: list[str], region: list[str]) -> Iterator[str]:
+def _compare(sent: list[str], region: list[str]) -> Iterator[str]:
     for tag, i, j, k, m in SequenceMatcher(None, sent, region, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield from (f"  {truncate(line, SHOWN_WIDTH)}" for line in region[k:m])
+            yield from (f"  {truncate(line, MAX_WIDTH)}" for line in region[k:m])
         else:
-            yield from (f"- {truncate(line, SHOWN_WIDTH)}" for line in sent[i:j])
-            yield from (f"+ {truncate(line, SHOWN_WIDTH)}" for line in region[k:m])
+            yield from (f"- {truncate(line, MAX_WIDTH)}" for line in sent[i:j])
+            yield from (f"+ {truncate(line, MAX_WIDTH)}" for line in region[k:m])
 
 
 def _first_difference(sent: list[str], region: list[str], first: int) -> str:
@@ -80,12 +83,12 @@ def _first_difference(sent: list[str], region: list[str], first: int) -> str:
             continue
         return (
             f"First difference, line {number}, after {same} character{'s' if same != 1 else ''}: "
-            f"old_string has {_named(a, same)}, the file has {_named(there, same)}."
+            f"old_string has {_describe(a, same)}, the file has {_describe(there, same)}."
         )
     return READ_AGAIN
 
 
-def _named(line: str, at: int) -> str:
+def _describe(line: str, at: int) -> str:
     if at >= len(line):
         return "the end of the line"
     char = line[at]
@@ -96,5 +99,5 @@ def _named(line: str, at: int) -> str:
     if "!" <= char <= "~":
         return f"`{char}`"
     name = unicodedata.name(char, "")
-    shown = f"{char!r} " if char.isprintable() else ""
-    return f"{shown}(U+{ord(char):04X}{' ' + name if name else ''})"
+    printed = f"{char!r} " if char.isprintable() else ""
+    return f"{printed}(U+{ord(char):04X}{' ' + name if name else ''})"

@@ -1,4 +1,4 @@
-"""What the model has seen of each file: which lines, of which content. Editing leans on it to tell fresh from stale."""
+"""What the model has seen of each file: which lines, of which content. Edits check it to tell fresh from stale."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from hashlib import blake2b, file_digest
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
-    from wieldy.files.editing.document import Document
 
 
-Lines: TypeAlias = tuple[int, int]
+LineRange: TypeAlias = tuple[int, int]
 
-MEMORY = 64 << 20
+MAX_MEMORY = 64 << 20
 LARGEST_KEPT = 16 << 20
-HASHED_AT_ONCE = 1 << 18
 # Two writes this close together may carry the same time stamp, so a stamp this young proves nothing.
 STAMP_GRAIN_NS = 50_000_000
 
 
-class Reading(Struct, frozen=True):
-    """One file as the model knows it. `digest` stands for the content once that is no longer held."""
+class ReadRecord(Struct, frozen=True):
+    """One file as the model knows it: the lines shown, or that it is known as a `whole`. `digest` stands for the content
+    once that is no longer held."""
 
     path: str
     stamp: tuple[int, int, int, int]
     seen_at: int
     size: int
     digest: bytes | None = None
-    shown: tuple[Lines, ...] = ()
+    shown: tuple[LineRange, ...] = ()
     whole: bool = False
-    ours: bool = False
+    written_by_us: bool = False
 
     def shows(self, first: int, last: int) -> bool:
         """Whether these lines were shown, in one piece or in adjoining ones."""
         return any(a <= first and last <= b for a, b in self.shown)
 
-    def knows_all(self, lines: Callable[[], int]) -> bool:
-        """Whether every line was shown; `lines` counts those there are, if it comes to that."""
-        return self.whole or (bool(self.shown) and self.shown[0][0] <= 1 and self.unseen(lines()) is None)
+    def knows_all(self, count_lines: Callable[[], int]) -> bool:
+        """Whether every line was shown; `count_lines` is called only if it matters."""
+        return self.whole or (bool(self.shown) and self.shown[0][0] <= 1 and self.unseen(count_lines()) is None)
 
-    def unseen(self, lines: int) -> Lines | None:
-        """The first stretch of a file of so many lines that was never shown."""
+    def unseen(self, lines: int) -> LineRange | None:
+        """The first lines of a file of so many lines that were never shown."""
         if self.whole:
             return None
         seen = 0
@@ -59,68 +58,52 @@ class Reading(Struct, frozen=True):
             seen = max(seen, last)
         return (seen + 1, lines) if seen < lines else None
 
+    def describe_staleness(self) -> str:
+        """Since when the content on disk differs, in words."""
+        return "after your last change, perhaps by a formatter" if self.written_by_us else "since you read it"
+
 
 class ReadState:
     """The readings of one workspace, one for each real file however its path was spelled."""
 
-    def __init__(self, workspace: Workspace | None = None, *, memory: int = MEMORY) -> None:
-        self._readings: dict[str, Reading] = {}
+    def __init__(self, workspace: Workspace | None = None, *, memory: int = MAX_MEMORY) -> None:
+        self._readings: dict[str, ReadRecord] = {}
         self._spellings: dict[str, list[str]] = {}
         self._contents: OrderedDict[str, bytes] = OrderedDict()
-        self._documents: dict[str, Document] = {}
-        self._memory = memory
-        self._held = 0
+        self._max_memory = memory
+        self._memory = 0
         self._lock = threading.Lock()
 
-    def saw(
-        self,
-        path: str,
-        *,
-        data: bytes | None,
-        stat: os.stat_result,
-        first: int,
-        last: int,
-        complete: bool,
-        is_real: bool = False,
+    def record_read(
+        self, path: str, *, data: bytes | None, stat: os.stat_result, first: int, last: int, complete: bool
     ) -> None:
         """Lines `first` to `last` were shown. `data` is the whole file, or None where it was too large to load; `complete`
-        says that the lines shown are all there are, `is_real` that no part of the path was a link when it was opened."""
-        new = _reading(path, data, stat)
-        with self._lock:
-            key = self._key(path, stat, is_real=is_real)
-            known = self._readings.get(key)
-            if known is not None and not known.ours and self._matches(key, known, data, stat):
-                new = replace(new, shown=known.shown, whole=known.whole)
-            shown = _joined((*new.shown, (first, last))) if last >= first else new.shown
-            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
-
-    def wrote(
-        self,
-        path: str,
-        *,
-        data: bytes,
-        stat: os.stat_result,
-        whole: bool = True,
-        document: Document | None = None,
-    ) -> None:
-        """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole`
-        where parts of it were never seen; `document` is what is known of the content."""
+        says that the lines shown are all there are."""
+        new = _make_reading(path, data, stat)
         with self._lock:
             key = self._key(path, stat)
-            self._keep(key, _reading(path, data, stat, ours=True, whole=whole), data)
-            if document is not None and key in self._contents:
-                self._documents[key] = document
+            known = self._readings.get(key)
+            if known is not None and not known.written_by_us and self._matches(key, known, data, stat):
+                new = replace(new, shown=known.shown, whole=known.whole)
+            shown = _merge_ranges((*new.shown, (first, last))) if last >= first else new.shown
+            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
+
+    def record_write(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
+        """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole` where
+        parts of it were never seen."""
+        with self._lock:
+            key = self._key(path, stat)
+            self._keep(key, _make_reading(path, data, stat, written_by_us=True, whole=whole), data)
 
     def forget(self, path: str) -> None:
-        """The file is gone, or what is known of it no longer holds."""
+        """Drop what is known of a file that is gone or no longer the same."""
         with self._lock:
             key = self._key(path)
             if self._readings.pop(key, None) is not None:
-                self._spellings[_folded(key)].remove(key)
-                self._drop(key)
+                self._spellings[_fold_case(key)].remove(key)
+                self._drop_content(key)
 
-    def reading(self, path: str) -> Reading | None:
-        """What is known of a file, if anything."""
+    def reading(self, path: str) -> ReadRecord | None:
         with self._lock:
             return self._readings.get(self._key(path))
 
@@ -133,12 +116,6 @@ class ReadState:
                 self._contents.move_to_end(key)
             return data
 
-    def document(self, path: str, data: bytes) -> Document | None:
-        """What is known of `data`, just read, if it is the content that was seen and anything is known of it."""
-        with self._lock:
-            known = self._documents.get(self._key(path))
-            return None if known is None or known.data != data else known.afresh()
-
     def is_current(self, path: str, data: bytes, stat: os.stat_result) -> bool:
         """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known."""
         with self._lock:
@@ -146,66 +123,65 @@ class ReadState:
             known = self._readings.get(key)
             return known is not None and self._matches(key, known, data, stat)
 
-    def unchanged(self, path: str, first: int, last: int) -> bool:
+    def is_unchanged(self, path: str, first: int, last: int) -> bool:
         """Whether these lines were shown already and the file is still the same."""
         with self._lock:
             key = self._key(path)
-            known, held = self._readings.get(key), self._contents.get(key)
+            known, content = self._readings.get(key), self._contents.get(key)
         if known is None or not known.shows(first, last):
             return False
         try:
             stat = os.stat(path)
-            content_known = held is not None or known.digest is not None
+            content_known = content is not None or known.digest is not None
             if known.stamp == _stamp(stat) and (not content_known or stat.st_ctime_ns + STAMP_GRAIN_NS < known.seen_at):
                 return True
             if not content_known or stat.st_size != known.size:
                 return False
             with open(path, "rb") as file:
-                if held is not None:
-                    return file.read() == held
-                return _digest_of_file(file) == known.digest
+                if content is not None:
+                    return file.read() == content
+                return file_digest(file, lambda: blake2b(digest_size=16)).digest() == known.digest
         except OSError:
             return False
 
-    def _matches(self, key: str, known: Reading, data: bytes | None, stat: os.stat_result) -> bool:
-        held = self._contents.get(key)
-        if data is None or (held is None and known.digest is None):
+    def _matches(self, key: str, known: ReadRecord, data: bytes | None, stat: os.stat_result) -> bool:
+        content = self._contents.get(key)
+        if data is None or (content is None and known.digest is None):
             return known.stamp == _stamp(stat)
-        if held is not None:
-            return held == data
+        if content is not None:
+            return content == data
         return known.size == len(data) and known.digest == digest_of(data)
 
-    def _keep(self, key: str, reading: Reading, data: bytes | None) -> None:
+    def _keep(self, key: str, reading: ReadRecord, data: bytes | None) -> None:
         if key not in self._readings:
-            self._spellings.setdefault(_folded(key), []).append(key)
-        self._drop(key)
+            self._spellings.setdefault(_fold_case(key), []).append(key)
+        self._drop_content(key)
         self._readings[key] = reading
         if data is None:
             return
         self._contents[key] = data
-        self._held += len(data)
-        if len(data) > min(LARGEST_KEPT, self._memory):
+        self._memory += len(data)
+        if len(data) > min(LARGEST_KEPT, self._max_memory):
             self._forget_content(key)
-        while self._held > self._memory:
+        while self._memory > self._max_memory:
             self._forget_content(next(iter(self._contents)))
 
     def _forget_content(self, key: str) -> None:
         self._readings[key] = replace(self._readings[key], digest=digest_of(self._contents[key]))
-        self._drop(key)
+        self._drop_content(key)
 
-    def _drop(self, key: str) -> None:
-        self._documents.pop(key, None)
-        self._held -= len(self._contents.pop(key, b""))
+    def _drop_content(self, key: str) -> None:
+        self._memory -= len(self._contents.pop(key, b""))
 
-    def _key(self, path: str, stat: os.stat_result | None = None, *, is_real: bool = False) -> str:
-        """The name the file is known by: its real path, or a spelling of it that differs only in case or Unicode form
-        and leads to the same file. `stat` is the file's own: a path that leads to another one by now keeps its name."""
+    def _key(self, path: str, stat: os.stat_result | None = None) -> str:
+        """The key of a file: its real path, or a spelling of it that differs only in case or Unicode form and leads to the
+        same file. `stat` is the file's own: a path that leads to another one by now is its own key."""
         if path in self._readings:
             return path
-        real = path if is_real else _real(path, stat)
+        real = _realpath(path, stat)
         if real in self._readings:
             return real
-        for other in self._spellings.get(_folded(real), ()):
+        for other in self._spellings.get(_fold_case(real), ()):
             try:
                 if os.path.samefile(real, other):
                     return other
@@ -214,7 +190,7 @@ class ReadState:
         return real
 
 
-def _real(path: str, stat: os.stat_result | None) -> str:
+def _realpath(path: str, stat: os.stat_result | None) -> str:
     try:
         real = os.path.realpath(path)
         if stat is None or real == path or os.path.samestat(os.stat(real), stat):
@@ -225,37 +201,29 @@ def _real(path: str, stat: os.stat_result | None) -> str:
 
 
 def digest_of(data: bytes) -> bytes:
-    """A content's fingerprint."""
     return blake2b(data, digest_size=16).digest()
 
 
-def _digest_of_file(file: BinaryIO) -> bytes:
-    going = blake2b(digest_size=16)
-    while block := file.read(HASHED_AT_ONCE):
-        going.update(block)
-    return going.digest()
-
-
-def _reading(
-    path: str, data: bytes | None, stat: os.stat_result, *, ours: bool = False, whole: bool = False
-) -> Reading:
+def _make_reading(
+    path: str, data: bytes | None, stat: os.stat_result, *, written_by_us: bool = False, whole: bool = False
+) -> ReadRecord:
     size = stat.st_size if data is None else len(data)
-    return Reading(path, _stamp(stat), time.time_ns(), size, ours=ours, whole=whole)
+    return ReadRecord(path, _stamp(stat), time.time_ns(), size, written_by_us=written_by_us, whole=whole)
 
 
 def _stamp(stat: os.stat_result) -> tuple[int, int, int, int]:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
-def _folded(path: str) -> str:
+def _fold_case(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def _joined(ranges: Iterable[Lines]) -> tuple[Lines, ...]:
-    joined: list[Lines] = []
+def _merge_ranges(ranges: Iterable[LineRange]) -> tuple[LineRange, ...]:
+    merged: list[LineRange] = []
     for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
-            joined.append((first, last))
-    return tuple(joined)
+            merged.append((first, last))
+    return tuple(merged)

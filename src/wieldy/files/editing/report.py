@@ -1,34 +1,31 @@
-"""What is said about a change that was made: a line, notes and a diff for the model, a structured patch for a screen."""
+"""Report a change that was made: a headline, notes and a diff for the model, a structured patch for a screen."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from msgspec import Struct
 
 from wieldy.core.tool import Output
-from wieldy.files.editing.diff import Patch, patch
+from wieldy.files.editing.diff import Patch, make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.revision import SMALL_FILE, Revision
-from wieldy.files.editing.splicing import known_after
 from wieldy.files.encodings import UTF8
+from wieldy.search.format import display_path
 
 QUICKLY_COMPARED = 8 * 1024
 
 
 class Report(Struct, frozen=True):
-    """What is said of a change: first what was done, then, behind what came up while writing, how it looks. `after` is
-    what is there now, where that came to be known along the way."""
+    """The result of a tool, into which notes from writing the file are inserted: they follow `headlines`, before `details`."""
 
-    first: tuple[str, ...]
-    then: tuple[str, ...]
+    headlines: tuple[str, ...]
+    details: tuple[str, ...]
     data: dict[str, Any]
-    after: Document | None = None
 
     def with_notes(self, notes: tuple[str, ...]) -> Output:
         """The result of a tool, with what came up while the file was written."""
-        return Output("\n".join((*self.first, *notes, *self.then)), self.data)
+        return Output("\n".join((*self.headlines, *notes, *self.details)), self.data)
 
 
 class Draft:
@@ -43,12 +40,12 @@ class Draft:
         self._revision, self._report = revision, None
 
     def begin(self) -> None:
-        """Make the report now, if that is a matter of a moment. What goes wrong here goes wrong again when it counts."""
+        """Make the report now, if that is quick. What goes wrong here goes wrong again when it counts."""
         revision = self._revision
         if revision is None or not is_quick(revision):
             return
         try:
-            self._report = report(revision)
+            self._report = make_report(revision)
         except Exception:
             return
 
@@ -56,50 +53,44 @@ class Draft:
         """The report of a revision, begun or not."""
         if self._report is not None and self._revision is revision:
             return self._report
-        return report(revision)
+        return make_report(revision)
 
 
 def is_quick(revision: Revision) -> bool:
-    """Whether a revision is compared and told in less time than it takes to reach a thread."""
-    return len(revision.after) < SMALL_FILE and revision.touched < QUICKLY_COMPARED
+    """Whether a revision can be compared and reported in less time than it takes to reach a thread."""
+    return len(revision.after) < SMALL_FILE and revision.changed_bytes < QUICKLY_COMPARED
 
 
-def report(revision: Revision) -> Report:
-    """What is said of a revision once it is written."""
+def make_report(revision: Revision) -> Report:
+    """Report a revision as written."""
     name, old = display_path(revision.path), revision.before
     created = old is None
-    before = (revision.text or Document.of(old)) if old else Document(b"", UTF8)
-    change = patch(before, revision.splices)
-    known = known_after(before, revision.splices, revision.after, change.mark)
-    after = known or (Document(revision.after, before.encoding) if old else Document.of(revision.after))
-    then: list[str] = []
+    before = (revision.document or Document.of(old)) if old else Document(b"", UTF8)
+    after = Document(revision.after, before.encoding) if old else Document.of(revision.after)
+    patch = make_patch(before, revision.splices)
+    details: list[str] = []
     if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
-        then.append(f"The encoding of the file was guessed: {before.encoding.name}.")
-    if not created and change.hunks:
-        then.append(change.unified(name))
+        details.append(f"The encoding of the file was guessed: {before.encoding.name}.")
+    if not created and patch.hunks:
+        details.append(patch.unified(name))
     data: dict[str, Any] = {
         "type": "create" if created else "update",
         "filePath": name,
-        "structuredPatch": [hunk.as_data() for hunk in change.hunks],
-        "snippet": change.snippet(),
+        "structuredPatch": [hunk.as_data() for hunk in patch.hunks],
+        "snippet": patch.snippet(),
         "encoding": after.encoding.name,
         "replacements": revision.count,
         "merged": revision.merged,
     }
-    return Report((_headline(name, revision, after, change), *revision.notes), tuple(then), data, known)
+    return Report((_headline(name, revision, after, patch), *revision.notes), tuple(details), data)
 
 
-def display_path(path: str) -> str:
-    """A path as text that can be sent anywhere."""
-    return path if path.isascii() else os.fsencode(path).decode("utf-8", "replace")
-
-
-def _headline(name: str, revision: Revision, after: Document, change: Patch) -> str:
+def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> str:
     if revision.before is None:
-        lines, size = after.lines(), len(revision.after)
+        lines, size = after.count_lines(), len(revision.after)
         return f"Created {name} ({lines} line{'s' if lines != 1 else ''}, {size} byte{'s' if size != 1 else ''})."
     if revision.before == revision.after:
         return f"{name} already has exactly this content; nothing was written."
-    what = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""
-    more = "more than " if change.cut else ""
-    return f"Changed {name}: {what}{more}+{change.added} -{change.removed} lines."
+    count = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""
+    more = "more than " if patch.truncated else ""
+    return f"Changed {name}: {count}{more}+{patch.added} -{patch.removed} lines."

@@ -1,19 +1,18 @@
-"""A change of one file, prepared in memory: what is there is checked, the edit tried, foreign changes merged in."""
+"""Prepare a change of one file in memory: check what is there, plan the edit, merge changes made by others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.config import EditSettings
-from wieldy.files.editing.diff import patch
+from wieldy.files.editing.diff import make_patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.matching import NotFound, Tier
+from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
@@ -26,16 +25,38 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-# Below this, a thread takes longer to be reached than a file to be read and compared.
+# Below this, handing a file to a thread takes longer than reading and comparing it.
 SMALL_FILE = 256 * 1024
-WAYS_ON = """Nothing was written. Ways on:
+MAX_BYTES = 50_000_000
+OPTIONS = """Nothing was written. Options:
 - overwrite: Read the file, then make it what you want with Write or Edit
 - keep: leave the file as it is
 - re-read: Read the file and send an edit that fits what is there now"""
 
+OnExternalChange: TypeAlias = Literal["merge", "error", "markers"]
+
+
+class EditSettings(Struct, frozen=True):
+    """The settings `edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
+
+    tiers: tuple[Tier, ...] = TIERS
+    on_external_change: OnExternalChange = "merge"
+    max_bytes: int = MAX_BYTES
+
+    @staticmethod
+    def of(workspace: Workspace) -> EditSettings:
+        if "edit" not in workspace.settings:
+            return EditSettings()
+        on_change: Any = workspace.setting("edit.on_external_change", "merge")
+        choices = get_args(OnExternalChange)
+        if on_change not in choices:
+            raise ToolFailure(f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(choices)}.")
+        tiers = parse_tolerance(workspace.setting("edit.tolerance", None))
+        return EditSettings(tiers, on_change, workspace.setting("edit.max_bytes", MAX_BYTES))
+
 
 class EditPlan(Struct, frozen=True):
-    """What an edit comes to on a certain content."""
+    """The splices an edit makes in a certain content; `count` is the number of replacements."""
 
     splices: tuple[Splice, ...]
     count: int
@@ -43,8 +64,8 @@ class EditPlan(Struct, frozen=True):
 
 
 class Revision(Struct, frozen=True):
-    """A file before and after; `count` is the number of replacements. `before` is None for a file that is new, `text` what
-    that is as a document, where it was looked at as one, and `known_whole` false where parts of it were never seen."""
+    """A file before and after an edit; `count` is the number of replacements. `before` is None for a new file, `document`
+    its text where that was looked at, and `known_whole` false where parts of it were never seen."""
 
     target: Target
     after: bytes
@@ -53,21 +74,21 @@ class Revision(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     merged: bool = False
     known_whole: bool = True
-    text: Document | None = None
+    document: Document | None = None
 
     @property
     def path(self) -> str:
-        """The path as it was given."""
+        """The path as the model wrote it."""
         return self.target.path
 
     @property
     def before(self) -> bytes | None:
-        """What is on disk."""
+        """The content on disk."""
         return self.target.content
 
     @property
     def change(self) -> Splice | None:
-        """All that changes as one splice of what is on disk; None where nothing is, or nothing does."""
+        """All splices as one; None where the file is new, or nothing changes."""
         if self.before is None or not self.splices:
             return None
         if len(self.splices) == 1:
@@ -76,69 +97,69 @@ class Revision(Struct, frozen=True):
         return Splice(start, end, self.after[start : len(self.after) - (len(self.before) - end)])
 
     @property
-    def touched(self) -> int:
-        """How many bytes go and come."""
+    def changed_bytes(self) -> int:
+        """How many bytes are removed and added."""
         return sum([splice.end - splice.start + len(splice.new) for splice in self.splices])
 
 
-Plan: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
-# Called with True on the loop, where it may raise `TakesLonger`; then with False in a thread.
+PlanEdit: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
+# Called with True on the event loop, where it may raise `NeedsThread`; then with False in a thread.
 PrepareEdit: TypeAlias = Callable[[bool], Revision]
 
 
 class NeedsThread(Exception):
-    """This edit is not made in a moment: it needs a merge, a detector of encodings, or a search for what was meant."""
+    """This edit takes too long for the event loop: it needs a merge, encoding detection, or a tolerant search."""
 
 
-def revise(
-    path: str, plan: Plan, state: ReadState, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None
+def prepare_edit(
+    path: str,
+    plan: PlanEdit,
+    state: ReadState,
+    settings: EditSettings,
+    *,
+    at_once: bool = False,
+    resolved: str | None = None,
 ) -> Revision:
-    """An existing file with an edit made. Reads the file; raises `ToolFailure` where the edit cannot be made, and with
-    `at_once` `TakesLonger` where that is not a matter of a moment."""
-    target = existing(path, policy, at_once=at_once, resolved=resolved)
-    data, stat, known_as = target.content or b"", target.stat, resolved or path
-    reading = state.reading(known_as)
+    """Read an existing file and apply an edit to its content. Raises `ToolFailure` where the edit cannot be made, and with
+    `at_once` `NeedsThread` where that takes long."""
+    target = load_text_file(path, settings, at_once=at_once, resolved=resolved)
+    data, stat, key = target.content or b"", target.stat, resolved or path
+    reading = state.reading(key)
     if reading is None or stat is None:
         raise ToolFailure(
             f"{path} must be read first: it has not been read in this session. Read it, then send this again."
         )
-    document = state.document(known_as, data)
-    if document is not None:
-        # The same bytes as were kept; that they are the same object saves comparing them once more.
-        data = document.data
-        target = Target(target.path, target.real_path, stat, content=data)
-    elif state.is_current(known_as, data, stat):
-        document = document_of(data, at_once=at_once)
-    if document is not None:
+    if state.is_current(key, data, stat):
+        document = make_document(data, at_once=at_once)
         try:
-            planned = plan(document, ("exact",) if at_once else policy.tiers)
+            edit = plan(document, ("exact",) if at_once else settings.tiers)
         except NotFound:
             if at_once:
                 raise NeedsThread from None
             raise
-        after = apply_splices(data, planned.splices)
-        known = reading.knows_all(document.lines)
-        return Revision(target, after, planned.splices, planned.count, planned.notes, False, known, document.afresh())
+        after = apply_splices(data, edit.splices)
+        known = reading.knows_all(document.count_lines)
+        return Revision(target, after, edit.splices, edit.count, edit.notes, known_whole=known, document=document)
     if at_once:
         raise NeedsThread
-    since = "after your last change, perhaps by a formatter" if reading.ours else "since you read it"
-    base = state.content(known_as)
-    if policy.on_change == "error" or base is None:
+    since = reading.describe_staleness()
+    base = state.content(key)
+    if settings.on_external_change == "error" or base is None:
         raise ToolFailure(
             f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return replace(_merged(target, base, plan, policy, since), known_whole=reading.whole)
+    return replace(_merge_edit(target, base, plan, settings, since), known_whole=reading.whole)
 
 
-def edit_preparer(path: str, plan: Plan, workspace: Workspace, resolved: str) -> PrepareEdit:
-    """`revise` as often as it takes, with what a workspace knows of the file and wants for edits."""
-    state, policy = workspace.service(ReadState), EditSettings.of(workspace)
-    return lambda at_once: revise(path, plan, state, policy, at_once=at_once, resolved=resolved)
+def edit_preparer(path: str, plan: PlanEdit, workspace: Workspace, resolved: str) -> PrepareEdit:
+    """`prepare_edit` with the read state and settings of a workspace."""
+    state, settings = workspace.service(ReadState), EditSettings.of(workspace)
+    return lambda at_once: prepare_edit(path, plan, state, settings, at_once=at_once, resolved=resolved)
 
 
-def existing(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
+def load_text_file(path: str, settings: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
     """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    target = load_target(path, policy, at_once=at_once, resolved=resolved)
+    target = load_target(path, settings, at_once=at_once, resolved=resolved)
     if target.stat is None:
         if at_once:
             raise NeedsThread
@@ -151,25 +172,25 @@ def existing(path: str, policy: EditSettings, *, at_once: bool = False, resolved
     return target
 
 
-def document_of(data: bytes, *, at_once: bool = False) -> Document:
-    """What is on disk as a document; raises `TakesLonger` with `at_once` where its encoding would have to be guessed."""
+def make_document(data: bytes, *, at_once: bool = False) -> Document:
+    """The document of a content; with `at_once` raises `NeedsThread` where its encoding would have to be guessed."""
     encoding = detect_certain(data) if at_once else detect_encoding(data)
     if encoding is None or (at_once and encoding.unit > 1):
         raise NeedsThread
     return Document(data, encoding)
 
 
-def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
+def load_target(path: str, settings: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
     """What is at a path, with its content; `stat` is None where there is nothing."""
     try:
         target = resolve_target(path, resolved)
         size = 0 if target.stat is None else target.stat.st_size
         if at_once and size > SMALL_FILE:
             raise NeedsThread
-        if size > policy.max_bytes:
+        if size > settings.max_bytes:
             raise ToolFailure(
-                f"{path} is {size:,} bytes, over the limit of {policy.max_bytes:,}. Use Bash (sed, for one), or raise the "
-                "setting edit.max_bytes."
+                f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}. Use Bash (sed, for one), or raise "
+                "the setting edit.max_bytes."
             )
         return target if target.stat is None else with_content(target)
     except WriteError as failure:
@@ -179,27 +200,27 @@ def load_target(path: str, policy: EditSettings, *, at_once: bool = False, resol
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
 
-def _merged(target: Target, base: bytes, plan: Plan, policy: EditSettings, since: str) -> Revision:
+def _merge_edit(target: Target, base: bytes, plan: PlanEdit, settings: EditSettings, since: str) -> Revision:
+    """Apply the edit to the content that the model knows, and merge that with what is on disk."""
     theirs = target.content or b""
     try:
-        planned = plan(Document.of(base), policy.tiers)
+        edit = plan(Document.of(base), settings.tiers)
     except NotFound as failure:
         raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
-    merged = merge(base, apply_splices(base, planned.splices), theirs)
+    merged = merge(base, apply_splices(base, edit.splices), theirs)
     if merged is None:
-        raise ToolFailure(f"{target.path} was changed on disk {since} and the changes cannot be merged. {WAYS_ON}")
-    if not merged.clean and policy.on_change != "markers":
+        raise ToolFailure(f"{target.path} was changed on disk {since} and the changes cannot be merged. {OPTIONS}")
+    if not merged.clean and settings.on_external_change != "markers":
         raise ToolFailure(
-            f"{target.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{WAYS_ON}",
+            f"{target.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{OPTIONS}",
             data={"conflicts": merged.conflicts},
         )
-    foreign = patch(Document.of(base), _difference(base, theirs)).unified(target.path)
-    note = f"The file was changed on disk {since}; this edit was merged with that change:\n{foreign}"
-    if not merged.clean:
-        note = _conflict_note(merged, since)
-    return Revision(
-        target, merged.data, _difference(theirs, merged.data), planned.count, (*planned.notes, note), merged=True
-    )
+    note = _conflict_note(merged, since)
+    if merged.clean:
+        others = make_patch(Document.of(base), _difference(base, theirs)).unified(target.path)
+        note = f"The file was changed on disk {since}; this edit was merged with that change:\n{others}"
+    splices = _difference(theirs, merged.data)
+    return Revision(target, merged.data, splices, edit.count, (*edit.notes, note), merged=True)
 
 
 def _conflict_note(merged: Merge, since: str) -> str:
@@ -214,6 +235,6 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
 def _refuse_missing(target: Target) -> NoReturn:
     from wieldy.search.similar_paths import find_similar_paths
 
-    names = find_similar_paths(target.path)
-    meant = f"Did you mean {' or '.join(names)}? " if names else ""
-    raise ToolFailure(f"{target.path} does not exist. {meant}To create a file use Write.")
+    similar = find_similar_paths(target.path)
+    suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
+    raise ToolFailure(f"{target.path} does not exist. {suggestion}To create a file use Write.")

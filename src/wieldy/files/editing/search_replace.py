@@ -1,6 +1,6 @@
 """Search and replace over many files: every match with its line before and after, and the splices that would change it.
 
-It runs as a process of its own, because a regular expression that runs wild in Python can only be stopped by killing it.
+It runs in a process of its own, because a runaway Python regular expression can only be stopped by killing it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import digest_of
-from wieldy.files.editing.splicing import Splice, splice
+from wieldy.files.editing.splicing import Splice, replace_span
 from wieldy.files.kinds import binary_kind
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 from wieldy.search.patterns import compile_globs
@@ -32,29 +32,29 @@ _PROGRAM = (
     "from wieldy.files.editing.search_replace import main; sys.exit(main(sys.argv[2]))"
 )
 _PACKAGES = str(Path(__file__).resolve().parents[3])
-SHOWN_WIDTH = 300
-SHOWN_HITS = 200
-TOLD_EVERY = 0.5
+MAX_WIDTH = 300
+MAX_HITS = 200
+PROGRESS_SECONDS = 0.5
 
 
-class Sweep(Struct, frozen=True):
-    """What to look for and where. `replace` is a template with `\\1` and `\\g<name>`; None only looks."""
+class FileSearchRequest(Struct, frozen=True):
+    """What to search for and where. `replace` is a template with `\\1` and `\\g<name>`; None only searches."""
 
     root: str
     pattern: str
     replace: str | None = None
     multiline: bool = False
-    wanted: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     max_bytes: int = 50_000_000
-    splices: bool = False
+    with_splices: bool = False
 
     @property
     def command(self) -> list[str]:
-        """The command line that runs this sweep."""
+        """The command line that runs this search."""
         return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(asdict(self))]
 
-    def compiled(self) -> re.Pattern[str]:
+    def compile_pattern(self) -> re.Pattern[str]:
         """The pattern; raises `ToolFailure` where it, or the template, cannot be read."""
         try:
             pattern = re.compile(self.pattern, re.MULTILINE | re.DOTALL if self.multiline else 0)
@@ -70,117 +70,94 @@ class Sweep(Struct, frozen=True):
         return pattern
 
 
-class Hit(Struct, frozen=True):
-    """A line with a match, before and after; `after` is None where nothing is replaced."""
+class LineHit(Struct, frozen=True):
+    """A line with matches, before and after; `after` is None where nothing is replaced."""
 
     line: int
     before: str
     after: str | None
 
 
-class FileHits(Struct, frozen=True):
-    """The matches in one file. `digest` is the fingerprint of the content they are in."""
+class FileSearchResult(Struct, frozen=True):
+    """The matches in one file. `digest` is that of the content they are in."""
 
     path: str
     count: int
-    hits: tuple[Hit, ...]
+    hits: tuple[LineHit, ...]
     digest: bytes
     splices: tuple[Splice, ...] = ()
 
     def as_json(self) -> str:
-        """One line another process can read."""
+        """One line that another process can read."""
         hits = [(hit.line, hit.before, hit.after) for hit in self.hits]
-        splices = [(one.start, one.end, one.new.decode("latin-1")) for one in self.splices]
+        splices = [(splice.start, splice.end, splice.new.decode("latin-1")) for splice in self.splices]
         return json.dumps([self.path, self.count, hits, self.digest.hex(), splices])
 
     @staticmethod
-    def from_json(line: Any) -> FileHits:
-        """The reverse of `as_json`, given what `json.loads` made of it."""
-        path, count, hits, digest, splices = line
-        return FileHits(
+    def from_json(fields: Any) -> FileSearchResult:
+        """The reverse of `as_json`, given the parsed line."""
+        path, count, hits, digest, splices = fields
+        return FileSearchResult(
             path,
             count,
-            tuple(Hit(*hit) for hit in hits),
+            tuple(LineHit(*hit) for hit in hits),
             bytes.fromhex(digest),
             tuple(Splice(start, end, new.encode("latin-1")) for start, end, new in splices),
         )
 
 
-def main(request: str) -> int:
-    """Sweep as told; a line of JSON for each file with matches, `{"seen": n}` now and then, `{"error": …}` at a failure."""
-    fields = json.loads(request)
-    sweep = Sweep(**{**fields, "wanted": tuple(fields["wanted"]), "excluded": tuple(fields["excluded"])})
+def main(arguments: str) -> int:
+    """Search; print a line of JSON for each file with matches, `{"seen": n}` as progress, `{"error": …}` at a failure."""
+    fields = json.loads(arguments)
+    request = FileSearchRequest(**{**fields, "globs": tuple(fields["globs"]), "excluded": tuple(fields["excluded"])})
     try:
-        _run(sweep)
+        _search(request)
     except ToolFailure as failure:
-        _say(json.dumps({"error": failure.message}))
+        _print_line(json.dumps({"error": failure.message}))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 
-def hits_in(path: str, data: bytes, pattern: re.Pattern[str], sweep: Sweep) -> FileHits | None:
-    """The matches in one file's content."""
-    document = Document.of(data)
-    found = [m for m in _matches(document.text, pattern, sweep.multiline) if sweep.replace is not None or m[1] > m[0]]
-    if not found:
-        return None
-    places = sorted({place for start, end, _ in found for place in (start, end)})
-    try:
-        at = dict(zip(places, document.offsets(places), strict=True))
-    except SplitsCharacter:
-        return None
-    splices: list[Splice] = []
-    if sweep.replace is not None:
-        new = [match.expand(sweep.replace) for _, _, match in found]
-        try:
-            document.codec.require(sweep.replace, "replace_with")  # all else that comes in is the file's own
-        except ToolFailure as failure:
-            raise ToolFailure(f"{path}: {failure.message}") from None
-        splices = [
-            splice(document, Span(at[start], at[end]), text) for (start, end, _), text in zip(found, new, strict=True)
-        ]
-        if all(one.new == data[one.start : one.end] for one in splices):
-            return None
-    hits = tuple(_shown(document, found, at, sweep))
-    return FileHits(path, len(found), hits, digest_of(data), tuple(splices) if sweep.splices else ())
-
-
-def _run(sweep: Sweep) -> None:
-    pattern = sweep.compiled()
-    told, skipped = time.monotonic(), 0
-    seen = 0
-    for seen, path in enumerate(_files(sweep), start=1):
-        data = _content(path, sweep.max_bytes)
+def _search(request: FileSearchRequest) -> None:
+    pattern = request.compile_pattern()
+    reported, skipped, seen = time.monotonic(), 0, 0
+    for seen, path in enumerate(_list_files(request), start=1):
+        data = _read_text_file(path, request.max_bytes)
         if data is None:
             skipped += 1
-        elif data and (hits := hits_in(path, data, pattern, sweep)):
-            _say(hits.as_json())
-        if time.monotonic() - told > TOLD_EVERY:
-            told = time.monotonic()
-            _say(json.dumps({"seen": seen}))
-    _say(json.dumps({"seen": seen, "skipped": skipped}))
+        elif data and (result := search_file(path, data, pattern, request)):
+            _print_line(result.as_json())
+        if time.monotonic() - reported > PROGRESS_SECONDS:
+            reported = time.monotonic()
+            _print_line(json.dumps({"seen": seen}))
+    _print_line(json.dumps({"seen": seen, "skipped": skipped}))
 
 
-def _files(sweep: Sweep) -> Iterator[str]:
-    root = sweep.root
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _list_files(request: FileSearchRequest) -> Iterator[str]:
+    root = request.root
     if not os.path.isdir(root):
         yield root
         return
-    wanted = compile_globs(sweep.wanted)
-    excluded = compile_globs((*sweep.excluded, *VERSION_CONTROL))
-    below = len(root.rstrip("/")) + 1
-    found = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
-    yield from sorted(e.path for e in found if wanted is None or wanted(e.path[below:]))
+    included = compile_globs(request.globs)
+    excluded = compile_globs((*request.excluded, *VERSION_CONTROL))
+    prefix = len(root.rstrip("/")) + 1
+    entries = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
+    yield from sorted(entry.path for entry in entries if included is None or included(entry.path[prefix:]))
 
 
-def _content(path: str, most: int) -> bytes | None:
-    """What a file holds; None where it is no text, too large or not to be read."""
+def _read_text_file(path: str, max_bytes: int) -> bytes | None:
+    """The content of a file; None where it is no text, too large or cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(fd, "rb") as file:
-            known = os.fstat(fd)
-            if not stat.S_ISREG(known.st_mode) or known.st_size > most:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
                 return None
             data = file.read()
     except OSError:
@@ -188,50 +165,75 @@ def _content(path: str, most: int) -> bytes | None:
     return None if binary_kind(data) else data
 
 
-def _matches(text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[tuple[int, int, re.Match[str]]]:
+def search_file(
+    path: str, data: bytes, pattern: re.Pattern[str], request: FileSearchRequest
+) -> FileSearchResult | None:
+    """The matches in one file's content; None where there are none, or nothing would change."""
+    document = Document.of(data)
+    matches = [
+        match
+        for match in _find_matches(document.text, pattern, request.multiline)
+        if request.replace is not None or match[1] > match[0]
+    ]
+    if not matches:
+        return None
+    positions = sorted({position for start, end, _ in matches for position in (start, end)})
+    try:
+        offset_of = dict(zip(positions, document.byte_offsets(positions), strict=True))
+    except SplitsCharacter:
+        return None
+    splices: list[Splice] = []
+    if request.replace is not None:
+        try:
+            document.codec.require(request.replace, "replace_with")  # groups hold only the file's own characters
+        except ToolFailure as failure:
+            raise ToolFailure(f"{path}: {failure.message}") from None
+        splices = [
+            replace_span(document, Span(offset_of[start], offset_of[end]), match.expand(request.replace))
+            for start, end, match in matches
+        ]
+        if all(splice.new == data[splice.start : splice.end] for splice in splices):
+            return None
+    hits = tuple(_line_hits(document, matches, offset_of, request.replace))
+    return FileSearchResult(path, len(matches), hits, digest_of(data), tuple(splices) if request.with_splices else ())
+
+
+def _find_matches(text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[tuple[int, int, re.Match[str]]]:
+    """Start, end and match object of each match; positions are in the text, not in the line."""
     if multiline:
         yield from ((match.start(), match.end(), match) for match in pattern.finditer(text))
         return
     start = 0
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    for line in lines:
+    for line in text.removesuffix("\n").split("\n") if text else ():
         for match in pattern.finditer(line):
             yield start + match.start(), start + match.end(), match
         start += len(line) + 1
 
 
-def _shown(
-    document: Document, found: list[tuple[int, int, re.Match[str]]], at: dict[int, int], sweep: Sweep
-) -> Iterator[Hit]:
-    """One hit a line, with all its replacements made."""
-    text, index, shown = document.text, 0, 0
-    while index < len(found) and shown < SHOWN_HITS:
+def _line_hits(
+    document: Document, matches: list[tuple[int, int, re.Match[str]]], offset_of: dict[int, int], template: str | None
+) -> Iterator[LineHit]:
+    """One hit for each line, or lines that matches join, with all replacements made."""
+    text, index, count = document.text, 0, 0
+    while index < len(matches) and count < MAX_HITS:
         first = index
-        begin = text.rfind("\n", 0, found[first][0]) + 1
-        end = _line_end(text, found[first][1])
-        while index < len(found) and found[index][0] <= end:
-            end = max(end, _line_end(text, found[index][1]))
+        begin = text.rfind("\n", 0, matches[first][0]) + 1
+        end = _line_end(text, matches[first][1])
+        while index < len(matches) and matches[index][0] <= end:
+            end = max(end, _line_end(text, matches[index][1]))
             index += 1
-        pieces, read = [], begin
-        for start, stop, match in found[first:index]:
-            pieces += [text[read:start], match.expand(sweep.replace) if sweep.replace is not None else ""]
-            read = stop
-        after = truncate("".join((*pieces, text[read:end])), SHOWN_WIDTH) if sweep.replace is not None else None
-        yield Hit(
-            document.line_number(at[found[first][0]]),
-            truncate(text[begin:end], SHOWN_WIDTH),
-            after,
-        )
-        shown += 1
+        after = None
+        if template is not None:
+            pieces, read = [], begin
+            for start, stop, match in matches[first:index]:
+                pieces += [text[read:start], match.expand(template)]
+                read = stop
+            after = truncate("".join((*pieces, text[read:end])), MAX_WIDTH)
+        line = document.line_number(offset_of[matches[first][0]])
+        yield LineHit(line, truncate(text[begin:end], MAX_WIDTH), after)
+        count += 1
 
 
-def _line_end(text: str, place: int) -> int:
-    end = text.find("\n", place)
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
     return len(text) if end < 0 else end
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -1,44 +1,19 @@
-"""Replacing stretches of bytes by others: all the rest stays bit for bit as it was."""
+"""Replace ranges of bytes; everything else stays bit for bit as it was."""
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import AnyStr
 
 from msgspec import Struct
 
-from wieldy.files.editing.document import Document, Mark, Span, SplitsCharacter
-from wieldy.files.editing.restyling import with_endings
-from wieldy.files.encodings import UTF8, decodes
+from wieldy.files.editing.document import Document, Span, SplitsCharacter
 
-BLOCK = 1 << 14
-
-
-def common_prefix_length(one: bytes, other: bytes) -> int:
-    """How many bytes two contents begin with alike."""
-    shortest = min(len(one), len(other))
-    at = 0
-    while at < shortest:
-        end = min(at + BLOCK, shortest)
-        here, there = one[at:end], other[at:end]
-        if here != there:
-            apart = int.from_bytes(here, "big") ^ int.from_bytes(there, "big")
-            return end - (apart.bit_length() + 7) // 8
-        at = end
-    return shortest
-
-
-def same_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes, but no more than `most`, two contents end with alike."""
-    done = 0
-    while done < most:
-        upto = min(done + BLOCK, most)
-        here, there = one[len(one) - upto : len(one) - done], other[len(other) - upto : len(other) - done]
-        if here != there:
-            apart = int.from_bytes(here, "little") ^ int.from_bytes(there, "little")
-            return upto - (apart.bit_length() + 7) // 8
-        done = upto
-    return most
+# Beyond this many pairs of lines, line ends are assigned by position instead of by comparing lines.
+MAX_COMPARISONS = 1_000_000
+_LINE_WITH_END = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 
 
 class Splice(Struct, frozen=True):
@@ -66,95 +41,44 @@ def apply_splices(data: bytes, splices: Sequence[Splice]) -> bytes:
     return b"".join(pieces)
 
 
-def known_after(before: Document, splices: Sequence[Splice], after: bytes, mark: Mark | None) -> Document | None:
-    """The document that splices lead to, where its encoding needs no looking for: valid UTF-8 cut between characters,
-    with valid UTF-8 put in, stays that, unless it looks like something else by a NUL or at its start. `mark` is a line
-    before the first splice."""
-    if before.encoding != UTF8 or after.startswith(BOM_UTF8) or b"\0" in after:
-        return None
-    plain = not before.returns
-    for splice in splices:
-        if _splits_utf8(before.data, splice.start) or _splits_utf8(before.data, splice.end):
-            return None
-        if not splice.new.isascii() and not decodes(splice.new, "utf-8"):
-            return None
-        plain = plain and b"\r" not in splice.new
-    return Document(after, UTF8, mark, plain)
+def diff_bytes(old: bytes, new: bytes) -> Splice:
+    """The smallest single splice that turns a content into another."""
+    head = common_prefix(old, new)
+    tail = common_suffix(old[head:], new[head:])
+    return Splice(head, len(old) - tail, new[head : len(new) - tail])
 
 
-def _splits_utf8(data: bytes, offset: int) -> bool:
-    return offset < len(data) and 0x80 <= data[offset] < 0xC0
-
-
-def splice(document: Document, span: Span, new: str) -> Splice:
-    """The least splice that turns the text of a span into `new`, in the file's own encoding and line ends."""
-    new, data = unix_ends(new), document.data[span.start : span.end]
-    if not document.returns and document.codec.bytewise and data.isascii():
+def replace_span(document: Document, span: Span, new: str) -> Splice:
+    """The smallest splice that turns the text of a span into `new`, in the file's own encoding and line ends."""
+    new, data = new.replace("\r\n", "\n"), document.data[span.start : span.end]
+    if not document.has_carriage_returns and document.codec.bytewise and data.isascii():
         # Bytes are characters here, and every line end in the file is the same.
-        least = diff_bytes(data, document.codec.encode(new))
-        return Splice(span.start + least.start, span.start + least.end, least.new)
-    part = document.slice(span)
+        smallest = diff_bytes(data, document.codec.encode(new))
+        return Splice(span.start + smallest.start, span.start + smallest.end, smallest.new)
+    part = document.subdocument(span)
     old = part.text
     head = common_prefix(old, new)
     tail = common_suffix(old[head:], new[head:])
     try:
-        start, end = part.offsets((head, len(old) - tail))
+        start, end = part.byte_offsets((head, len(old) - tail))
     except SplitsCharacter:
         head, tail, start, end = 0, 0, 0, span.end - span.start
     middle = Span(span.start + start, span.start + end)
-    text = with_endings(
+    text = _with_line_ends(
         new[head : len(new) - tail],
         document.codec.decode(document.data[middle.start : middle.end]),
-        document.newline_by(Span(middle.start, span.end)),
+        document.newline_near(Span(middle.start, span.end)),
     )
-    return Splice(middle.start, middle.end, document.codec.encode(_kept_apart(text, document, middle)))
+    return Splice(middle.start, middle.end, document.codec.encode(_separate_line_ends(text, document, middle)))
 
 
-def _kept_apart(text: str, document: Document, span: Span) -> str:
-    """A text as it must be put in place of a span lest it make one line end of two: of a carriage return and a line feed
-    that come to lie side by side."""
-    follows = document.starts_line_with_return(span.start)
-    precedes = document.data.startswith(document.codec.newline, span.end)
-    if follows and not text and precedes:
-        return "\r"
-    if follows:
-        rest = text.lstrip("\n")
-        text = "\r" * (len(text) - len(rest)) + rest
-    return text + "\n" if precedes and text.endswith("\r") else text
+def replace_text(document: Document, new: str) -> Splice:
+    """The splice that makes `new` the whole text of a document."""
+    return replace_span(document, Span(document.body, len(document.data)), new)
 
 
-def splices(document: Document, spans: Sequence[Span], new: str) -> tuple[Splice, ...]:
-    """The least splices that turn the text of each span into `new`."""
-    if len(spans) == 1:
-        return (splice(document, spans[0], new),)
-    # What becomes of a span depends on nothing but its bytes and, if there are carriage returns, on the line ends beside it.
-    known: dict[tuple[bytes, object], Splice] = {}
-    made: list[Splice] = []
-    for span in spans:
-        old = document.data[span.start : span.end], _line_ends_beside(document, span) if document.returns else None
-        if old not in known:
-            first = splice(document, span, new)
-            known[old] = Splice(first.start - span.start, first.end - span.start, first.new)
-        least = known[old]
-        made.append(Splice(span.start + least.start, span.start + least.end, least.new))
-    return tuple(made)
-
-
-def _line_ends_beside(document: Document, span: Span) -> tuple[str, bool, bool]:
-    return (
-        document.newline_by(Span(span.end, span.end)),
-        document.starts_line_with_return(span.start),
-        document.data.startswith(document.codec.newline, span.end),
-    )
-
-
-def unix_ends(text: str) -> str:
-    """A text whose line ends are `\\n`; a lone carriage return is a character like any other."""
-    return text.replace("\r\n", "\n") if "\r\n" in text else text
-
-
-def common_prefix(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+def common_prefix(one: AnyStr, other: AnyStr) -> int:
+    """How many characters, or bytes, two texts begin with alike."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -167,8 +91,8 @@ def common_prefix(one: str, other: str) -> int:
     return low
 
 
-def common_suffix(one: str, other: str) -> int:
-    """How many characters two texts end with alike."""
+def common_suffix(one: AnyStr, other: AnyStr) -> int:
+    """How many characters, or bytes, two texts end with alike."""
     low, high = 0, min(len(one), len(other))
     if one[len(one) - high :] == other[len(other) - high :]:
         return high
@@ -181,13 +105,49 @@ def common_suffix(one: str, other: str) -> int:
     return low
 
 
-def whole(document: Document, new: str) -> Splice:
-    """The splice that makes `new` the whole text of a document."""
-    return splice(document, Span(document.body, len(document.data)), new)
+def _separate_line_ends(text: str, document: Document, span: Span) -> str:
+    """Change the line ends at the edges of a new text where a carriage return and a line feed would come to lie side by
+    side and make one line end of two."""
+    follows = document.follows_carriage_return(span.start)
+    precedes = document.data.startswith(document.codec.newline, span.end)
+    if follows and not text and precedes:
+        return "\r"
+    if follows:
+        rest = text.lstrip("\n")
+        text = "\r" * (len(text) - len(rest)) + rest
+    return text + "\n" if precedes and text.endswith("\r") else text
 
 
-def diff_bytes(old: bytes, new: bytes) -> Splice:
-    """The one least splice that turns a content into another."""
-    head = common_prefix_length(old, new)
-    tail = same_end(old, new, min(len(old), len(new)) - head)
-    return Splice(head, len(old) - tail, new[head : len(new) - tail])
+def _with_line_ends(new: str, old: str, neighbor: str) -> str:
+    """`new`, with `\\n` ends, as it belongs in place of `old`, whose line ends are as in the file."""
+    if "\n" not in new:
+        return new
+    lines = _LINE_WITH_END.findall(old)
+    kinds = {end for _, end in lines}
+    if len(kinds) > 1:
+        texts = new.split("\n")
+        ends = _aligned_line_ends([text for text, _ in lines], [end for _, end in lines], texts[:-1])
+        return "".join(map("".join, zip(texts, _never_joined(texts, ends), strict=False))) + texts[-1]
+    end = kinds.pop() if kinds else neighbor
+    return new if end == "\n" else new.replace("\n", end)
+
+
+def _never_joined(lines: list[str], ends: Iterable[str]) -> Iterator[str]:
+    """The line ends, none of which joins with the end of the line before: an empty line ends as that does."""
+    last = ""
+    for line, end in zip(lines, ends, strict=False):
+        last = "\r" if not line and last == "\r" and end == "\n" else end
+        yield last
+
+
+def _aligned_line_ends(old: list[str], ends: list[str], new: list[str]) -> Iterator[str]:
+    """One line end for each new line: that of the line it equals or replaces, else of the one before."""
+    if len(old) * len(new) > MAX_COMPARISONS:
+        yield from (ends[min(i, len(ends) - 1)] for i in range(len(new)))
+        return
+    last = ends[0]
+    for _, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for n in range(m - k):
+            if i + n < j:
+                last = ends[i + n]
+            yield last

@@ -204,7 +204,7 @@ def show_notebook(
         cells = (cells[find_cell(cell_id, [cell.id for cell in cells])],)
     fitting = 1 if cell_id else _fitting(cells)
     whole = fitting == len(notebook.cells)
-    seen.saw(file.path, data=data, stat=file.stat, first=1, last=0, complete=whole)
+    seen.record_read(file.path, data=data, stat=file.stat, first=1, last=0, complete=whole)
     about = {"filePath": shown(file.path), "language": notebook.language, "numCells": len(notebook.cells)}
     data_cells = [cell.as_data() for cell in cells[:fitting]]
     content = tuple(_blocks(cells, fitting))

@@ -151,14 +151,13 @@ class Reader(Struct, frozen=True):
                 "still holds; read once more if you no longer have it.",
                 {"type": "file_unchanged", "file": {"filePath": name}},
             )
-        self.seen.saw(
+        self.seen.record_read(
             file.real,
             data=page.data,
             stat=file.stat,
             first=page.first,
             last=page.last,
             complete=page.complete,
-            is_real=True,
         )
         said = remarks(page)
         reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
@@ -168,7 +167,7 @@ class Reader(Struct, frozen=True):
         if self.repeats is None or not page.lines:
             return False
         lines = file.real, page.first, page.last
-        if self.repeats.was_shown(*lines) and self.seen.unchanged(*lines) and self.repeats.hold_back(*lines):
+        if self.repeats.was_shown(*lines) and self.seen.is_unchanged(*lines) and self.repeats.hold_back(*lines):
             return True
         self.repeats.show(*lines)
         return False
@@ -220,7 +219,7 @@ class Reader(Struct, frozen=True):
         return show_notebook(file, data, notebook, self.seen)
 
     def _saw_whole(self, file: OpenFile, data: bytes) -> None:
-        self.seen.saw(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
+        self.seen.record_read(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
 
 
 def loaded(file: OpenFile, most: int) -> bytes:

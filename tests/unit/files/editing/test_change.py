@@ -10,11 +10,10 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.apply_edit import Write, change_file, settle
-from wieldy.files.editing.config import EditSettings
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.replacements import plan_replacement
-from wieldy.files.editing.revision import PrepareEdit, Revision, revise
+from wieldy.files.editing.revision import EditSettings, PrepareEdit, Revision, prepare_edit
 from wieldy.files.writing.commit import WrittenFile, write_atomically
 from wieldy.files.writing.errors import StaleFileError, WriteError
 
@@ -32,14 +31,16 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def state(file: Path) -> ReadState:
     known = ReadState()
-    known.saw(str(file), data=BASE, stat=file.stat(), first=1, last=5, complete=True)
+    known.record_read(str(file), data=BASE, stat=file.stat(), first=1, last=5, complete=True)
     return known
 
 
 @pytest.fixture
 def prepare(file: Path, state: ReadState) -> PrepareEdit:
     edit = Replacement("one", "ONE")
-    return lambda at_once: revise(str(file), partial(plan_replacement, edit), state, EditSettings(), at_once=at_once)
+    return lambda at_once: prepare_edit(
+        str(file), partial(plan_replacement, edit), state, EditSettings(), at_once=at_once
+    )
 
 
 def after(interference: Callable[[], object], times: int = 1) -> Write:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from wieldy.files.editing.diff import patch
+from wieldy.files.editing.diff import make_patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice, apply_splices, splice, splices, whole
+from wieldy.files.editing.splicing import Splice, apply_splices, replace_span, replace_text
 
 TWENTY = "".join(f"line {n}\n" for n in range(1, 21))
 
 
 def unified(before: str, *edits: tuple[str, str]) -> str:
     document = Document.of(before.encode())
-    changes = (splice(document, span, new) for old, new in edits for span in document.find(old))
-    return patch(document, sorted(changes, key=lambda change: change.start)).unified("f.txt")
+    changes = (replace_span(document, span, new) for old, new in edits for span in document.find(old))
+    return make_patch(document, sorted(changes, key=lambda change: change.start)).unified("f.txt")
 
 
 def test_one_changed_line_is_shown_with_five_lines_around() -> None:
@@ -61,13 +61,13 @@ def test_a_missing_line_end_at_the_end_is_said() -> None:
 
 
 def test_a_new_file_comes_from_nothing() -> None:
-    created = patch(Document.of(b""), [Splice(0, 0, b"a\nb\n")])
-    assert created.unified("new.txt", created=True) == "--- /dev/null\n+++ new.txt\n@@ -0,0 +1,2 @@\n+a\n+b"
+    created = make_patch(Document.of(b""), [Splice(0, 0, b"a\nb\n")])
+    assert created.unified("new.txt") == "--- new.txt\n+++ new.txt\n@@ -0,0 +1,2 @@\n+a\n+b"
     assert (created.added, created.removed) == (2, 0)
 
 
 def test_a_deleted_text_leaves_a_hunk_at_line_zero() -> None:
-    emptied = patch(Document.of(b"a\nb\n"), [Splice(0, 4, b"")])
+    emptied = make_patch(Document.of(b"a\nb\n"), [Splice(0, 4, b"")])
     assert emptied.hunks[0].as_data() == {
         "oldStart": 1,
         "oldLines": 2,
@@ -80,33 +80,37 @@ def test_a_deleted_text_leaves_a_hunk_at_line_zero() -> None:
 def test_many_equal_lines_do_not_blow_up_the_diff() -> None:
     before = "x\n" * 3000
     document = Document.of(before.encode())
-    after = patch(document, [whole(document, "x\n" * 1500 + "y\n" + "x\n" * 1500)])
+    after = make_patch(document, [replace_text(document, "x\n" * 1500 + "y\n" + "x\n" * 1500)])
     assert (after.added, after.removed, len(after.hunks)) == (1, 0, 1)
 
 
 def test_wide_texts_are_numbered_like_any_other() -> None:
     data = "\ufeffa\r\nb\r\nc\r\n".encode("utf-16-le")
     document = Document.of(data)
-    spliced = [splice(document, span, "B\nB2") for span in document.find("b")]
-    assert str(patch(document, spliced).hunks[0]) == "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n c"
+    spliced = [replace_span(document, span, "B\nB2") for span in document.find("b")]
+    assert str(make_patch(document, spliced).hunks[0]) == "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n c"
     assert apply_splices(data, spliced).decode("utf-16") == "a\r\nB\r\nB2\r\nc\r\n"
 
 
 def test_the_snippet_shows_the_new_lines_with_five_around() -> None:
     document = Document.of(TWENTY.encode())
-    lines = patch(document, splices(document, list(document.find("line 10")), "TEN\nAND")).snippet().split("\n")
+    lines = (
+        make_patch(document, [replace_span(document, span, "TEN\nAND") for span in document.find("line 10")])
+        .snippet()
+        .split("\n")
+    )
     assert lines[0] == "5\tline 5" and lines[-1] == "16\tline 15" and "10\tTEN" in lines and len(lines) == 12
 
 
 def test_a_long_line_is_cut_in_the_diff() -> None:
     document = Document.of(b"x" * 100_000)
-    diff = patch(document, [Splice(0, 1, b"y")]).unified("f")
+    diff = make_patch(document, [Splice(0, 1, b"y")]).unified("f")
     assert len(diff) < 2_000 and "(100001 characters)" in diff
 
 
-def test_thousands_of_changes_give_a_bounded_patch() -> None:
+def test_thousands_of_changes_give_a_bounded_make_patch() -> None:
     document = Document.of(b"x\n" + b"\n" * 20 + b"".join(b"y\n" + b"-\n" * 20 for _ in range(3_000)))
-    result = patch(document, splices(document, list(document.find("y")), "z"))
-    assert result.cut and len(result.hunks) == 500
+    result = make_patch(document, [replace_span(document, span, "z") for span in document.find("y")])
+    assert result.truncated and len(result.hunks) == 500
     assert result.hunks[-1].old_start == 22 + 499 * 21 - 5
     assert len(result.unified("f").split("\n")) < 200

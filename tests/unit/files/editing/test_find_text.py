@@ -16,7 +16,7 @@ from wieldy.files.editing.matching import (
     Tier,
     WrongCount,
     find_text,
-    tiers,
+    parse_tolerance,
     without_line_numbers,
 )
 from wieldy.files.editing.splicing import apply_splices
@@ -216,11 +216,11 @@ def test_the_tier_is_named_in_the_result() -> None:
 
 
 def test_a_setting_names_tiers() -> None:
-    assert tiers(None) == tiers("all") == TIERS
-    assert tiers("exact") == ("exact",)
-    assert tiers(["indentation", "typography"]) == ("exact", "typography", "indentation")
+    assert parse_tolerance(None) == parse_tolerance("all") == TIERS
+    assert parse_tolerance("exact") == ("exact",)
+    assert parse_tolerance(["indentation", "typography"]) == ("exact", "typography", "indentation")
     with pytest.raises(ToolFailure, match=r"'fuzzy'.*typography, trailing-space, indentation"):
-        tiers(["fuzzy"])
+        parse_tolerance(["fuzzy"])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.replacements import placeholders, refuse_placeholders
+from wieldy.files.editing.replacements import find_placeholders, refuse_placeholders
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from wieldy.files.editing.replacements import placeholders, refuse_placeholders
     ],
 )
 def test_a_placeholder_is_refused_with_its_line(line: str) -> None:
-    assert placeholders(f"a = 1\n{line}\n") == [(2, line)]
+    assert find_placeholders(f"a = 1\n{line}\n") == [(2, line)]
     with pytest.raises(ToolFailure, match="Line 2 of new_string is a placeholder"):
         refuse_placeholders(f"a = 1\n{line}\n", "a = 0\n")
 
@@ -55,7 +55,7 @@ def test_a_placeholder_is_refused_with_its_line(line: str) -> None:
     ],
 )
 def test_ordinary_lines_pass(line: str) -> None:
-    assert placeholders(line) == []
+    assert find_placeholders(line) == []
 
 
 def test_a_placeholder_that_is_in_the_old_text_passes() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.editing.report import QUICKLY_COMPARED, Draft, is_quick, report
+from wieldy.files.editing.report import QUICKLY_COMPARED, Draft, is_quick, make_report
 from wieldy.files.editing.revision import SMALL_FILE, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices
 from wieldy.files.writing.target import read_target
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_came_up_while_writing_stands_between_the_headline_and_the_diff(file: Path):
-    output = report(revision_of(file, Splice(0, 3, b"ONE"))).with_notes(("written in place",))
+    output = make_report(revision_of(file, Splice(0, 3, b"ONE"))).with_notes(("written in place",))
     lines = str(output.content).split("\n")
     assert lines[0] == f"Changed {file}: 1 replacement, +1 -1 lines."
     assert lines[1:3] == ["a note of the edit", "written in place"]
@@ -42,7 +42,7 @@ def test_a_report_that_was_begun_is_the_one_that_is_given(file: Path):
     draft.about(revision)
     draft.begin()
     begun = draft.finished(revision)
-    assert begun is draft.finished(revision) and begun == report(revision)
+    assert begun is draft.finished(revision) and begun == make_report(revision)
 
 
 def test_a_report_begun_of_another_revision_is_not_used(file: Path):
@@ -50,7 +50,7 @@ def test_a_report_begun_of_another_revision_is_not_used(file: Path):
     draft.about(revision_of(file, Splice(0, 3, b"ONE")))
     draft.begin()
     other = revision_of(file, Splice(4, 7, b"TWO"))
-    assert draft.finished(other) == report(other)
+    assert draft.finished(other) == make_report(other)
 
 
 def test_what_takes_long_is_not_begun(file: Path):

@@ -6,14 +6,14 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import apply_splices, splice, whole
+from wieldy.files.editing.splicing import apply_splices, replace_span, replace_text
 from wieldy.files.encodings import Encoding
 
 
 def edit(data: bytes, old: str, new: str) -> bytes:
     document = Document.of(data)
     document.codec.require(new)
-    return apply_splices(data, [splice(document, span, new) for span in document.find(old)])
+    return apply_splices(data, [replace_span(document, span, new) for span in document.find(old)])
 
 
 def test_a_latin_1_byte_outside_the_edit_stays_as_it_is() -> None:
@@ -113,7 +113,7 @@ def test_an_odd_last_byte_of_a_wide_text_is_kept() -> None:
 
 def test_the_whole_text_is_replaced_by_its_least_change() -> None:
     document = Document.of(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
-    change = whole(document, "one\n2\nthree\n")
+    change = replace_text(document, "one\n2\nthree\n")
     assert (change.start, change.end, change.new) == (8, 11, b"2")
 
 

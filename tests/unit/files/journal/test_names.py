@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.splicing import common_prefix_length
+from wieldy.files.editing.splicing import common_prefix
 from wieldy.files.journal.store import LARGEST_NAMES, REMEMBERED, STRIDE, Names, digest_of
 
 
@@ -30,7 +30,7 @@ def test_of_what_comes_next_only_the_rest_is_hashed_and_the_name_is_the_same(edi
     named = names.of("/p", data)
     for start, new, gone in edits:
         after = data[:start] + new + data[start + gone :]
-        named = names.of_next("/p", after, named, common_prefix_length(data, after))
+        named = names.of_next("/p", after, named, common_prefix(data, after))
         assert named.name == digest_of(after) == names.of("/p", after).name
         data = after
 

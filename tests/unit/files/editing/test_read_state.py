@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.editing.document import Document, Mark
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.encodings import UTF8
 
 
 def see(state: ReadState, path: Path, first: int = 1, last: int = 3, complete: bool = True) -> None:
-    state.saw(str(path), data=path.read_bytes(), stat=path.stat(), first=first, last=last, complete=complete)
+    state.record_read(str(path), data=path.read_bytes(), stat=path.stat(), first=first, last=last, complete=complete)
 
 
 @pytest.fixture
@@ -27,30 +25,30 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_never_read_is_unknown(file: Path) -> None:
     state = ReadState()
     assert state.reading(str(file)) is None
-    assert not state.unchanged(str(file), 1, 3)
+    assert not state.is_unchanged(str(file), 1, 3)
     assert not state.is_current(str(file), file.read_bytes(), file.stat())
 
 
 def test_the_same_lines_of_the_same_content_are_unchanged(file: Path) -> None:
     state = ReadState()
     see(state, file)
-    assert state.unchanged(str(file), 1, 3)
-    assert state.unchanged(str(file), 2, 2)
+    assert state.is_unchanged(str(file), 1, 3)
+    assert state.is_unchanged(str(file), 2, 2)
 
 
 def test_lines_not_shown_are_not_called_unchanged(file: Path) -> None:
     state = ReadState()
     see(state, file, 1, 1, complete=False)
-    assert not state.unchanged(str(file), 1, 2)
+    assert not state.is_unchanged(str(file), 1, 2)
     see(state, file, 2, 3, complete=False)
-    assert state.unchanged(str(file), 1, 3)
+    assert state.is_unchanged(str(file), 1, 3)
 
 
 def test_touching_a_file_changes_nothing(file: Path) -> None:
     state = ReadState()
     see(state, file)
     os.utime(file, ns=(1, 1))
-    assert state.unchanged(str(file), 1, 3)
+    assert state.is_unchanged(str(file), 1, 3)
     assert state.is_current(str(file), file.read_bytes(), file.stat())
 
 
@@ -60,7 +58,7 @@ def test_one_changed_byte_is_seen_even_with_the_old_time_stamp_and_size(file: Pa
     see(state, file)
     file.write_bytes(b"one\ntwo\nthreX\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not state.unchanged(str(file), 1, 3)
+    assert not state.is_unchanged(str(file), 1, 3)
     assert not state.is_current(str(file), file.read_bytes(), file.stat())
 
 
@@ -69,19 +67,19 @@ def test_a_changed_file_read_again_forgets_the_old_lines(file: Path) -> None:
     see(state, file, 1, 2, complete=False)
     file.write_bytes(b"uno\ndos\ntres\n")
     see(state, file, 3, 3, complete=False)
-    assert not state.unchanged(str(file), 1, 2)
-    assert state.unchanged(str(file), 3, 3)
+    assert not state.is_unchanged(str(file), 1, 2)
+    assert state.is_unchanged(str(file), 3, 3)
 
 
 def test_what_we_wrote_counts_as_read_but_was_not_shown(file: Path) -> None:
     state = ReadState()
     see(state, file)
     file.write_bytes(b"new\n")
-    state.wrote(str(file), data=b"new\n", stat=file.stat())
+    state.record_write(str(file), data=b"new\n", stat=file.stat())
     reading = state.reading(str(file))
-    assert reading is not None and reading.ours and reading.unseen(1) is None
+    assert reading is not None and reading.written_by_us and reading.unseen(1) is None
     assert state.is_current(str(file), b"new\n", file.stat())
-    assert not state.unchanged(str(file), 1, 1)
+    assert not state.is_unchanged(str(file), 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_relative_absolute_and_symlinked_spellings_are_one_file(
     monkeypatch.chdir(tmp_path)
     see(state, file)
     for spelling in ("a.txt", "./a.txt", str(link), f"{tmp_path}//./a.txt"):
-        assert state.unchanged(spelling, 1, 3), spelling
+        assert state.is_unchanged(spelling, 1, 3), spelling
 
 
 @pytest.mark.parametrize(
@@ -162,10 +160,10 @@ def test_the_content_asked_for_last_is_kept_longest(tmp_path: Path) -> None:
 
 def test_a_file_too_large_to_load_is_judged_by_its_stamp(file: Path) -> None:
     state = ReadState()
-    state.saw(str(file), data=None, stat=file.stat(), first=1, last=2, complete=False)
-    assert state.unchanged(str(file), 1, 2)
+    state.record_read(str(file), data=None, stat=file.stat(), first=1, last=2, complete=False)
+    assert state.is_unchanged(str(file), 1, 2)
     os.utime(file, ns=(1, 1))
-    assert not state.unchanged(str(file), 1, 2)
+    assert not state.is_unchanged(str(file), 1, 2)
 
 
 def test_a_forgotten_file_is_unknown_again(file: Path) -> None:
@@ -174,43 +172,11 @@ def test_a_forgotten_file_is_unknown_again(file: Path) -> None:
     state.forget(str(file))
     assert state.reading(str(file)) is None and state.content(str(file)) is None
     see(state, file)
-    assert state.unchanged(str(file), 1, 3)
+    assert state.is_unchanged(str(file), 1, 3)
 
 
 def test_a_vanished_file_is_not_unchanged(file: Path) -> None:
     state = ReadState()
     see(state, file)
     file.unlink()
-    assert not state.unchanged(str(file), 1, 3)
-
-
-def test_what_is_known_of_a_content_goes_with_it(file: Path) -> None:
-    state, name, data = ReadState(), str(file), file.read_bytes()
-    known = Document(data, UTF8, Mark(0, 1))
-    state.wrote(name, data=data, stat=file.stat(), document=known)
-    assert state.document(name, data) == known
-    assert state.document(name, data + b"more") is None
-    for forgetting in (
-        lambda: state.wrote(name, data=b"other", stat=file.stat()),
-        lambda: state.forget(name),
-        lambda: see(state, file),
-    ):
-        state.wrote(name, data=data, stat=file.stat(), document=known)
-        forgetting()
-        assert state.document(name, data) is None
-
-
-def test_nothing_is_known_of_a_content_that_is_not_held(file: Path) -> None:
-    state, data = ReadState(memory=1), file.read_bytes()
-    state.wrote(str(file), data=data, stat=file.stat(), document=Document(data, UTF8))
-    assert state.is_current(str(file), data, file.stat())
-    assert state.document(str(file), data) is None
-
-
-def test_a_known_document_keeps_nothing_that_was_made_of_it(file: Path) -> None:
-    state, data = ReadState(), file.read_bytes()
-    state.wrote(str(file), data=data, stat=file.stat(), document=Document(data, UTF8))
-    first = state.document(str(file), data)
-    assert first is not None and first.text and "text" in vars(first)
-    again = state.document(str(file), data)
-    assert again is not None and "text" not in vars(again)
+    assert not state.is_unchanged(str(file), 1, 3)

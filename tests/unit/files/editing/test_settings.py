@@ -9,7 +9,7 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.files.editing.config import EditSettings
+from wieldy.files.editing.revision import EditSettings
 
 
 def policy(tmp_path: Path, **edit: Any) -> EditSettings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.hints import closest
+from wieldy.files.editing.hints import describe_closest
 
 FILE = "import os\n\n\ndef area(width, height):\n\treturn width * height\n\n\ndef name():\n    return 'x'\n"
 
 
 def hint(old: str, text: str = FILE) -> str:
-    return closest(Document.of(text.encode()), old)
+    return describe_closest(Document.of(text.encode()), old)
 
 
 def test_the_closest_lines_are_shown_with_their_numbers() -> None:

@@ -8,7 +8,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.search_replace import FileHits, Sweep, hits_in
+from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult, search_file
 from wieldy.files.editing.splicing import apply_splices
 
 TEXTS = st.text(st.sampled_from("abAB é’\n\t$"), max_size=40)
@@ -21,8 +21,8 @@ TEMPLATES = st.sampled_from(["", "x", r"<\g<0>>", "$& $1", r"\\1", "y\\n"])
 def test_the_splices_give_what_python_substitutes(
     text: str, pattern: str, template: str, multiline: bool, end: str
 ) -> None:
-    sweep = Sweep("/", pattern, template, multiline=multiline, splices=True)
-    compiled = sweep.compiled()
+    request = FileSearchRequest("/", pattern, template, multiline=multiline, with_splices=True)
+    compiled = request.compile_pattern()
     data = text.replace("\n", end).encode()
     if multiline:
         expected = compiled.sub(template, text)
@@ -30,8 +30,8 @@ def test_the_splices_give_what_python_substitutes(
         lines = text.split("\n")
         last = [lines.pop()] if lines[-1] == "" else []
         expected = "\n".join([*(compiled.sub(template, line) for line in lines), *last])
-    hits = hits_in("/f", data, compiled, sweep)
-    made = data if hits is None else apply_splices(data, hits.splices)
+    result = search_file("/f", data, compiled, request)
+    made = data if result is None else apply_splices(data, result.splices)
     wanted = expected.replace("\n", end) if "\n" in text or end == "\n" else expected
     assert made == wanted.encode()
 
@@ -39,7 +39,7 @@ def test_the_splices_give_what_python_substitutes(
 @given(TEXTS, PATTERNS)
 @settings(max_examples=200, deadline=None)
 def test_what_a_process_says_is_what_another_hears(text: str, pattern: str) -> None:
-    sweep = Sweep("/", pattern, "x", splices=True)
-    hits = hits_in("/f\udce9", text.encode(), re.compile(pattern), sweep)
-    if hits is not None:
-        assert FileHits.from_json(json.loads(hits.as_json())) == hits
+    request = FileSearchRequest("/", pattern, "x", with_splices=True)
+    result = search_file("/f\udce9", text.encode(), re.compile(pattern), request)
+    if result is not None:
+        assert FileSearchResult.from_json(json.loads(result.as_json())) == result
