@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.core.provider import Provider, ToolDefinition
-from wieldy.skills.discovery import Skills
+from wieldy.skills.skill import Skills
 from wieldy.subagents.definitions import AgentTypes
 from wieldy.toolset.toolset import Activations
 
@@ -64,7 +64,7 @@ class RequestPrefix:
         parts = (
             system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role),
             offering.listing,
-            workspace.service(Skills).briefing() if "Skill" in names else "",
+            workspace.service(Skills).prompt_section() if "Skill" in names else "",
             workspace.service(AgentTypes).prompt_section() if "Agent" in names else "",
             instructions(workspace.root, workspace.env),
             environment(workspace.cwd, workspace.root, model=self._model),

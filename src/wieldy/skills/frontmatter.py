@@ -1,171 +1,130 @@
-"""The head of a Markdown file: the part of YAML that such heads use, read strictly, with the line of every fault.
+"""Parses Markdown files with a YAML front matter. Errors name the line in the file.
 
-Read are plain, quoted and block scalars, lists in both spellings and mappings one level deep. Anchors, tags, and deeper
-nesting are faults; a scalar is text except for `true` and `false`.
+Scalars stay text, except for `true` and `false`: a version `1.10` or a name `no` means what its author wrote.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-Scalar: TypeAlias = str | bool
-Value: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]
+if TYPE_CHECKING:
+    from yaml import Event
 
-_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*)|)$")
-_BLOCK = re.compile(r"([|>])[+-]?$")
+MAX_DEPTH = 20
+MAX_NAMES_CHARS = 4_000
 _FENCE = "---"
-# Possessive throughout: a file that was made to be slow is not.
-_QUOTED = r"(?>\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+')"
-_WHOLE = re.compile(rf"({_QUOTED}|\[(?:{_QUOTED}|[^\]\"'])*+\])\s+#")
-_ITEM = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
+# `description: Use this: always` is not YAML, but what many authors write.
+_UNQUOTED = re.compile(r"^([A-Za-z_][\w.-]*:[ \t]+)([^\s\"'\[{|>&*!%@`#][^\n]*)$", re.MULTILINE)
+_LISTED_NAME = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
 
 
 class FrontMatterError(ValueError):
-    """The head cannot be read; the message has the line."""
+    """The front matter cannot be used; the message has the line."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"line {line}: {why}")
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
 
 
 class MarkdownFile(Struct, frozen=True):
-    """A Markdown file: the fields of its head and the text below."""
+    """A Markdown file: the fields of its front matter and the text below."""
 
-    fields: dict[str, Value]
+    fields: dict[str, Any]
     body: str
 
 
 def parse_markdown(text: str) -> MarkdownFile:
-    """The head and the body of a file; a file without a head is all body. Raises `BadHead`."""
+    """Split a file into front matter and body; one without front matter is all body. Raises `FrontMatterError`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _FENCE:
         return MarkdownFile({}, "\n".join(lines))
-    end = next((n for n, line in enumerate(lines[1:], start=1) if line.rstrip() in (_FENCE, "...")), None)
+    end = next((number for number, line in enumerate(lines) if number and line.rstrip() in (_FENCE, "...")), None)
     if end is None:
-        raise FrontMatterError(1, "the head is never closed: a line `---` is missing")
-    return MarkdownFile(_Head(lines[1:end]).read(), "\n".join(lines[end + 1 :]).strip("\n"))
+        raise FrontMatterError(1, "the front matter is never closed: a line `---` is missing")
+    head = "\n".join(lines[1:end])
+    try:
+        fields = _parse_fields(head)
+    except FrontMatterError:
+        quoted = _UNQUOTED.sub(_quote_colons, head)
+        if quoted == head:
+            raise
+        fields = _parse_fields(quoted)
+    return MarkdownFile(fields, "\n".join(lines[end + 1 :]).strip("\n"))
 
 
-class _Head:
-    """The lines of a head, read from top to bottom. The first has number 2: above it is the fence."""
+def _quote_colons(line: re.Match[str]) -> str:
+    value, comment, _ = line[2].partition(" #")
+    if ": " not in value and not value.rstrip().endswith(":"):
+        return line[0]
+    return line[1] + "'" + value.rstrip().replace("'", "''") + "'" + (" #" if comment else "")
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-        self._at = self._line = 0
 
-    def read(self) -> dict[str, Value]:
-        fields: dict[str, Value] = {}
-        while (line := self._next()) is not None:
-            if line[0] in " \t":
-                raise self._fault("an indented line that belongs to nothing")
-            name, rest = self._key(line)
-            if name in fields:
-                raise self._fault(f"`{name}` is there twice")
-            self._at += 1
-            fields[name] = self._value(rest)
+def parse_names(value: Any, field: str) -> tuple[str, ...]:
+    """Read a list of names, or a text with names separated by commas or blanks outside parentheses."""
+    if isinstance(value, str):
+        return tuple(_LISTED_NAME.findall(value[:MAX_NAMES_CHARS]))
+    if value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return tuple(item.strip() for item in value or ())
+    raise FrontMatterError(2, f"`{field}` must be a list of names")
+
+
+def _parse_fields(head: str) -> dict[str, Any]:
+    import yaml
+
+    # Events instead of `yaml.load`: they have lines, show duplicate keys, and cannot nest or expand without end.
+    events = (
+        event
+        for event in yaml.parse(head, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent))
+    )
+    try:
+        first = next(events)
+        if isinstance(first, yaml.StreamEndEvent):
+            return {}
+        if not isinstance(first, yaml.MappingStartEvent):
+            raise _error(first, "`name: value` was expected")
+        fields: dict[str, Any] = _build(first, events, 0)
+        for event in events:
+            if not isinstance(event, (yaml.DocumentEndEvent, yaml.StreamEndEvent)):
+                raise _error(event, "the front matter is one document")
         return fields
-
-    def _next(self) -> str | None:
-        """The next line that is neither empty nor a comment."""
-        while self._at < len(self._lines):
-            line = self._lines[self._at]
-            if line.strip() and not line.lstrip().startswith("#"):
-                self._line = self._at
-                return line
-            self._at += 1
-        return None
-
-    def _key(self, line: str) -> tuple[str, str]:
-        match = _KEY.match(line.strip())
-        if match is None:
-            raise self._fault("`name: value` was expected")
-        return match[1], _uncommented(match[2] or "")
-
-    def _value(self, rest: str) -> Value:
-        if block := _BLOCK.match(rest):
-            return self._block(folded=block[1] == ">")
-        if rest.startswith("["):
-            return self._flow(rest)
-        if rest:
-            return self._scalar(" ".join([rest, *self._continuation()]) if rest[0] not in "\"'" else rest)
-        line = self._next()
-        if line is None:
-            return ""
-        if re.match(r"\s*-(\s|$)", line):
-            return self._items()
-        return self._nested() if line[0] in " \t" else ""
-
-    def _block(self, *, folded: bool) -> str:
-        taken: list[str] = []
-        while self._at < len(self._lines) and (not (line := self._lines[self._at]).strip() or line[0] == " "):
-            taken.append(line)
-            self._at += 1
-        indent = min((len(line) - len(line.lstrip()) for line in taken if line.strip()), default=0)
-        lines = [line[indent:].rstrip() for line in taken]
-        text = "\n".join(lines).strip("\n")
-        return re.sub(r"(?<!\n)\n(?!\n)", " ", text).replace("\n\n", "\n") if folded else text
-
-    def _continuation(self) -> list[str]:
-        """Further lines of a plain scalar: those that are indented."""
-        taken: list[str] = []
-        while self._at < len(self._lines) and self._lines[self._at][:1] == " " and self._lines[self._at].strip():
-            taken.append(_uncommented(self._lines[self._at].strip()))
-            self._at += 1
-        return taken
-
-    def _items(self) -> list[Scalar]:
-        found: list[Scalar] = []
-        while (line := self._next()) is not None and (match := re.match(r"\s*-(?:\s+(.*)|)$", line)):
-            found.append(self._scalar(_uncommented(match[1] or "")))
-            self._at += 1
-        return found
-
-    def _nested(self) -> dict[str, Scalar]:
-        found: dict[str, Scalar] = {}
-        indent: int | None = None
-        while (line := self._next()) is not None and line[0] in " \t":
-            depth = len(line) - len(line.lstrip(" "))
-            indent = depth if indent is None else indent
-            if depth != indent or "\t" in line[: len(line) - len(line.lstrip())]:
-                raise self._fault("only one level of indentation, by spaces, is read here")
-            name, rest = self._key(line)
-            found[name] = self._scalar(rest)
-            self._at += 1
-        return found
-
-    def _flow(self, text: str) -> list[Scalar]:
-        if not text.endswith("]"):
-            raise self._fault("a list in brackets must end on its line")
-        items = _ITEM.findall(text[1:-1])
-        return [self._scalar(item.strip()) for item in items if item.strip()]
-
-    def _scalar(self, text: str) -> Scalar:
-        if text in ("true", "false"):
-            return text == "true"
-        if text.startswith('"'):
-            try:
-                found: Any = json.loads(text, strict=False)
-            except ValueError:
-                raise self._fault("a text in double quotes does not end, or holds a wrong escape") from None
-            return str(found)
-        if text.startswith("'"):
-            if len(text) < 2 or not text.endswith("'"):
-                raise self._fault("a text in single quotes does not end")
-            return text[1:-1].replace("''", "'")
-        if text[:1] in "&*!{%@`" and text:
-            raise self._fault(f"`{text[0]}` at the start of a value is not read here: put the value in quotes")
-        return text
-
-    def _fault(self, why: str) -> FrontMatterError:
-        return FrontMatterError(self._line + 2, why)
+    except yaml.MarkedYAMLError as error:
+        # What is never closed is reported where it begins.
+        is_unclosed = error.context is not None and ("quoted" in error.context or "flow" in error.context)
+        mark = error.context_mark if is_unclosed else error.problem_mark
+        problem = " ".join(filter(None, (error.problem, error.context)))
+        raise FrontMatterError(mark.line + 2 if mark else 2, problem) from None
+    except yaml.YAMLError as error:
+        raise FrontMatterError(2, str(error).splitlines()[0]) from None
 
 
-def _uncommented(text: str) -> str:
-    """A value without the comment behind it; a `#` in quotes begins none."""
-    if text[:1] in ('"', "'", "["):
-        match = _WHOLE.match(text)
-        return match[1] if match else text.strip()
-    return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
+def _build(event: Event, events: Iterator[Event], depth: int) -> Any:
+    """Build the value that begins with this event."""
+    import yaml
+
+    if depth > MAX_DEPTH:
+        raise _error(event, f"nested more than {MAX_DEPTH} deep")
+    if isinstance(event, yaml.ScalarEvent):
+        return event.value == "true" if not event.style and event.value in ("true", "false") else event.value
+    if isinstance(event, yaml.SequenceStartEvent):
+        items = []
+        while not isinstance(item := next(events), yaml.SequenceEndEvent):
+            items.append(_build(item, events, depth + 1))
+        return items
+    if isinstance(event, yaml.MappingStartEvent):
+        members: dict[str, Any] = {}
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                raise _error(key, "a name must be a text")
+            if key.value in members:
+                raise _error(key, f"`{key.value}` is there twice")
+            members[key.value] = _build(next(events), events, depth + 1)
+        return members
+    raise _error(event, "aliases are not supported: write the value again")
+
+
+def _error(event: Event, problem: str) -> FrontMatterError:
+    return FrontMatterError(event.start_mark.line + 2 if event.start_mark else 2, problem)

@@ -1,23 +1,24 @@
-"""One skill: what it is called, what it is for, and how it is told to a model."""
+"""Skills: instructions in SKILL.md files that a model loads when a task calls for them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from pathlib import Path
 
 from msgspec import Struct
 
-from wieldy.core.truncate import truncate
-from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
+from wieldy.core.state_dirs import skill_homes
+from wieldy.skills.discovery import MarkdownCatalog, Origin, format_listing
+from wieldy.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
 
-Origin: TypeAlias = Literal["user", "project"]
-
+FILE_NAME = "SKILL.md"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
-ENTRY_CHARS = 1536
-LISTING_CHARS = 8_000
-TOOLS_CHARS = 4_000
+MAX_ENTRY_CHARS = 1536
+MAX_LISTING_CHARS = 8_000
+MAX_LISTED_FILES = 30
+ARGUMENTS_PLACEHOLDER = "$ARGUMENTS"
+FOLDER_PLACEHOLDERS = ("${WIELDY_SKILL_DIR}", "${CLAUDE_SKILL_DIR}")
 
 
 class Skill(Struct, frozen=True):
@@ -33,19 +34,46 @@ class Skill(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The folder its scripts and references are in."""
         return os.path.dirname(self.path)
 
 
-def read_skill(text: str, path: str, origin: Origin) -> Skill:
-    """The skill in a SKILL.md. Raises `BadHead` for one that cannot be used."""
-    page = parse_markdown(text)
-    fields = page.fields
+class Skills(MarkdownCatalog[Skill]):
+    """The skills of one workspace. The user's win, so that a project cannot replace their instructions."""
+
+    what = "skill"
+    project_folders = (".wieldy/skills", ".claude/skills", ".agents/skills")
+
+    @property
+    def user_folders(self) -> tuple[Path, ...]:
+        return skill_homes(self._workspace.env)
+
+    def file_in(self, folder: Path, name: str) -> str:
+        return os.path.join(folder, name, FILE_NAME)
+
+    def parse(self, text: str, path: str, origin: Origin) -> Skill:
+        return parse_skill(text, path, origin)
+
+    def listing(self) -> str:
+        """List the skills a model may load, a line each; empty where there are none."""
+        visible = [skill for skill in self.definitions.values() if not skill.hidden]
+        return format_listing(visible, max_chars=MAX_LISTING_CHARS, max_entry_chars=MAX_ENTRY_CHARS)
+
+    def prompt_section(self) -> str:
+        """The section of the system prompt about skills; empty where there are none."""
+        lines = self.listing()
+        heading = "# Skills\nWhen a task matches one of these, load it with the tool Skill first."
+        return f"{heading}\n{lines}" if lines else ""
+
+
+def parse_skill(text: str, path: str, origin: Origin) -> Skill:
+    """Parse a SKILL.md. Raises `FrontMatterError` for one that cannot be used."""
+    file = parse_markdown(text)
+    fields = file.fields
     name = str(fields.get("name") or os.path.basename(os.path.dirname(path)))
     if not NAME.fullmatch(name):
         raise FrontMatterError(2, f"`{name}` is no name: use up to 64 letters, digits and dashes")
-    about = [str(fields[key]) for key in ("description", "when_to_use") if isinstance(fields.get(key), str)]
-    description = " ".join(" ".join(about).split()) or _first_paragraph(page.body)
+    texts = [fields[key] for key in ("description", "when_to_use") if isinstance(fields.get(key), str)]
+    description = " ".join(" ".join(texts).split()) or _first_paragraph(file.body)
     if not description:
         raise FrontMatterError(2, "there is neither a description nor any text")
     return Skill(
@@ -53,32 +81,10 @@ def read_skill(text: str, path: str, origin: Origin) -> Skill:
         description,
         path,
         origin,
-        page.body,
+        file.body,
         hidden=fields.get("disable-model-invocation") is True,
-        tools=tuple(_words(fields.get("allowed-tools"))),
+        tools=parse_names(fields.get("allowed-tools"), "allowed-tools"),
     )
-
-
-def listing(skills: Sequence[Skill], most: int = LISTING_CHARS) -> str:
-    """The skills a model may load, a line each. However many there are, no longer than `most`: descriptions are cut
-    evenly, then left out, then skills are only counted."""
-    shown = [skill for skill in skills if not skill.hidden]
-    names = sum(len(skill.name) + 5 for skill in shown)
-    left = most - len("… and 100000 more")
-    room = (left - names) // len(shown) if shown else 0
-    lines: list[str] = []
-    for count, skill in enumerate(shown):
-        line = (
-            f"- {skill.name}: {truncate(skill.description, min(room, ENTRY_CHARS))}"
-            if room >= 20
-            else f"- {skill.name}"
-        )
-        left -= len(line) + 1
-        if left < 0:
-            lines.append(f"… and {len(shown) - count} more")
-            break
-        lines.append(line)
-    return "\n".join(lines)
 
 
 def _first_paragraph(body: str) -> str:
@@ -88,37 +94,25 @@ def _first_paragraph(body: str) -> str:
     return ""
 
 
-def _words(value: Value | None) -> Iterator[str]:
-    if isinstance(value, list):
-        yield from map(str, value)
-    elif isinstance(value, str):
-        yield from re.findall(r"[^\s,(]+(?:\([^)]*\))?", value[:TOOLS_CHARS])
-
-
-ARGUMENTS = "$ARGUMENTS"
-FOLDER = ("${WIELDY_SKILL_DIR}", "${CLAUDE_SKILL_DIR}")
-MOST_FILES = 30
-
-
 def render_skill(skill: Skill, arguments: str) -> str:
-    """The instructions of a skill."""
+    """Render the instructions of a skill, with its folder and arguments filled in."""
     body = skill.body
-    for name in FOLDER:
-        body = body.replace(name, skill.folder)
-    if ARGUMENTS in body:
-        body = body.replace(ARGUMENTS, arguments)
+    for placeholder in FOLDER_PLACEHOLDERS:
+        body = body.replace(placeholder, skill.folder)
+    if ARGUMENTS_PLACEHOLDER in body:
+        body = body.replace(ARGUMENTS_PLACEHOLDER, arguments)
     elif arguments:
         body = f"{body}\n\nArguments: {arguments}"
-    files = _beside(skill)
-    beside = f"\nBeside it: {', '.join(files)}" if files else ""
-    return f"Skill `{skill.name}`. Its folder is {skill.folder}; paths below are relative to it.{beside}\n\n{body}"
+    files = _list_other_files(skill)
+    listed = f"\nBeside it: {', '.join(files)}" if files else ""
+    return f"Skill `{skill.name}`. Its folder is {skill.folder}; paths below are relative to it.{listed}\n\n{body}"
 
 
-def _beside(skill: Skill) -> list[str]:
+def _list_other_files(skill: Skill) -> list[str]:
     try:
         with os.scandir(skill.folder) as entries:
-            names = sorted(e.name + "/" * e.is_dir() for e in entries if not e.name.startswith("."))
+            names = sorted(entry.name + "/" * entry.is_dir() for entry in entries if not entry.name.startswith("."))
     except OSError:
         return []
     names.remove(os.path.basename(skill.path))
-    return names if len(names) <= MOST_FILES else [*names[:MOST_FILES], f"… {len(names) - MOST_FILES} more"]
+    return names[:MAX_LISTED_FILES] + [f"… {len(names) - MAX_LISTED_FILES} more"] * (len(names) > MAX_LISTED_FILES)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.events import Notice
 from wieldy.core.state_dirs import config_home
-from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate
-from wieldy.core.workspace import Workspace
-from wieldy.skills.discovery import gathered, of_project
-from wieldy.skills.frontmatter import FrontMatterError, Value, parse_markdown
+from wieldy.skills.discovery import MarkdownCatalog, format_listing
+from wieldy.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
 
@@ -56,7 +52,7 @@ class AgentDefinition(Struct, frozen=True):
         return self.mode == "plan" or (self.tools is not None and READ_ONLY_TOOLS.issuperset(self.tools))
 
 
-def read_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
+def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
     """Parse the file of an agent. Raises an error that names the line."""
     page = parse_markdown(text)
     fields = page.fields
@@ -83,13 +79,13 @@ def read_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
     )
 
 
-def _tools(value: Value | None) -> tuple[str, ...] | None:
+def _tools(value: Any) -> tuple[str, ...] | None:
     names = None if value is None else _names(value, "tools")
     return None if names is None or names == ("*",) else names
 
 
-def _names(value: Value | None, field: str) -> tuple[str, ...]:
-    names = tuple(OLD_TOOL_NAMES.get(name, name) for name in _words(value))
+def _names(value: Any, field: str) -> tuple[str, ...]:
+    names = tuple(OLD_TOOL_NAMES.get(name, name) for name in parse_names(value, field))
     for name in names:
         if not re.fullmatch(r"[\w*.-]+", name):
             # A rule that was read as a name would allow more than its author meant.
@@ -97,14 +93,7 @@ def _names(value: Value | None, field: str) -> tuple[str, ...]:
     return names
 
 
-def _words(value: Value | None) -> Iterator[str]:
-    if isinstance(value, list):
-        yield from (str(item).strip() for item in value)
-    elif isinstance(value, str):
-        yield from re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)
-
-
-def _model(value: Value | None) -> str | None:
+def _model(value: Any) -> str | None:
     if value is None or value in ("", "inherit"):
         return None
     if not isinstance(value, str):
@@ -112,7 +101,7 @@ def _model(value: Value | None) -> str | None:
     return value
 
 
-def _mode(value: Value | None) -> str | None:
+def _mode(value: Any) -> str | None:
     if value is None or value == "":
         return None
     if value not in MODES:
@@ -120,7 +109,7 @@ def _mode(value: Value | None) -> str | None:
     return None if value == "auto" else str(value)
 
 
-def _positive_int(value: Value | None) -> int | None:
+def _positive_int(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or int(value[:9]) < 1:
@@ -168,88 +157,40 @@ ARCHITECT = AgentDefinition(
 BUILT_IN = {definition.name: definition for definition in (EXPLORE, GENERAL)}
 
 
-PROJECT_FOLDERS = (".wieldy/agents", ".claude/agents")
-ENTRY_CHARS = 300
-LISTING_CHARS = 4_000
+MAX_ENTRY_CHARS = 300
+MAX_LISTING_CHARS = 4_000
 
 
-class AgentTypes:
+class AgentTypes(MarkdownCatalog[AgentDefinition]):
     """A workspace service: the definitions by name. The project's win over the user's, and both over the built-in ones."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._reported: set[str] = set()
-        self.definitions: dict[str, AgentDefinition] = dict(BUILT_IN)
-        self.problems: tuple[str, ...] = ()
+    what = "agent"
+    project_folders = (".wieldy/agents", ".claude/agents")
+    project_wins = True
 
     @property
-    def folders(self) -> tuple[Path, ...]:
-        return (*(Path(self._workspace.root, folder) for folder in PROJECT_FOLDERS), *_user_folders(self._workspace))
+    def user_folders(self) -> tuple[Path, ...]:
+        env = self._workspace.env
+        return config_home(env) / "agents", Path(env.get("HOME") or Path.home(), ".claude", "agents")
 
-    async def refresh_in_thread(self) -> None:
-        """Read the files again, if there is any folder."""
-        if any(map(os.path.isdir, self.folders)):
-            await in_thread(self.refresh)
-        else:
-            self.definitions, self.problems = dict(BUILT_IN), ()
+    def file_in(self, folder: Path, name: str) -> str | None:
+        return os.path.join(folder, name) if name.endswith(".md") else None
 
-    def refresh(self) -> dict[str, AgentDefinition]:
-        """Read the files again. Blocking."""
-        definitions, problems = gathered(_files(self._workspace), read_definition, "agents")
-        self.definitions, self.problems = {**BUILT_IN, **definitions}, tuple(problems)
-        return self.definitions
+    def parse(self, text: str, path: str, origin: Literal["user", "project"]) -> AgentDefinition:
+        return parse_definition(text, path, origin)
 
-    def report_problems(self) -> None:
-        """Notify the user of files that cannot be used, each problem once."""
-        for problem in self.problems:
-            if problem not in self._reported:
-                self._reported.add(problem)
-                self._workspace.emit(Notice(text=f"An agent is left out: {problem}"))
+    def _built_in(self) -> dict[str, AgentDefinition]:
+        return dict(BUILT_IN)
 
     def listing(self) -> str:
         """All definitions, a line each."""
-        return _listing(self.definitions.values())
+        return _format(self.definitions.values())
 
     def prompt_section(self) -> str:
         """The section of the system prompt about agents from files; empty where there are none."""
-        lines = _listing(one for one in self.definitions.values() if one.origin != "built-in")
+        lines = _format(definition for definition in self.definitions.values() if definition.origin != "built-in")
         return f"# Agents\nThe tool Agent takes these as `agent_type`, too.\n{lines}" if lines else ""
 
 
-def _listing(definitions: Iterable[AgentDefinition]) -> str:
-    lines: list[str] = []
-    left = LISTING_CHARS
-    for one in definitions:
-        text = truncate(one.description, ENTRY_CHARS)
-        line = f"- {one.name}: {text}" if left > ENTRY_CHARS else f"- {one.name}"
-        left -= len(line) + 1
-        if left < 0:
-            lines.append("… and more")
-            break
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _files(workspace: Workspace) -> Iterator[tuple[str, Literal["user", "project"]]]:
-    """The real paths of all files, strongest first, without links that lead out of the project."""
-    user_folders = _user_folders(workspace)
-    yield from of_project(workspace, PROJECT_FOLDERS, user_folders, _markdown_files)
-    for folder in user_folders:
-        for path in _markdown_files(folder):
-            yield path, "user"
-
-
-def _user_folders(workspace: Workspace) -> tuple[Path, ...]:
-    env = workspace.env
-    return config_home(env) / "agents", Path(env.get("HOME") or Path.home(), ".claude", "agents")
-
-
-def _markdown_files(folder: Path) -> Iterator[str]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return
-    for name in names:
-        path = os.path.join(folder, name)
-        if name.endswith(".md") and not name.startswith(".") and os.path.isfile(path):
-            yield os.path.realpath(path)
+def _format(definitions: Iterable[AgentDefinition]) -> str:
+    return format_listing(definitions, max_chars=MAX_LISTING_CHARS, max_entry_chars=MAX_ENTRY_CHARS)

@@ -11,7 +11,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, load_description
 from wieldy.core.workspace import Workspace
-from wieldy.skills.discovery import Skills
+from wieldy.skills.skill import Skills
 
 DESCRIPTION, PROMPT = load_description(__file__)
 
@@ -25,30 +25,30 @@ class SkillTool(FunctionTool):
 
 async def _refresh(workspace: Workspace) -> Skills:
     skills = workspace.service(Skills)
-    await skills.refreshed()
-    skills.report()
+    await skills.refresh_in_thread()
+    skills.report_problems()
     return skills
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
     skills = await _refresh(workspace)
-    return any(not skill.hidden for skill in skills.found.values()) or "no skills were found"
+    return any(not skill.hidden for skill in skills.definitions.values()) or "no skills were found"
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     skills = workspace.service(Skills)
     name = input.get("skill", "")
-    skill = skills.found.get(name) or skills.refresh().get(name) if name else None
-    return (Reads(skill.path),) if skill else tuple(map(Reads, skills.folders))
+    skill = skills.definitions.get(name) or skills.refresh().get(name) if name else None
+    return (Reads(skill.path),) if skill else tuple(Reads(str(folder)) for folder in skills.folders)
 
 
 async def _load(
     ctx: ToolContext, skill: Annotated[str, "Name"] = "", args: Annotated[str, "Arguments, if it takes any"] = ""
 ) -> Output:
     skills = await _refresh(ctx.workspace)
-    definition = skills.found.get(skill)
+    definition = skills.definitions.get(skill)
     if not skill:
-        return Output(skills.listing() or "There are no skills.", {"skills": list(skills.found)})
+        return Output(skills.listing() or "There are no skills.", {"skills": list(skills.definitions)})
     if definition is None:
         listing = skills.listing()
         others = f" The skills are:\n{listing}" if listing else " There are none at all. Go on without it."

@@ -7,8 +7,8 @@ import pytest
 
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
-from wieldy.skills.discovery import Skills
-from wieldy.skills.skill import ENTRY_CHARS, Skill, listing, read_skill, render_skill
+from wieldy.skills.discovery import format_listing
+from wieldy.skills.skill import MAX_ENTRY_CHARS, MAX_LISTING_CHARS, Skill, Skills, parse_skill, render_skill
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_skills_are_found_in_all_places(home: Path, skills: Skills) -> None:
     for number, place in enumerate(places):
         make(home / place / f"skill-{number}")
     assert list(skills.refresh()) == [f"skill-{number}" for number in range(6)]
-    assert [skill.origin for skill in skills.found.values()] == ["project"] * 3 + ["user"] * 3
+    assert [skill.origin for skill in skills.definitions.values()] == ["project"] * 3 + ["user"] * 3
     assert skills.problems == ()
 
 
@@ -71,34 +71,41 @@ def test_broken_ones_are_reported_once_and_the_others_work(home: Path, skills: S
     (home / "root/.claude/skills/bytes/SKILL.md").write_bytes(b"\xff\xfe")
     (home / "root/.claude/skills/no-skill").mkdir()
     assert list(skills.refresh()) == ["good"]
-    skills.report()
-    skills.report()
+    skills.report_problems()
+    skills.report_problems()
     texts = [event.text for event in heard if isinstance(event, Notice)]
     assert len(texts) == 4
-    assert any("bad/SKILL.md: line 2: a text in single quotes does not end" in text for text in texts)
+    assert any(
+        "bad/SKILL.md: line 2: found unexpected end of stream while scanning a quoted scalar" in text for text in texts
+    )
 
 
 def test_a_skill_has_a_name_a_purpose_and_tools() -> None:
     head = "allowed-tools: Read, Bash(git log *)\nwhen_to_use: when asked"
-    found = read_skill(f"---\n{head}\n---\n# T\n\nFirst.", "/s/pdf/SKILL.md", "user")
+    found = parse_skill(f"---\n{head}\n---\n# T\n\nFirst.", "/s/pdf/SKILL.md", "user")
     assert (found.name, found.description, found.folder) == ("pdf", "when asked", "/s/pdf")
     assert found.tools == ("Read", "Bash(git log *)")
-    assert read_skill("---\nallowed-tools: Read Bash(a, b)\n---\nx", "/s/a/SKILL.md", "user").tools == (
+    assert parse_skill("---\nallowed-tools: Read Bash(a, b)\n---\nx", "/s/a/SKILL.md", "user").tools == (
         "Read",
         "Bash(a, b)",
     )
-    read_skill(f"---\nallowed-tools: {'a( ' * 80_000}\n---\nx", "/s/a/SKILL.md", "user")
-    assert read_skill("# T\n\nFirst\nparagraph.", "/s/pdf/SKILL.md", "user").description == "First paragraph."
+    parse_skill(f"---\nallowed-tools: {'a( ' * 80_000}\n---\nx", "/s/a/SKILL.md", "user")
+    assert parse_skill("# T\n\nFirst\nparagraph.", "/s/pdf/SKILL.md", "user").description == "First paragraph."
 
 
 def skill(name: str, description: str, *, hidden: bool = False) -> Skill:
     return Skill(name, description, f"/s/{name}/SKILL.md", "user", "", hidden)
 
 
-def test_the_listing_stays_within_its_bounds() -> None:
+def listing(skills: list[Skill]) -> str:
+    return format_listing(skills, max_chars=MAX_LISTING_CHARS, max_entry_chars=MAX_ENTRY_CHARS)
+
+
+def test_the_listing_stays_within_its_bounds(skills: Skills) -> None:
     assert listing([]) == ""
-    assert listing([skill("a", "x"), skill("b", "y", hidden=True)]) == "- a: x"
-    assert len(listing([skill("a", "x" * 5000)])) == len("- a: ") + ENTRY_CHARS
+    skills.definitions = {"a": skill("a", "x"), "b": skill("b", "y", hidden=True)}
+    assert skills.listing() == "- a: x"
+    assert len(listing([skill("a", "x" * 5000)])) == len("- a: ") + MAX_ENTRY_CHARS
     many = [skill(f"skill-{n}", "word " * 100) for n in range(50)]
     assert len(listing(many)) <= 8_000
     assert all(f"- {one.name}: word" in listing(many) for one in many)
@@ -111,24 +118,24 @@ def test_arguments_and_folder_go_to_their_places(tmp_path: Path) -> None:
     folder = make(tmp_path / "s", body="Fix $ARGUMENTS with ${CLAUDE_SKILL_DIR}/run.py")
     (folder / "run.py").touch()
     (folder / "refs").mkdir()
-    found = read_skill((folder / "SKILL.md").read_text(), str(folder / "SKILL.md"), "user")
+    found = parse_skill((folder / "SKILL.md").read_text(), str(folder / "SKILL.md"), "user")
     text = render_skill(found, "the login")
     assert text.endswith(f"Fix the login with {folder}/run.py")
     assert "Beside it: refs/, run.py\n" in text
-    plain = read_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
+    plain = parse_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
     assert render_skill(plain, "now").endswith("Do it.\n\nArguments: now")
 
 
 @pytest.mark.asyncio
 async def test_another_look_sees_skills_come_and_go(home: Path, skills: Skills) -> None:
-    await skills.refreshed()
-    assert (skills.found, skills.problems, skills.briefing()) == ({}, (), "")
+    await skills.refresh_in_thread()
+    assert (skills.definitions, skills.problems, skills.prompt_section()) == ({}, (), "")
     folder = make(home / "root/.claude/skills/deploy")
     make(home / "root/.claude/skills/broken", "description: [")
-    await skills.refreshed()
-    assert list(skills.found) == ["deploy"]
+    await skills.refresh_in_thread()
+    assert list(skills.definitions) == ["deploy"]
     assert len(skills.problems) == 1
     shutil.rmtree(folder.parent)
-    await skills.refreshed()
-    assert not skills.found
+    await skills.refresh_in_thread()
+    assert not skills.definitions
     assert not skills.problems

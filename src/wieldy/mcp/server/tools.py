@@ -19,7 +19,7 @@ from wieldy.engine.results import to_json_value
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from wieldy.skills.discovery import Skills
+    from wieldy.skills.skill import Skills
     from wieldy.toolbox import Toolbox
 
 MAX_STRUCTURED_CHARS = 1_000_000
@@ -203,7 +203,7 @@ class SkillPrompts:
         skills = await self._skills()
         return [
             types.Prompt(name=skill.name, description=skill.description, arguments=[argument])
-            for skill in skills.found.values()
+            for skill in skills.definitions.values()
         ]
 
     async def render(self, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
@@ -213,7 +213,7 @@ class SkillPrompts:
         from wieldy.skills.skill import render_skill
 
         skills = await self._skills()
-        skill = skills.found.get(name)
+        skill = skills.definitions.get(name)
         if skill is None:
             raise NoSuchPrompt(f"there is no prompt `{name[:100]}`; prompts/list names them")
         decision = await self._box.explain("Read", file_path=skill.path)
@@ -224,9 +224,9 @@ class SkillPrompts:
         return types.GetPromptResult(description=skill.description, messages=[message])
 
     async def _skills(self) -> Skills:
-        from wieldy.skills.discovery import Skills
+        from wieldy.skills.skill import Skills
 
         skills = self._box.workspace.service(Skills)
         await in_thread(skills.refresh)
-        skills.report()
+        skills.report_problems()
         return skills
