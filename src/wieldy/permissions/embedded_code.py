@@ -91,7 +91,7 @@ class ArgumentScanner:
 
 def _commands_among(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
     """Yield what could be a command of these programs: from a word on, or inside a word that holds several."""
-    from wieldy.shell.policy.command_part import unquoted_text
+    from wieldy.shell.policy.words import unquoted_text
 
     for index, word in enumerate(words):
         text = _known_text(word)

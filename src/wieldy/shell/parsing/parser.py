@@ -45,7 +45,7 @@ _METACHARACTERS = frozenset(" \t\n;&|()<>")
 _REDIRECT_STARTS = frozenset("<>&{0123456789")
 
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
-_RAW_WORD = re.compile(r"[^\s;&|()<>]+")
+_RAW_WORD = re.compile(r"[^\s;&|()<>]++(?![<>]\()")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION_NAME = re.compile(r"[\w.:+-]+")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -16,14 +17,16 @@ from wieldy.shell.parsing.cross_check import parsers_agree
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 from wieldy.shell.policy.catastrophic import Danger, find_dangers, fork_bombs
-from wieldy.shell.policy.command_part import CommandPart, non_ascii_characters, unusual_characters
+from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
 from wieldy.shell.policy.script_analyzer import ScriptAnalyzer
 from wieldy.shell.policy.words import ShellState, Word, literal
-from wieldy.shell.policy.wrappers import program_name, unwrap
+from wieldy.shell.policy.wrappers import unwrap
 
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 CACHE_SIZE = 512
+_INVISIBLE_CATEGORIES = frozenset({"Cf", "Cc", "Zl", "Zp", "Zs", "Cs", "Co"})
+_CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
 
 class Analysis(Struct, frozen=True):
@@ -69,7 +72,8 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
     parts = tuple(dict.fromkeys(analyzer.parts)) if analyzer.revisited else tuple(analyzer.parts)
     problems += analyzer.problems
     for part in parts:
-        problems += [f"`{part.program}` contains {name}" for name in non_ascii_characters(part.program or "")]
+        if part.program and not part.program.isascii():
+            problems += [f"`{part.program}` contains {name}" for name in non_ascii_characters(part.program)]
     if not parts:
         problems.append("there is no command in it")
     dangers = find_dangers(parts, state)
@@ -89,6 +93,24 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
 def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:
     """Parts of a command that is not understood as a whole: none of them is proven harmless."""
     return tuple(replace(part, read_only=False) for part in parts)
+
+
+def unusual_characters(text: str) -> list[str]:
+    """Name the invisible characters and foreign spaces in a command."""
+    if text.isascii() and text.isprintable():
+        return []
+    characters = [char for char in dict.fromkeys(text) if char not in "\t\n "]
+    unusual = [char for char in characters if unicodedata.category(char) in _INVISIBLE_CATEGORIES]
+    return [f"the command contains {_character_name(char)}" for char in unusual]
+
+
+def non_ascii_characters(program: str) -> list[str]:
+    """Name the characters of a program's name that are not ASCII: a Cyrillic letter can look like a Latin one."""
+    return [_character_name(char) for char in dict.fromkeys(program) if not char.isascii()]
+
+
+def _character_name(char: str) -> str:
+    return _CHARACTER_NAMES.get(char) or f"U+{ord(char):04X} ({unicodedata.name(char, 'unnamed').lower()})"
 
 
 # The rough reading of text that cannot be parsed. It proves nothing; it lets deny rules and the search for catastrophic
@@ -127,7 +149,7 @@ def _rough_command(words: tuple[Word, ...], cwds: tuple[str, ...]) -> Iterator[C
     yield CommandPart(
         unwrapped.allow_texts[0],
         unwrapped.words,
-        program_name(unwrapped.words[0]) if unwrapped.words else None,
+        unwrapped.program,
         (Opaque(),),
         read_only=False,
         known=False,

@@ -49,7 +49,7 @@ from wieldy.shell.policy.words import (
     resolve_word,
     resolve_words,
 )
-from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, program_name, unwrap
+from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
 
 MAX_NESTED_SHELLS = 6
 MAX_LOOP_VALUES = 16
@@ -404,7 +404,7 @@ class ScriptAnalyzer:
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
         unwrapped = invocation.unwrapped
         words = unwrapped.words
-        name = program_name(words[0])
+        name = unwrapped.program
         is_function = name in state.functions and not unwrapped.wrappers
         executed = executed_commands(words[1:]) if name == "find" else []
         if name is None:
@@ -557,7 +557,7 @@ def _loop_variables(script: ShellScript) -> Iterator[str]:
 
 def _with_heredoc_script(unwrapped: UnwrappedCommand, command: SimpleCommand, state: ShellState) -> UnwrappedCommand:
     """A shell without a script runs its standard input: the text of a here-document is then code."""
-    name = program_name(unwrapped.words[0]) if unwrapped.words else None
+    name = unwrapped.program
     texts = [redirect.target for redirect in command.redirects if redirect.heredoc]
     if unwrapped.script or unwrapped.problem or name not in SHELLS or not texts:
         return unwrapped

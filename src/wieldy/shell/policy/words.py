@@ -28,6 +28,7 @@ _FRAGMENTS = re.compile(r"[^{},*?\[\]~/]+|.", re.DOTALL)
 _EXPANDED_CHARACTERS = frozenset("*?[{~")
 _SPLITTING_CHARACTERS = frozenset(" \t\n*?[\\")
 _DEFAULT_OPERATORS = frozenset({":?", "?", ":-", "-"})
+_NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
 _NO_VARIABLES: Mapping[str, Word] = MappingProxyType({})
 
 
@@ -77,6 +78,29 @@ class Word(Struct, frozen=True):
 def literal(text: str) -> Word:
     """A word that is exactly this text."""
     return Word(text, "literal", text, text)
+
+
+def command_text(words: tuple[Word, ...]) -> str:
+    """The command as a rule sees it: quotes removed where they change nothing, kept as written elsewhere."""
+    texts = [_word_text(word) for word in words if word.source]
+    if words and words[0].source and words[0].static and _NEEDS_NO_QUOTES.fullmatch(words[0].text):
+        texts[0] = words[0].text
+    return " ".join(texts)
+
+
+def _word_text(word: Word) -> str:
+    if word.source == word.text:
+        return word.source
+    quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
+    return word.text if word.static and quoted and _NEEDS_NO_QUOTES.fullmatch(word.text) else word.source
+
+
+def unquoted_text(words: tuple[Word, ...]) -> str:
+    """The command with every quote resolved, and the program without its folder."""
+    texts = [word.text if word.static else word.source for word in words if word.source]
+    if texts:
+        texts[0] = texts[0].rsplit("/", 1)[-1] or texts[0]
+    return " ".join(texts)
 
 
 class ShellState(Struct, frozen=True):

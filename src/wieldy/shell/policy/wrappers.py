@@ -9,10 +9,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.shell.policy.command_part import command_text, unquoted_text
 from wieldy.shell.policy.pipeline_input import PipelineInput
 from wieldy.shell.policy.programs.spec import ParsedArgs, option_table, parse_args, word_set
-from wieldy.shell.policy.words import Word, literal
+from wieldy.shell.policy.words import Word, command_text, literal, unquoted_text
 
 MAX_WRAPPERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
@@ -23,11 +22,13 @@ _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 class UnwrappedCommand(Struct, frozen=True):
     """A command without its wrappers: `words` (or the shell text `script`) is what finally runs.
 
+    `program`: the name to look it up by, without its folder if that is one of the system's; None if unknown.
     `harmless`: the wrappers themselves change nothing. `transparent`: a rule for the inner command is enough.
     `reads`: files the wrappers read; `variables`: names of variables they set.
     """
 
     words: tuple[Word, ...]
+    program: str | None
     script: Word | None
     wrappers: tuple[str, ...]
     allow_texts: tuple[str, ...]
@@ -39,16 +40,6 @@ class UnwrappedCommand(Struct, frozen=True):
     problem: str
 
 
-def program_name(word: Word) -> str | None:
-    """The name a program is looked up by: without its folder, if that is one of the system's; None if unknown."""
-    if not word.static:
-        return None
-    if "/" not in word.text:
-        return word.text
-    folder, name = os.path.split(word.text)
-    return name if folder in _STANDARD_FOLDERS else word.text
-
-
 def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
     """Look through the wrappers of a command that reads `piped` from its standard input."""
     wrappers: list[str] = []
@@ -58,11 +49,10 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
     reads: list[Word] = []
     variables: list[str] = []
     script, problem = None, ""
-    while words and len(wrappers) < MAX_WRAPPERS:
-        name = program_name(words[0])
-        unwrapper = _UNWRAPPERS.get(name) if name else None
+    while (name := _program_name(words)) and len(wrappers) < MAX_WRAPPERS:
+        unwrapper = _UNWRAPPERS.get(name)
         inner = unwrapper(words[1:]) if unwrapper else None
-        if inner is None or name is None:
+        if inner is None:
             break
         wrappers.append(name)
         harmless, transparent = harmless and inner.harmless, transparent and inner.transparent
@@ -81,6 +71,7 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
             allow.append(command_text(words))
     return UnwrappedCommand(
         words,
+        name,
         script,
         tuple(wrappers),
         tuple(allow),
@@ -91,6 +82,13 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
         tuple(variables),
         problem,
     )
+
+
+def _program_name(words: tuple[Word, ...]) -> str | None:
+    if not words or words[0].kind != "literal":
+        return None
+    folder, name = os.path.split(words[0].text)
+    return name if folder in _STANDARD_FOLDERS else words[0].text
 
 
 def _deny_texts(words: tuple[Word, ...]) -> list[str]:

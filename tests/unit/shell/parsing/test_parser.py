@@ -133,6 +133,8 @@ def test_compound_commands_are_recognised(text: str, kind: type) -> None:
 def test_reserved_words_are_ordinary_outside_their_place() -> None:
     assert words("echo if then { } ! time case") == ["echo", "if", "then", "{", "}", "!", "time", "case"]
     assert words("'if' a") == ["'if'", "a"]
+    assert words("time<(b) a") == ["time<(b)", "a"]
+    assert words("!<(b)") == ["!<(b)"]
 
 
 def test_time_belongs_to_the_pipeline_behind_it() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.shell.policy.rule_matching import look
 
-from wieldy.shell.policy.command_part import non_ascii_characters, unusual_characters
+from wieldy.shell.policy.analysis import non_ascii_characters, unusual_characters
 
 
 @pytest.mark.parametrize("text", ["ls -la", "echo 'größe'", "echo 日本語", "a\tb\nc", "echo 🎉"])
