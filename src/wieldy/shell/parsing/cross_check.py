@@ -6,25 +6,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from wieldy.shell.parsing.syntax import (
-    Arithmetic,
-    Assignment,
-    BranchCommand,
-    Command,
-    ConditionCommand,
-    Coprocess,
-    Expansion,
-    FunctionDefinition,
-    GroupCommand,
-    LiteralText,
-    LoopCommand,
-    Piece,
-    RawWord,
-    Redirect,
-    ShellScript,
-    SimpleCommand,
-    Substitution,
-)
+from wieldy.shell.parsing import syntax
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -33,12 +15,12 @@ Span: TypeAlias = tuple[int, int]
 Entry: TypeAlias = tuple[str, tuple[Span, ...]]
 
 
-def parsers_agree(text: str, script: ShellScript) -> bool:
+def parsers_agree(text: str, script: syntax.ShellScript) -> bool:
     """Whether tree-sitter reads `text` as our parser did."""
     return tree_sitter_outline(text) == outline(text, script)
 
 
-def outline(text: str, script: ShellScript) -> list[Entry]:
+def outline(text: str, script: syntax.ShellScript) -> list[Entry]:
     """Every call with its words, every assignment and redirection of our parse, as sorted byte positions."""
     collector = _OutlineCollector()
     collector.script(script)
@@ -56,30 +38,30 @@ class _OutlineCollector:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def script(self, script: ShellScript) -> None:
+    def script(self, script: syntax.ShellScript) -> None:
         for chain in script.and_or_lists:
             for _, pipeline in chain.links:
                 for stage in pipeline.stages:
                     self._command(stage)
 
-    def _command(self, command: Command) -> None:
+    def _command(self, command: syntax.Command) -> None:
         match command:
-            case SimpleCommand():
+            case syntax.SimpleCommand():
                 if command.words:
                     self.entries.append(("call", tuple((word.start, word.end) for word in command.words)))
                     self._words(command.words)
                 for assignment in command.assignments:
                     self._assignment(assignment)
                 self._redirects(command.redirects)
-            case GroupCommand():
+            case syntax.GroupCommand():
                 self.script(command.body)
                 self._redirects(command.redirects)
-            case BranchCommand():
+            case syntax.BranchCommand():
                 for body in command.bodies:
                     self.script(body)
                 self._words(command.words)
                 self._redirects(command.redirects)
-            case LoopCommand():
+            case syntax.LoopCommand():
                 if command.condition:
                     self.script(command.condition)
                 self.script(command.body)
@@ -87,17 +69,17 @@ class _OutlineCollector:
                 if command.header:
                     self._pieces((command.header,))
                 self._redirects(command.redirects)
-            case FunctionDefinition(body=body) | Coprocess(body=body):
+            case syntax.FunctionDefinition(body=body) | syntax.Coprocess(body=body):
                 self._command(body)
-            case ConditionCommand():
+            case syntax.ConditionCommand():
                 self._words(command.words)
                 self._redirects(command.redirects)
 
-    def _assignment(self, assignment: Assignment) -> None:
+    def _assignment(self, assignment: syntax.Assignment) -> None:
         self.entries.append(("assign", ((assignment.start, assignment.end),)))
         self._words(assignment.all_words)
 
-    def _redirects(self, redirects: tuple[Redirect, ...]) -> None:
+    def _redirects(self, redirects: tuple[syntax.Redirect, ...]) -> None:
         for redirect in redirects:
             start, end = redirect.target.start, redirect.target.end
             # Parsers differ in whether a here-document's end mark is part of it; where it starts is enough.
@@ -105,19 +87,19 @@ class _OutlineCollector:
             self.entries.append((redirect.operator, (span,)))
             self._words((redirect.target,))
 
-    def _words(self, words: tuple[RawWord, ...]) -> None:
+    def _words(self, words: tuple[syntax.RawWord, ...]) -> None:
         for word in words:
             self._pieces(word.pieces)
 
-    def _pieces(self, pieces: tuple[Piece, ...]) -> None:
+    def _pieces(self, pieces: tuple[syntax.Piece, ...]) -> None:
         for piece in pieces:
-            if isinstance(piece, LiteralText):
+            if isinstance(piece, syntax.LiteralText):
                 continue
-            if isinstance(piece, Substitution):
+            if isinstance(piece, syntax.Substitution):
                 self.script(piece.script)
-            elif isinstance(piece, Expansion):
+            elif isinstance(piece, syntax.Expansion):
                 self._pieces(piece.operand)
-            elif isinstance(piece, Arithmetic):
+            elif isinstance(piece, syntax.Arithmetic):
                 self._pieces(piece.inner)
 
 

@@ -9,32 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
+from wieldy.shell.parsing import syntax
 from wieldy.shell.parsing.parser import MAX_WORK, NEW_COMMAND_WORK, REPEATED_COMMAND_WORK, parse
-from wieldy.shell.parsing.syntax import (
-    AndOrList,
-    Assignment,
-    BranchCommand,
-    Command,
-    ConditionCommand,
-    Coprocess,
-    Expansion,
-    FunctionDefinition,
-    GroupCommand,
-    LiteralText,
-    LoopCommand,
-    Piece,
-    Pipeline,
-    RawWord,
-    Redirect,
-    ShellScript,
-    SimpleCommand,
-    TooComplex,
-    Unparsable,
-    bodies_of,
-    expansion_hazards,
-    simple_commands,
-    substituted_scripts,
-)
 from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
 from wieldy.shell.policy.programs.builtins import is_harmless_variable
@@ -84,7 +60,7 @@ class PathEffects(Struct, frozen=True):
 class Invocation(Struct, frozen=True):
     """A simple command with its words resolved and unwrapped, and the effects of its redirections."""
 
-    command: SimpleCommand
+    command: syntax.SimpleCommand
     unwrapped: UnwrappedCommand
     redirects: PathEffects
     exact_rule: bool = False
@@ -108,24 +84,15 @@ class WrapperContext(Struct, frozen=True):
     why: str = ""
     closed: bool = False
 
-    def enter(
-        self,
-        wrappers: tuple[str, ...],
-        allow_texts: tuple[str, ...],
-        deny_texts: tuple[str, ...],
-        *,
-        harmless: bool = True,
-        why: str = "",
-        closed: bool = False,
-    ) -> WrapperContext:
-        """The context inside another wrapper."""
+    def enter(self, inner: WrapperContext) -> WrapperContext:
+        """The context of a wrapper inside this one."""
         return WrapperContext(
-            (*self.wrappers, *wrappers),
-            self.allow_texts if self.closed else (*self.allow_texts, *allow_texts),
-            (*self.deny_texts, *deny_texts),
-            self.harmless and harmless,
-            self.why or why,
-            self.closed or closed,
+            (*self.wrappers, *inner.wrappers),
+            self.allow_texts if self.closed else (*self.allow_texts, *inner.allow_texts),
+            (*self.deny_texts, *inner.deny_texts),
+            self.harmless and inner.harmless,
+            self.why or inner.why,
+            self.closed or inner.closed,
         )
 
     def wrap(self, part: CommandPart) -> CommandPart:
@@ -161,11 +128,11 @@ class ScriptAnalyzer:
     command was followed more than once, in a loop or a function, so that equal parts may be the same command.
     """
 
-    def __init__(self, text: str, script: ShellScript) -> None:
+    def __init__(self, text: str, script: syntax.ShellScript) -> None:
         self.parts: list[CommandPart] = []
         self.problems: list[str] = []
-        self.scripts: list[tuple[str, ShellScript]] = [(text, script)]
-        self.functions: dict[str, FunctionDefinition] = {}
+        self.scripts: list[tuple[str, syntax.ShellScript]] = [(text, script)]
+        self.functions: dict[str, syntax.FunctionDefinition] = {}
         self.revisited = False
         self._work = 0
         self._context = NO_WRAPPERS
@@ -173,14 +140,14 @@ class ScriptAnalyzer:
         self._running_functions: set[str] = set()
         self._cache: dict[str, CachedPart] = {}
 
-    def follow_script(self, script: ShellScript, state: ShellState) -> ShellState:
+    def follow_script(self, script: syntax.ShellScript, state: ShellState) -> ShellState:
         """Follow a script; the state at its end."""
         current: ShellState | None = state
         for chain in script.and_or_lists:
             current = self._follow_list(chain, current or state.with_unknown_cwd())
         return current or state.with_unknown_cwd()
 
-    def _follow_list(self, chain: AndOrList, state: ShellState) -> ShellState | None:
+    def _follow_list(self, chain: syntax.AndOrList, state: ShellState) -> ShellState | None:
         success: ShellState | None = state
         failure: ShellState | None = state
         for operator, pipeline in chain.links:
@@ -197,7 +164,7 @@ class ScriptAnalyzer:
                     success, failure = _merge_states(success, after.success), after.failure
         return state if chain.background else _merge_states(success, failure)
 
-    def _follow_pipeline(self, pipeline: Pipeline, state: ShellState) -> ExitStates:
+    def _follow_pipeline(self, pipeline: syntax.Pipeline, state: ShellState) -> ExitStates:
         if len(pipeline.stages) == 1:
             return self._follow_command(pipeline.stages[0], state, UNKNOWN_INPUT)
         piped, outer, start = UNKNOWN_INPUT, self._pipeline_start, len(self.parts)
@@ -209,19 +176,19 @@ class ScriptAnalyzer:
         self._pipeline_start = outer
         return ExitStates(state, state)
 
-    def _follow_command(self, command: Command, state: ShellState, piped: PipelineInput) -> ExitStates:
+    def _follow_command(self, command: syntax.Command, state: ShellState, piped: PipelineInput) -> ExitStates:
         match command:
-            case SimpleCommand():
+            case syntax.SimpleCommand():
                 return self._follow_simple(command, state, piped)
-            case GroupCommand(body=body, subshell=subshell):
+            case syntax.GroupCommand(body=body, subshell=subshell):
                 after = self.follow_script(body, state)
                 self._follow_redirects(command.redirects, state)
                 after = state if subshell else after
-            case BranchCommand():
+            case syntax.BranchCommand():
                 after = self._follow_branches(command, state)
-            case LoopCommand():
+            case syntax.LoopCommand():
                 after = self._follow_loop(command, state)
-            case ConditionCommand(words=words, hazard=hazard):
+            case syntax.ConditionCommand(words=words, hazard=hazard):
                 if hazard:
                     self._add_problem(hazard)
                 self._follow_expansions(words, state)
@@ -229,10 +196,10 @@ class ScriptAnalyzer:
                 text = " ".join(word.source for word in words)
                 self._add(CommandPart(text, (), None, (), not hazard, not hazard, hazard))
                 after = state
-            case Coprocess(body=body):
+            case syntax.Coprocess(body=body):
                 self._follow_command(body, state, UNKNOWN_INPUT)
                 after = state
-            case FunctionDefinition():
+            case syntax.FunctionDefinition():
                 after = self._define_function(command, state)
         return ExitStates(after, after)
 
@@ -245,7 +212,7 @@ class ScriptAnalyzer:
 
     # Compound commands
 
-    def _follow_branches(self, branches: BranchCommand, state: ShellState) -> ShellState:
+    def _follow_branches(self, branches: syntax.BranchCommand, state: ShellState) -> ShellState:
         self._follow_expansions(branches.words, state)
         after = state
         for body in branches.bodies:
@@ -253,7 +220,7 @@ class ScriptAnalyzer:
         self._follow_redirects(branches.redirects, state)
         return after
 
-    def _follow_loop(self, loop: LoopCommand, state: ShellState) -> ShellState:
+    def _follow_loop(self, loop: syntax.LoopCommand, state: ShellState) -> ShellState:
         self._follow_expansions(loop.words or (), state)
         if loop.header:
             self._follow_pieces((loop.header,), state)
@@ -267,7 +234,7 @@ class ScriptAnalyzer:
                 after = self.follow_script(loop.body, state.with_variable(loop.variable, value))
                 state = state.merge(after).with_variable(loop.variable, None)
             return state
-        if any(may_change_cwd(body) for body in bodies_of(loop)):
+        if any(may_change_cwd(body) for body in syntax.bodies_of(loop)):
             state = state.with_unknown_cwd()
         if loop.variable:
             state = state.with_variable(loop.variable, None)
@@ -276,14 +243,14 @@ class ScriptAnalyzer:
         self.follow_script(loop.body, state)
         return state
 
-    def _loop_values(self, loop: LoopCommand, state: ShellState) -> list[Word] | None:
+    def _loop_values(self, loop: syntax.LoopCommand, state: ShellState) -> list[Word] | None:
         """The values of a `for` loop to follow one by one, if they are few and the body does not set the variable."""
         if loop.variable is None or not loop.words or loop.variable in ("HOME", "PWD"):
             return None
         words = resolve_words(loop.words, state)
         if len(words) > MAX_LOOP_VALUES or may_set_variable(loop.body, loop.variable):
             return None
-        body_work = sum(NEW_COMMAND_WORK for _ in simple_commands(loop.body))
+        body_work = sum(NEW_COMMAND_WORK for _ in syntax.simple_commands(loop.body))
         if self._work + body_work * len(words) > MAX_UNROLLED_WORK:
             return None
         values: list[Word] = []
@@ -297,17 +264,17 @@ class ScriptAnalyzer:
                 return None
         return values
 
-    def _define_function(self, function: FunctionDefinition, state: ShellState) -> ShellState:
+    def _define_function(self, function: syntax.FunctionDefinition, state: ShellState) -> ShellState:
         self.functions[function.name] = function
         self._follow_function(function, state.with_unknown_cwd() if may_change_cwd(function.body) else state)
         return replace(state, functions=state.functions | {function.name})
 
-    def _follow_function(self, function: FunctionDefinition, state: ShellState) -> None:
+    def _follow_function(self, function: syntax.FunctionDefinition, state: ShellState) -> None:
         self._running_functions.add(function.name)
         self._follow_command(function.body, state, UNKNOWN_INPUT)
         self._running_functions.discard(function.name)
 
-    def _follow_redirects(self, redirects: tuple[Redirect, ...], state: ShellState) -> None:
+    def _follow_redirects(self, redirects: tuple[syntax.Redirect, ...], state: ShellState) -> None:
         """Add the redirections of a compound command as a part of their own."""
         self._follow_expansions(tuple(redirect.target for redirect in redirects), state)
         touched = redirect_effects(redirects, state)
@@ -318,25 +285,25 @@ class ScriptAnalyzer:
             part = CommandPart(text, (), None, touched.effects, not why, not touched.why, why)
             self._add(replace(part, redirect_effects=touched.effects))
 
-    def _follow_expansions(self, words: tuple[RawWord, ...], state: ShellState) -> None:
+    def _follow_expansions(self, words: tuple[syntax.RawWord, ...], state: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
         for word in words:
-            if len(word.pieces) != 1 or not isinstance(word.pieces[0], LiteralText):
+            if len(word.pieces) != 1 or not isinstance(word.pieces[0], syntax.LiteralText):
                 self._follow_pieces(word.pieces, state)
 
-    def _follow_pieces(self, pieces: tuple[Piece, ...], state: ShellState) -> None:
-        for hazard in expansion_hazards(pieces):
+    def _follow_pieces(self, pieces: tuple[syntax.Piece, ...], state: ShellState) -> None:
+        for hazard in syntax.expansion_hazards(pieces):
             self._add_problem(hazard)
-        for script in substituted_scripts(pieces):
+        for script in syntax.substituted_scripts(pieces):
             self.follow_script(script, state)
 
     # Simple commands
 
-    def _follow_simple(self, command: SimpleCommand, state: ShellState, piped: PipelineInput) -> ExitStates:
+    def _follow_simple(self, command: syntax.SimpleCommand, state: ShellState, piped: PipelineInput) -> ExitStates:
         cached = self._cached_part(command, state, piped)
         self._work += REPEATED_COMMAND_WORK if cached else NEW_COMMAND_WORK
         if self._work > MAX_WORK:
-            raise TooComplex
+            raise syntax.TooComplex
         if cached:
             self.parts.append(cached)
             return ExitStates(state, state)
@@ -360,7 +327,9 @@ class ScriptAnalyzer:
             self._cache[command.source] = CachedPart(self.parts[-1], state, piped, self._context, in_pipeline)
         return ExitStates(after, state if after.cwds != state.cwds else after)
 
-    def _cached_part(self, command: SimpleCommand, state: ShellState, piped: PipelineInput) -> CommandPart | None:
+    def _cached_part(
+        self, command: syntax.SimpleCommand, state: ShellState, piped: PipelineInput
+    ) -> CommandPart | None:
         """The part that the same command became before in the same surroundings."""
         cached = self._cache.get(command.source)
         if cached is None or cached.state is not state or cached.piped is not piped:
@@ -373,7 +342,7 @@ class ScriptAnalyzer:
         return cached.part
 
     def _analyze_simple(
-        self, command: SimpleCommand, words: tuple[Word, ...], state: ShellState, piped: PipelineInput
+        self, command: syntax.SimpleCommand, words: tuple[Word, ...], state: ShellState, piped: PipelineInput
     ) -> ShellState:
         """Add the parts of a simple command with these words; the state after it."""
         self._follow_expansions(command.words, state)
@@ -394,7 +363,7 @@ class ScriptAnalyzer:
             return self._analyze_nested_script(invocation, invocation.unwrapped.script, nested_state)
         return self._analyze_program(invocation, state)
 
-    def _add_without_program(self, command: SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
+    def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
         unknown_because = influential_variable(one.name for one in command.assignments) or redirects.why
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
@@ -434,10 +403,10 @@ class ScriptAnalyzer:
         starts = [word.text for word in find.argv[1:2] if word.static and not word.text.startswith("-")]
         in_other_folder = any(word.static and word.text in ("-execdir", "-okdir") for word in find.argv)
         words = fill_placeholder(words, "{}", PipelineInput(folders, starts[0] if starts else "./"))
-        source = SimpleCommand((), (), (), find.text, 0, 0)
+        source = syntax.SimpleCommand((), (), (), find.text, 0, 0)
         invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), PathEffects(), exact_rule=True)
         outer = self._context
-        self._context = outer.enter(("find",), find.allow_texts, find.deny_texts, closed=True)
+        self._context = outer.enter(WrapperContext(("find",), find.allow_texts, find.deny_texts, closed=True))
         unknown_cwd = state.with_unknown_cwd()
         self._analyze_invocation(invocation, unknown_cwd if in_other_folder else state, unknown_cwd)
         self._context = outer
@@ -450,7 +419,7 @@ class ScriptAnalyzer:
             self._add_problem("shells nested too deeply")
             return state.with_unknown_cwd()
         why = invocation.problem() or ("" if text.static else "the script is known only when it runs")
-        self._context = outer.enter(
+        wrapper = WrapperContext(
             unwrapped.wrappers,
             unwrapped.allow_texts,
             unwrapped.deny_texts,
@@ -458,15 +427,16 @@ class ScriptAnalyzer:
             why=why or _why_not_read_only(unwrapped, redirects.effects, NO_EFFECTS),
             closed=not unwrapped.transparent,
         )
+        self._context = outer.enter(wrapper)
         parts_before, after = len(self.parts), state
         try:
             script = parse(text.text)
             self.scripts.append((text.text, script))
             inner_state = state if same_shell else replace(state, variables={}, functions=frozenset())
             after = self.follow_script(script, inner_state)
-        except TooComplex:
+        except syntax.TooComplex:
             raise
-        except Unparsable as error:
+        except syntax.Unparsable as error:
             why = why or f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
         self._context = outer
         if why or redirects.effects or len(self.parts) == parts_before:
@@ -529,33 +499,35 @@ def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellStat
     return one if one is other else one.merge(other)
 
 
-def may_change_cwd(code: ShellScript | Command) -> bool:
-    return any(command.words and command.words[0].source in _CWD_CHANGERS for command in simple_commands(code))
+def may_change_cwd(code: syntax.ShellScript | syntax.Command) -> bool:
+    return any(command.words and command.words[0].source in _CWD_CHANGERS for command in syntax.simple_commands(code))
 
 
-def may_set_variable(script: ShellScript, name: str) -> bool:
-    for command in simple_commands(script):
+def may_set_variable(script: syntax.ShellScript, name: str) -> bool:
+    for command in syntax.simple_commands(script):
         if command.words and command.words[0].source in _VARIABLE_SETTERS:
             return True
         if any(one.name == name for one in command.assignments):
             return True
         words = (*command.words, *(word for one in command.assignments for word in (one.value, *one.items) if word))
         for piece in (piece for word in words for piece in word.pieces):
-            if isinstance(piece, Expansion) and piece.operator in ("=", ":=") and piece.name == name:
+            if isinstance(piece, syntax.Expansion) and piece.operator in ("=", ":=") and piece.name == name:
                 return True
     return name in _loop_variables(script)
 
 
-def _loop_variables(script: ShellScript) -> Iterator[str]:
+def _loop_variables(script: syntax.ShellScript) -> Iterator[str]:
     stages = [stage for chain in script.and_or_lists for _, pipeline in chain.links for stage in pipeline.stages]
     for stage in stages:
-        if isinstance(stage, LoopCommand) and stage.variable:
+        if isinstance(stage, syntax.LoopCommand) and stage.variable:
             yield stage.variable
-        for body in bodies_of(stage):
+        for body in syntax.bodies_of(stage):
             yield from _loop_variables(body)
 
 
-def _with_heredoc_script(unwrapped: UnwrappedCommand, command: SimpleCommand, state: ShellState) -> UnwrappedCommand:
+def _with_heredoc_script(
+    unwrapped: UnwrappedCommand, command: syntax.SimpleCommand, state: ShellState
+) -> UnwrappedCommand:
     """A shell without a script runs its standard input: the text of a here-document is then code."""
     name = unwrapped.program
     texts = [redirect.target for redirect in command.redirects if redirect.heredoc]
@@ -578,7 +550,7 @@ def _state_after(name: str | None, words: tuple[Word, ...], effects: CallEffects
     return state.after_cd(targets[0].text if targets else state.home)
 
 
-def redirect_effects(redirects: tuple[Redirect, ...], state: ShellState) -> PathEffects:
+def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) -> PathEffects:
     """The files that redirections read and write. Here-documents and standard streams touch nothing."""
     effects: list[Effect] = []
     why = ""
@@ -658,11 +630,11 @@ def influential_variable(names: Iterable[str]) -> str:
     )
 
 
-def _influential_assignments(command: SimpleCommand) -> list[Assignment]:
+def _influential_assignments(command: syntax.SimpleCommand) -> list[syntax.Assignment]:
     return [one for one in command.assignments if not is_harmless_variable(one.name)]
 
 
-def _with_influential_assignments(command: SimpleCommand, texts: tuple[str, ...]) -> tuple[str, ...]:
+def _with_influential_assignments(command: syntax.SimpleCommand, texts: tuple[str, ...]) -> tuple[str, ...]:
     """These texts behind the assignments that may change what programs do: a rule must name them, too."""
     assignments = _influential_assignments(command)
     if not assignments:
@@ -671,7 +643,9 @@ def _with_influential_assignments(command: SimpleCommand, texts: tuple[str, ...]
     return tuple(f"{lead} {text}" for text in texts)
 
 
-def _influential_values(command: SimpleCommand, variables: tuple[str, ...], state: ShellState) -> tuple[str, ...]:
+def _influential_values(
+    command: syntax.SimpleCommand, variables: tuple[str, ...], state: ShellState
+) -> tuple[str, ...]:
     """The values of influential variables: assigned before the command, or given to a wrapper such as `env` by name."""
     values = [one.value for one in _influential_assignments(command) if one.value]
     texts = [_known_text(resolve_without_braces(value, state)) for value in values]

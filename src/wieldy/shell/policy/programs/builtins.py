@@ -148,24 +148,13 @@ def _names_only(words: list[Word]) -> CallEffects:
 
 
 BUILTINS: Mapping[str, ProgramCheck] = {
-    "echo": _no_effects,
-    ":": _no_effects,
-    "true": _no_effects,
-    "false": _no_effects,
-    "break": _exit,
-    "continue": _exit,
-    "exit": _exit,
-    "return": _exit,
-    "shift": _exit,
+    **dict.fromkeys(("echo", ":", "true", "false"), _no_effects),
+    **dict.fromkeys(("break", "continue", "exit", "return", "shift"), _exit),
+    **dict.fromkeys(("test", "["), _test),
+    **dict.fromkeys(("export", "local", "declare", "readonly"), _declare),
     "printf": _printf,
     "cd": _cd,
-    "test": _test,
-    "[": _test,
     "set": _set,
     "read": _read,
     "unset": _unset,
-    "export": _declare,
-    "local": _declare,
-    "declare": _declare,
-    "readonly": _declare,
 }
