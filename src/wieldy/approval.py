@@ -1,4 +1,4 @@
-"""Who answers permission questions: a callback, or nobody. A yes to "don't ask again" becomes rules, kept for next time."""
+"""Who answers permission questions: a callback, or nobody. Rules the person grants are kept for the next session."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Ask: TypeAlias = Callable[[Question], bool | str | Answer | Awaitable[bool | str
 
 
 class CallbackApprover:
-    """The person behind an `ask` callback: True, False, words for the model (a no), or a whole `Answer`."""
+    """Asks an `ask` callback, which returns True, False, words for the model (a no), or a whole `Answer`."""
 
-    def __init__(self, ask: Ask, policy: Policy, workspace: Workspace, *, keep: bool) -> None:
+    def __init__(self, ask: Ask, policy: Policy, workspace: Workspace, *, save_rules: bool) -> None:
         self._ask = ask
         self._policy = policy
         self._workspace = workspace
-        self._keep = keep
+        self._save_rules = save_rules
 
     async def ask(self, question: Question) -> Answer:
-        """Put the question; rules the person grants hold from now on."""
-        said = await maybe_await(self._ask(question))
-        answer = said if isinstance(said, Answer) else Answer(said is True, said if isinstance(said, str) else "")
+        """Ask, and apply the rules that the person grants."""
+        reply = await maybe_await(self._ask(question))
+        answer = reply if isinstance(reply, Answer) else Answer(reply is True, reply if isinstance(reply, str) else "")
         if answer.allowed and answer.remember:
             await self._grant(answer)
         return answer
@@ -43,7 +43,7 @@ class CallbackApprover:
         for line in grant.refused:
             self._workspace.emit(Notice(text=line))
         self._policy.grant(*grant.rules)
-        if self._keep and grant.rules:
+        if self._save_rules and grant.rules:
             try:
                 await in_thread(remember, self._policy.root, grant.rules)
             except (WieldyError, OSError) as error:
@@ -51,23 +51,22 @@ class CallbackApprover:
 
 
 class ObservedApprover:
-    """Somebody who answers, and somebody who is told which calls they are asked about."""
+    """Reports the call id of each question before it is asked."""
 
-    def __init__(self, person: Approver, told: Callable[[str], None]) -> None:
-        self._person = person
-        self._told = told
+    def __init__(self, approver: Approver, on_question: Callable[[str], None]) -> None:
+        self._approver = approver
+        self._on_question = on_question
 
     async def ask(self, question: Question) -> Answer:
-        """Tell of the question, then put it."""
-        self._told(question.plan.call.id)
-        return await self._person.ask(question)
+        self._on_question(question.plan.call.id)
+        return await self._approver.ask(question)
 
 
 class NoApprover:
-    """Where nobody can answer, a question is a denial that says how to go on."""
+    """Denies every question: nobody is there to answer."""
 
     async def ask(self, question: Question) -> Answer:
-        """Refuse, naming the reason and the rule that would have allowed the call."""
+        """Refuse, naming the reason and a rule that would have allowed the call."""
         decision, name = question.decision, question.plan.tool.name
         rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
         raise Refusal(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.core.provider import Provider, ToolDefinition
+from wieldy.core.provider import Provider, ToolSpec
 from wieldy.skills.skill import Skills
 from wieldy.subagents.definitions import AgentTypes
 from wieldy.toolset.toolset import Activations
@@ -29,7 +29,7 @@ class RequestPrefix:
         self._has_new_activations = False
         self._on_activated: Callable[[list[str]], None] = lambda names: None
         self.system: tuple[str, ...] = ()
-        self.offers: tuple[ToolDefinition, ...] = ()
+        self.offers: tuple[ToolSpec, ...] = ()
         self.breaks: tuple[int, ...] = ()
 
     async def prepare(
@@ -56,7 +56,7 @@ class RequestPrefix:
         unchanged = mode == self._mode and changes == self._catalog_changes
         self._has_new_activations = False
         offering = await self._box.offering(self._context_window)
-        self.offers, self.breaks = offering.offers, offering.breaks
+        self.offers, self.breaks = offering.definitions, offering.breaks
         if unchanged:
             return
         self._mode, self._catalog_changes = mode, changes

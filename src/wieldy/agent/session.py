@@ -91,7 +91,7 @@ class Session:
             hooks=hooks,
             session_id=None if fork else resume,
         )
-        self.box.witness(lambda call_id: self._record(ApprovalRequested(call_id)))
+        self.box.observe_questions(lambda call_id: self._record(ApprovalRequested(call_id)))
         self._limits = RunLimits(max_turns, max_cost)
         self._options = RequestOptions(thinking_budget, tuple(server_tools))
         self._models = SessionModels(self.box, model, small_model, base_url)
@@ -146,7 +146,7 @@ class Session:
         self._begin()
         try:
             async with self.box.events.stream(stream_deltas=stream_deltas) as events:
-                work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
+                work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.abort_flag))
                 try:
                     async for event in events:
                         yield event
@@ -162,7 +162,7 @@ class Session:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
         self._begin()
         try:
-            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.stop))
+            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.abort_flag))
             try:
                 ended = await asyncio.shield(work)
             finally:
@@ -180,7 +180,7 @@ class Session:
         await self._load()
         if self.conversation.messages:
             loop, _ = await self._prepare()
-            await loop.compactor().compact("manual", self.box.stop, instructions)
+            await loop.compactor().compact("manual", self.box.abort_flag, instructions)
             await self._flush()
 
     def abort(self) -> None:

@@ -34,9 +34,9 @@ from wieldy.permissions.advisers import CleanTreeAdviser
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
-from wieldy.toolbox import offered
+from wieldy.tools import MODULES
 from wieldy.tools.todo_write import TodoList
-from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools, Toolset
+from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools, Toolset, select_tools
 
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
@@ -279,7 +279,9 @@ class SubagentToolbox:
 
     def _build_services(self, parent: Services, abort: Abort, on_asked: Callable[[str], None]) -> Services:
         toolset, parents = self.workspace.service(Toolset), parent.workspace.service(Toolset)
-        toolset.refresh, toolset.starting, toolset.settled = self.offering, parents.starting, parents.settled
+        toolset.refresh = self.offering
+        toolset.starting_servers = parents.starting_servers
+        toolset.wait_for_servers = parents.wait_for_servers
         return replace(
             parent,
             catalog=ActivatingCatalog(self.catalog, toolset),
@@ -311,7 +313,9 @@ class SubagentToolbox:
         return Turn(self.services, self._turn_id)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
-        return await offered(self.catalog, self.services, self.settings, self.policy.mode, window)
+        return await select_tools(
+            self.catalog, self.services, self.settings.values, self.policy.mode, builtin=MODULES, window=window
+        )
 
     async def aclose(self) -> None:
         await self.workspace.aclose()

@@ -64,7 +64,7 @@ class Stopped(Struct, frozen=True):
 Delta: TypeAlias = BlockStarted | BlockDelta | BlockEnded | UsageReported | Stopped
 
 
-class ToolDefinition(Struct, frozen=True):
+class ToolSpec(Struct, frozen=True):
     """One tool as a model is shown it; `encoded` caches its bytes by wire."""
 
     name: str
@@ -78,7 +78,7 @@ class Request(Struct, frozen=True):
 
     system: tuple[str, ...]
     messages: History
-    tools: tuple[ToolDefinition, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
     breaks: tuple[int, ...] = ()
     server_tools: tuple[Mapping[str, Any], ...] = ()
     max_tokens: int | None = None

@@ -18,7 +18,7 @@ from wieldy.core.provider import (
     Request,
     Stopped,
     StopReason,
-    ToolDefinition,
+    ToolSpec,
     Usage,
     UsageReported,
 )
@@ -131,7 +131,7 @@ def _thinking(budget: int | None, model: str) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": budget} if budget else {}
 
 
-def _encode_tool(tool: ToolDefinition, ends_block: bool) -> bytes:
+def _encode_tool(tool: ToolSpec, ends_block: bool) -> bytes:
     wire = f"{WIRE}{ends_block}"
     encoded = tool.encoded.get(wire)
     if encoded is None:

@@ -18,7 +18,7 @@ from wieldy.core.provider import (
     Request,
     Stopped,
     StopReason,
-    ToolDefinition,
+    ToolSpec,
     Usage,
     UsageReported,
 )
@@ -89,7 +89,7 @@ def encode_request(request: Request, model: str) -> bytes:
     return listed(prefix, encoded, b"]}")
 
 
-def _encode_tool(tool: ToolDefinition) -> bytes:
+def _encode_tool(tool: ToolSpec) -> bytes:
     encoded = tool.encoded.get(WIRE)
     if encoded is None:
         schema = adapted(tool.input_schema, OPENAI)

@@ -32,10 +32,10 @@ async def tool_search(
         tools, missing = await toolset.select(names)
     else:
         tools = await toolset.search(query, min(max(max_results, 1), 50))
-    waiting = [tool.name for tool in tools if tool.name in toolset.waiting]
+    waiting = [tool.name for tool in tools if tool.name in toolset.deferred]
     toolset.activations.activate(waiting)
     data = {"activated": waiting, "tools": [tool.name for tool in tools], "missing": missing}
-    return Output(_describe(tools, missing, len(toolset.waiting)), data, is_error=not tools and bool(missing))
+    return Output(_describe(tools, missing, len(toolset.deferred)), data, is_error=not tools and bool(missing))
 
 
 def _describe(tools: list[Tool], missing: list[str], waiting: int) -> str:

@@ -1,1 +1,1 @@
-"""Which tools a model is offered: all there are, those that fit the context, and the order in which they are sent."""
+"""Which tools a model is offered: feature gates, order, deferral and search."""

@@ -13,36 +13,25 @@ from msgspec import Struct
 
 from wieldy.core.tool import Tool
 
-CHARS_PER_TOKEN = 4
-_weighed: WeakKeyDictionary[Tool, int] = WeakKeyDictionary()
-
-
-def estimate_tokens(tool: Tool) -> int:
-    """The tokens that name, description and schema take."""
-    known = _weighed.get(tool)
-    if known is None:
-        schema = json.dumps(tool.schema, ensure_ascii=False, separators=(",", ":"), default=str)
-        known = _weighed[tool] = (len(tool.name) + len(tool.description) + len(schema)) // CHARS_PER_TOKEN + 1
-    return known
-
-
 Defer: TypeAlias = Literal["auto", "always", "never"]
 
+CHARS_PER_TOKEN = 4
+CONTEXT_SHARE = 0.1
 MCP_PREFIX = "mcp__"
-SHARE = 0.1
+MAX_LISTING_CHARS = 8_000
+LISTING_HEADER = (
+    "# Tools to be loaded\nThese exist but are not loaded. ToolSearch loads them; then call them as usual.\n"
+)
+
+_token_estimates: WeakKeyDictionary[Tool, int] = WeakKeyDictionary()
 
 
 class ToolOrder(Struct, frozen=True):
-    """Tools to send in full, in blocks that end at `breaks`, and those to be named only."""
+    """Tools to send in full, in blocks that end at `breaks`, and those to send by name only."""
 
     tools: tuple[Tool, ...]
     breaks: tuple[int, ...]
     deferred: tuple[Tool, ...] = ()
-
-
-def budget(context_window: int) -> int:
-    """The tokens that tools may take of a context before some are sent by name only."""
-    return int(context_window * SHARE)
 
 
 def order_tools(
@@ -53,51 +42,65 @@ def order_tools(
     tokens: int,
     activated: Sequence[str] = (),
 ) -> ToolOrder:
-    """Our own tools by name, then those of servers by name, then the activated ones in the order of their activation."""
+    """Own tools by name, then those of MCP servers by name, then activated ones in the order of their activation."""
     own: dict[str, Tool] = {}
-    foreign: dict[str, Tool] = {}
+    mcp: dict[str, Tool] = {}
     for tool in sorted(tools, key=attrgetter("name")):
-        (foreign if is_mcp_tool(tool) else own).setdefault(tool.name, tool)
-    hidden = _hidden(own, foreign, builtin, defer, tokens)
-    blocks = [tool for name, tool in own.items() if name not in hidden]
-    ends = [len(blocks)]
-    blocks += (tool for name, tool in foreign.items() if name not in hidden)
-    ends.append(len(blocks))
-    blocks += (hidden.pop(name) for name in dict.fromkeys(activated) if name in hidden)
-    ends.append(len(blocks))
-    return ToolOrder(tuple(blocks), tuple(dict.fromkeys(end for end in ends if end)), tuple(hidden.values()))
+        (mcp if is_mcp_tool(tool) else own).setdefault(tool.name, tool)
+    deferred = _deferred(own, mcp, builtin, defer, tokens)
+    sent = [tool for name, tool in own.items() if name not in deferred]
+    ends = [len(sent)]
+    sent += (tool for name, tool in mcp.items() if name not in deferred)
+    ends.append(len(sent))
+    sent += (deferred.pop(name) for name in dict.fromkeys(activated) if name in deferred)
+    ends.append(len(sent))
+    return ToolOrder(tuple(sent), tuple(dict.fromkeys(end for end in ends if end)), tuple(deferred.values()))
 
 
 def is_mcp_tool(tool: Tool) -> bool:
-    """Whether a tool comes from a server."""
+    """Whether a tool comes from an MCP server."""
     return tool.name.startswith(MCP_PREFIX)
 
 
-def _hidden(
-    own: Mapping[str, Tool], foreign: Mapping[str, Tool], builtin: Container[str], defer: Defer, tokens: int
+def token_budget(context_window: int) -> int:
+    """How many tokens tools may take of a context before some are deferred."""
+    return int(context_window * CONTEXT_SHARE)
+
+
+def estimate_tokens(tool: Tool) -> int:
+    """Estimate the tokens that name, description and schema take."""
+    estimate = _token_estimates.get(tool)
+    if estimate is None:
+        schema = json.dumps(tool.schema, ensure_ascii=False, separators=(",", ":"), default=str)
+        estimate = (len(tool.name) + len(tool.description) + len(schema)) // CHARS_PER_TOKEN + 1
+        _token_estimates[tool] = estimate
+    return estimate
+
+
+def _deferred(
+    own: Mapping[str, Tool], mcp: Mapping[str, Tool], builtin: Container[str], defer: Defer, tokens: int
 ) -> dict[str, Tool]:
     """The tools that are not sent in full unless activated.
 
-    Tools declared as deferred always are; those of servers when all together are too heavy; and where our own alone are too
-    heavy still, every one that was added to the built-in tools. So what servers bring never changes which of our own are sent.
+    Tools declared as deferred always are; those of servers when all together exceed the budget; and where our own alone exceed
+    it, every one that was added to the built-in tools. So what servers bring never changes which of our own are sent.
     """
     if defer == "never":
         return {}
-    declared = {name: tool for name, tool in own.items() if tool.deferred and not _always(tool)}
-    shy = {name: tool for name, tool in foreign.items() if not _always(tool)}
+    declared = {name: tool for name, tool in own.items() if tool.deferred and not _is_always_loaded(tool)}
+    deferrable = {name: tool for name, tool in mcp.items() if not _is_always_loaded(tool)}
     if defer == "always":
-        return {**declared, **shy}
-    plain = [tool for name, tool in own.items() if name not in declared]
-    if _fit(chain(plain, foreign.values()), tokens):
+        return {**declared, **deferrable}
+    rest = [tool for name, tool in own.items() if name not in declared]
+    if _fit(chain(rest, mcp.values()), tokens):
         return declared
-    if _fit(plain, tokens):
-        return {**declared, **shy}
-    kept = {tool.name for tool in plain if tool.name in builtin or _always(tool)}
-    return {**{name: tool for name, tool in own.items() if name not in kept}, **shy}
+    if _fit(rest, tokens):
+        return {**declared, **deferrable}
+    sent = {tool.name for tool in rest if tool.name in builtin or _is_always_loaded(tool)}
+    return {**{name: tool for name, tool in own.items() if name not in sent}, **deferrable}
 
 
 def _fit(tools: Iterable[Tool], tokens: int) -> bool:
-    """Whether tools weigh no more than this; the weighing ends where the answer is known."""
     for tool in tools:
         tokens -= estimate_tokens(tool)
         if tokens < 0:
@@ -105,45 +108,39 @@ def _fit(tools: Iterable[Tool], tokens: int) -> bool:
     return tokens >= 0
 
 
-def _always(tool: Tool) -> bool:
+def _is_always_loaded(tool: Tool) -> bool:
     return bool(getattr(tool, "always_load", False))
 
 
-MOST_CHARS = 8_000
-HEAD = "# Tools to be loaded\nThese exist but are not loaded. ToolSearch loads them; then call them as usual.\n"
-
-
-def listing(tools: Sequence[Tool], most: int = MOST_CHARS, starting: Sequence[str] = ()) -> str:
-    """What the system prompt says of them; empty where there are none. Its length does not grow with their number.
+def list_deferred(tools: Sequence[Tool], most: int = MAX_LISTING_CHARS, starting: Sequence[str] = ()) -> str:
+    """What the system prompt says of deferred tools; empty where there are none. Its length does not grow with their number.
 
     `starting` are servers whose tools are not known yet: a search waits for them.
     """
     if not tools and not starting:
         return ""
-    waiting = f"\nStill starting, ask ToolSearch for their tools: {', '.join(starting[:50])}" if starting else ""
-    return HEAD + _names(tools, most) + waiting
+    pending = f"\nStill starting, ask ToolSearch for their tools: {', '.join(starting[:50])}" if starting else ""
+    return LISTING_HEADER + _list_names(tools, most) + pending
 
 
-def _names(tools: Sequence[Tool], most: int) -> str:
+def _list_names(tools: Sequence[Tool], most: int) -> str:
     groups: dict[str, list[str]] = {}
     for tool in tools:
         groups.setdefault(_group(tool.name), []).append(tool.name)
     share = most // max(len(groups), 1)
     lines: list[str] = []
-    left = most
+    remaining = most
+    unlisted = len(tools)
     for group, names in sorted(groups.items()):
         line = ", ".join(names)
-        if len(line) > max(share, left // (len(groups) - len(lines))):
+        if len(line) > max(share, remaining // (len(groups) - len(lines))):
             line = f"{group}: {len(names)} tools, such as {names[0]}"
-        if len(line) > left:
-            return f"{chr(10).join(lines)}\n… and {sum(map(len, groups.values())) - _count(lines, groups)} more"
+        if len(line) > remaining:
+            return f"{chr(10).join(lines)}\n… and {unlisted} more"
         lines.append(line)
-        left -= len(line)
+        remaining -= len(line)
+        unlisted -= len(names)
     return "\n".join(lines)
-
-
-def _count(lines: list[str], groups: dict[str, list[str]]) -> int:
-    return sum(len(groups[group]) for group in sorted(groups)[: len(lines)])
 
 
 def _group(name: str) -> str:

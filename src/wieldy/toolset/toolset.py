@@ -1,22 +1,172 @@
-"""The pool of a workspace: what is offered now, what waits to be searched for, and what was activated."""
+"""The tools of a workspace: which a request carries, which are deferred, and which a search has activated."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog, ToolAvailability
-from wieldy.core.provider import ToolDefinition
+from wieldy.core.provider import ToolSpec
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
-from wieldy.toolset.order import Defer, ToolOrder, budget, is_mcp_tool, listing, order_tools
+from wieldy.engine.services import Services
+from wieldy.toolset.gates import (
+    SIMPLE_FEATURE,
+    OfferContext,
+    check_availability,
+    feature_gate,
+    is_feature_enabled,
+    why_excluded_by_name,
+)
+from wieldy.toolset.order import Defer, is_mcp_tool, list_deferred, order_tools, token_budget
 
 if TYPE_CHECKING:
-    from wieldy.toolset.search import Index
+    from wieldy.toolset.search import ToolIndex
+
+DEFAULT_CONTEXT_WINDOW = 200_000
+SERVER_WAIT_SECONDS = 10.0
+ENABLED_CHECK_SECONDS = 5.0
+
+
+class OfferedTools(Struct, frozen=True):
+    """What one request carries of tools.
+
+    `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the
+    system prompt; `availability` has every tool that was considered with the reason why it is or is not offered.
+    """
+
+    tools: tuple[Tool, ...]
+    definitions: tuple[ToolSpec, ...]
+    breaks: tuple[int, ...]
+    deferred: tuple[Tool, ...]
+    listing: str
+    availability: tuple[ToolAvailability, ...]
+
+
+async def select_tools(
+    catalog: Catalog,
+    services: Services,
+    settings: Mapping[str, Any],
+    mode: str,
+    *,
+    builtin: Container[str],
+    window: int | None = None,
+    only: Sequence[str] | None = None,
+    every: bool = False,
+) -> OfferedTools:
+    """Select what a request carries of a catalog.
+
+    Tools that are excluded by name are not even loaded, unless `every` tool is to be listed with a reason.
+    """
+    workspace = services.workspace
+    simple = is_feature_enabled(SIMPLE_FEATURE, settings, workspace.env)
+    context = OfferContext(mode, simple, None if only is None else tuple(only))
+    gate = partial(feature_gate, settings=settings, env=workspace.env)
+    names = [name for name in catalog if every or (gate(name) is None and why_excluded_by_name(name, context) is None)]
+    tools = [tool for name in names if (tool := catalog.find(name)) is not None]
+    availability = await check_availability(
+        sorted(tools, key=lambda tool: (is_mcp_tool(tool), tool.name)),
+        context,
+        gate=gate,
+        removes=getattr(services.judge, "removal_reason", lambda name: None),
+        enabled=lambda tool: services.supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
+    )
+    return workspace.service(Toolset).offer(availability, builtin, window)
+
+
+class Toolset:
+    """What requests are made from and `ToolSearch` searches: `workspace.service(Toolset)`.
+
+    The toolbox sets `refresh`, `starting_servers` and `wait_for_servers`.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.activations = workspace.service(Activations)
+        self.refresh: Callable[[], Awaitable[object]] | None = None
+        self.starting_servers: Callable[[], Sequence[str]] = tuple
+        self.wait_for_servers: Callable[[float], Awaitable[None]] | None = None
+        self.deferred: Mapping[str, Tool] = {}
+        self.sent: Mapping[str, Tool] = {}
+        self._definitions: WeakKeyDictionary[Tool, ToolSpec] = WeakKeyDictionary()
+        self._index: ToolIndex | None = None
+        self._window = DEFAULT_CONTEXT_WINDOW
+
+    @property
+    def defer(self) -> Defer:
+        setting = self._workspace.setting("defer", "auto")
+        return "always" if setting == "always" else "never" if setting == "never" else "auto"
+
+    def offer(
+        self, availability: Sequence[ToolAvailability], builtin: Container[str], window: int | None = None
+    ) -> OfferedTools:
+        """Order the available tools for a model with this context window, else the last one."""
+        self._window = window or self._window
+        order = order_tools(
+            (each.tool for each in availability if each.offered),
+            builtin=builtin,
+            defer=self.defer,
+            tokens=token_budget(self._window),
+            activated=self.activations.names,
+        )
+        self.sent = {tool.name: tool for tool in order.tools}
+        self.deferred = {tool.name: tool for tool in order.deferred}
+        return OfferedTools(
+            order.tools,
+            tuple(map(self._definition, order.tools)),
+            order.breaks,
+            order.deferred,
+            list_deferred(order.deferred, starting=self.starting_servers() if self.defer != "never" else ()),
+            tuple(map(self._mark_deferred, availability)),
+        )
+
+    def activate_called(self, name: str) -> None:
+        """A deferred tool that is called by name is sent in full from now on."""
+        if name in self.deferred:
+            self.activations.activate((name,))
+
+    async def select(self, names: Sequence[str]) -> tuple[list[Tool], list[str]]:
+        """Return the tools of these names, and the names that do not exist."""
+        await self._refresh()
+        tools = {**self.sent, **self.deferred}
+        return [tools[name] for name in names if name in tools], [name for name in names if name not in tools]
+
+    async def search(self, query: str, most: int) -> list[Tool]:
+        """Search the deferred tools; where none is deferred, those of servers, which may have just connected."""
+        await self._refresh()
+        tools = tuple(self.deferred.values()) or tuple(filter(is_mcp_tool, self.sent.values()))
+        index = self._index
+        if index is None or index.tools != tools:
+            from wieldy.toolset.search import ToolIndex
+
+            index = self._index = await in_thread(ToolIndex, tools)
+        return index.search(query, most)
+
+    async def _refresh(self) -> None:
+        """Wait a little for servers that are still starting, and list the tools again."""
+        if self.wait_for_servers is not None and self.starting_servers():
+            await self.wait_for_servers(SERVER_WAIT_SECONDS)
+        if self.refresh is not None:
+            await self.refresh()
+
+    def _definition(self, tool: Tool) -> ToolSpec:
+        """The same object for the same tool, so that its encoded bytes are reused from request to request."""
+        definition = self._definitions.get(tool)
+        if definition is None:
+            definition = self._definitions[tool] = ToolSpec(tool.name, tool.description, tool.schema)
+        return definition
+
+    def _mark_deferred(self, availability: ToolAvailability) -> ToolAvailability:
+        tool = availability.tool
+        if self.deferred.get(tool.name) is not tool:
+            return availability
+        return ToolAvailability(tool, True, "deferred: sent by name, ToolSearch loads it")
 
 
 class Activations:
@@ -28,11 +178,11 @@ class Activations:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, oldest first."""
+        """Oldest first."""
         return tuple(self._names)
 
     def activate(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Activate tools; returns, and tells the listener, those that were not active before."""
+        """Activate tools; returns, and reports to `on_change`, those that were not active before."""
         new = tuple(name for name in dict.fromkeys(names) if name not in self._names)
         self._names.update(dict.fromkeys(new))
         if new and self.on_change is not None:
@@ -40,132 +190,21 @@ class Activations:
         return new
 
     def restore(self, names: Iterable[str]) -> None:
-        """Take back what an earlier run had activated; nobody is told."""
+        """Restore the activations of an earlier run without reporting them."""
         self._names.update(dict.fromkeys(names))
 
 
-CONTEXT_WINDOW = 200_000
-PATIENCE = 10.0
-
-
-class OfferedTools(Struct, frozen=True):
-    """What one request carries of tools.
-
-    `tools` are sent in full, in blocks that end at `breaks`; `deferred` ones are named in `listing`, which goes into the
-    system prompt; `rows` has every tool that was looked at with the reason why it is or is not offered.
-    """
-
-    tools: tuple[Tool, ...]
-    offers: tuple[ToolDefinition, ...]
-    breaks: tuple[int, ...]
-    deferred: tuple[Tool, ...]
-    listing: str
-    rows: tuple[ToolAvailability, ...]
-
-
-class Toolset:
-    """What `ToolSearch` searches and requests are made from: `workspace.service(Pool)`."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self.activations = workspace.service(Activations)
-        self.refresh: Callable[[], Awaitable[object]] | None = None
-        self.starting: Callable[[], Sequence[str]] = tuple
-        self.settled: Callable[[float], Awaitable[None]] | None = None
-        self.waiting: Mapping[str, Tool] = {}
-        self.ready: Mapping[str, Tool] = {}
-        self._offers: WeakKeyDictionary[Tool, ToolDefinition] = WeakKeyDictionary()
-        self._index: Index | None = None
-        self._window = CONTEXT_WINDOW
-
-    @property
-    def defer(self) -> Defer:
-        """When tools are sent by name only, as configured."""
-        said = self._workspace.setting("defer", "auto")
-        return "always" if said == "always" else "never" if said == "never" else "auto"
-
-    def offering(
-        self, rows: Sequence[ToolAvailability], builtin: Container[str], window: int | None = None
-    ) -> OfferedTools:
-        """What to send of the tools that a survey found, to a model with this context window, else the last one."""
-        self._window = window or self._window
-        arranged = order_tools(
-            (row.tool for row in rows if row.offered),
-            builtin=builtin,
-            defer=self.defer,
-            tokens=budget(self._window),
-            activated=self.activations.names,
-        )
-        self.ready = {tool.name: tool for tool in arranged.tools}
-        self.waiting = {tool.name: tool for tool in arranged.deferred}
-        return OfferedTools(
-            arranged.tools,
-            tuple(map(self._offer, arranged.tools)),
-            arranged.breaks,
-            arranged.deferred,
-            listing(arranged.deferred, starting=self.starting() if self.defer != "never" else ()),
-            tuple(_told(rows, arranged)),
-        )
-
-    def called(self, name: str) -> None:
-        """Take note that a tool is called by name: one that was deferred is offered in full from now on."""
-        if name in self.waiting:
-            self.activations.activate((name,))
-
-    async def select(self, names: Sequence[str]) -> tuple[list[Tool], list[str]]:
-        """The tools of exactly these names, and the names that there are not."""
-        await self._refreshed()
-        known = {**self.ready, **self.waiting}
-        return [known[name] for name in names if name in known], [name for name in names if name not in known]
-
-    async def search(self, query: str, most: int) -> list[Tool]:
-        """The deferred tools that fit a query best; where none is deferred, those of servers, which may only just have come."""
-        await self._refreshed()
-        among = tuple(self.waiting.values()) or tuple(filter(is_mcp_tool, self.ready.values()))
-        index = self._index
-        if index is None or index.tools != among:
-            from wieldy.toolset.search import Index
-
-            index = self._index = await in_thread(Index, among)
-        return index.search(query, most)
-
-    async def _refreshed(self) -> None:
-        """Look again at what there is; whoever searches may wait a little for servers that are still starting."""
-        if self.settled is not None and self.starting():
-            await self.settled(PATIENCE)
-        if self.refresh is not None:
-            await self.refresh()
-
-    def _offer(self, tool: Tool) -> ToolDefinition:
-        """The same object for the same tool, so that its encoded bytes are kept from request to request."""
-        offer = self._offers.get(tool)
-        if offer is None:
-            offer = self._offers[tool] = ToolDefinition(tool.name, tool.description, tool.schema)
-        return offer
-
-
-def _told(rows: Sequence[ToolAvailability], arranged: ToolOrder) -> list[ToolAvailability]:
-    deferred = {id(tool) for tool in arranged.deferred}
-    return [
-        ToolAvailability(row.tool, True, "deferred: sent by name, ToolSearch loads it")
-        if id(row.tool) in deferred
-        else row
-        for row in rows
-    ]
-
-
 class ActivatingCatalog(Catalog):
-    """Another view of a catalog, in which finding a tool counts as a call of it."""
+    """A view of a catalog for calls: finding a deferred tool activates it."""
 
-    def __init__(self, catalog: Catalog, pool: Toolset) -> None:
+    def __init__(self, catalog: Catalog, toolset: Toolset) -> None:
         super().__init__()
         self._catalog = catalog
-        self._pool = pool
+        self._toolset = toolset
 
     def find(self, name: str) -> Tool | None:
-        """The tool of exactly this name, loaded from now on."""
-        if self._pool.waiting:
-            self._pool.called(name)
+        if self._toolset.deferred:
+            self._toolset.activate_called(name)
         return self._catalog.find(name)
 
     def __iter__(self) -> Iterator[str]:

@@ -59,7 +59,7 @@ async def test_a_tool_that_blocks_in_finally_is_left_behind_on_time(make_box):
         return ""
 
     async with make_box(stubborn, fine) as box:
-        box._services.supervisor.grace = 0.05
+        box.services.supervisor.grace = 0.05
         results = await asyncio.wait_for(box.call_many([("stubborn", {}), ("fine", {"n": 1})]), timeout=5)
         released.set()
         await asyncio.sleep(0)

@@ -9,14 +9,12 @@ import pytest
 from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
 
 from wieldy.core.messages import Message
-from wieldy.core.provider import Request, ToolDefinition
+from wieldy.core.provider import Request, ToolSpec
 from wieldy.providers import anthropic
 from wieldy.providers import openai_chat as openai
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
-OFFER = ToolDefinition(
-    "Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}}
-)
+OFFER = ToolSpec("Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}})
 
 
 def history() -> tuple[Message, ...]:

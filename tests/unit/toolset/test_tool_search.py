@@ -6,7 +6,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.toolset.search import Index, words
+from wieldy.toolset.search import ToolIndex, split_words
 from wieldy.toolset.toolset import Activations
 
 
@@ -31,11 +31,11 @@ def box_with(tmp_path, tools=SERVER, **settings) -> Toolbox:
 
 
 def test_names_of_any_style_are_taken_apart():
-    assert list(words("createHTTPRequest_v2 issues")) == ["create", "http", "request", "v", "2", "issue"]
+    assert list(split_words("createHTTPRequest_v2 issues")) == ["create", "http", "request", "v", "2", "issue"]
 
 
 def test_the_best_fit_comes_first_and_parameters_and_beginnings_of_words_count():
-    index = Index(SERVER)
+    index = ToolIndex(SERVER)
     assert index.search("create issue", 5)[0].name == "create_issue"
     assert [tool.name for tool in index.search("recipient", 5)] == ["send_mail"]
     assert [tool.name for tool in index.search("repo", 5)] == ["create_issue"]
@@ -53,7 +53,7 @@ async def test_an_exact_selection_loads_these_tools_and_gives_their_schemas(tmp_
         assert '"recipient"' in found.text
         offering = await box.offering()
         assert [tool.name for tool in offering.tools][-2:] == ["send_mail", "create_issue"]
-        assert [offer.name for offer in offering.offers] == [tool.name for tool in offering.tools]
+        assert [offer.name for offer in offering.definitions] == [tool.name for tool in offering.tools]
         assert offering.breaks == (len(offering.tools) - 2, len(offering.tools))
 
 
@@ -123,6 +123,6 @@ async def test_the_first_request_stays_under_the_budget_with_five_hundred_tools(
     ]
     async with Toolbox(tmp_path, tools=many, settings={}) as box:
         offering = await box.offering(200_000)
-        sent = sum(len(o.name) + len(o.description) + len(str(o.input_schema)) for o in offering.offers)
+        sent = sum(len(o.name) + len(o.description) + len(str(o.input_schema)) for o in offering.definitions)
         assert (sent + len(offering.listing)) / 4 <= 20_000
         assert len(offering.deferred) == 500

@@ -9,7 +9,7 @@ import pytest
 
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
-from wieldy.toolset.gates import Context, check_availability, feature_gate, is_feature_enabled
+from wieldy.toolset.gates import OfferContext, check_availability, feature_gate, is_feature_enabled
 
 
 def make(name: str, **declared: object) -> Tool:
@@ -22,26 +22,26 @@ async def itself(tool: Tool) -> bool | str:
 
 async def reasons(
     tools: list[Tool],
-    context: Context | None = None,
+    context: OfferContext | None = None,
     removes: Callable[[str], object | None] = lambda name: None,
     enabled: Callable[[Tool], Awaitable[bool | str]] = itself,
 ) -> dict[str, tuple[bool, str]]:
     rows = await check_availability(
-        tools, context or Context(), gate=lambda name: None, removes=removes, enabled=enabled
+        tools, context or OfferContext(), gate=lambda name: None, removes=removes, enabled=enabled
     )
     return {row.tool.name: (row.offered, row.reason) for row in rows}
 
 
 @pytest.mark.asyncio
 async def test_simple_mode_has_three_tools_and_says_so():
-    found = await reasons([make("Bash"), make("Edit"), make("Grep"), make("Read")], Context(simple=True))
+    found = await reasons([make("Bash"), make("Edit"), make("Grep"), make("Read")], OfferContext(simple=True))
     assert [name for name, (offered, _) in found.items() if offered] == ["Bash", "Edit", "Read"]
     assert "Bash, Edit, Read" in found["Grep"][1]
 
 
 @pytest.mark.asyncio
 async def test_plan_mode_offers_what_only_reads():
-    found = await reasons([make("Look", read_only=True), make("Change")], Context(mode="plan"))
+    found = await reasons([make("Look", read_only=True), make("Change")], OfferContext(mode="plan"))
     assert found["Look"][0] and not found["Change"][0]
     assert "plan mode" in found["Change"][1]
 
@@ -49,7 +49,7 @@ async def test_plan_mode_offers_what_only_reads():
 @pytest.mark.asyncio
 async def test_a_list_of_names_and_patterns_is_all_that_a_sub_agent_gets():
     tools = [make("Read"), make("Write"), make("mcp__git__log"), make("mcp__web__get")]
-    found = await reasons(tools, Context(only=("Read", "mcp__git__*")))
+    found = await reasons(tools, OfferContext(only=("Read", "mcp__git__*")))
     assert {name for name, (offered, _) in found.items() if offered} == {"Read", "mcp__git__log"}
 
 
@@ -100,7 +100,7 @@ def test_features_are_off_until_switched_on_and_the_environment_has_the_last_wor
 @pytest.mark.asyncio
 async def test_what_is_off_by_name_is_looked_at_only_by_whoever_asks_for_every_tool(tmp_path):
     async with Toolbox(tmp_path, settings={}) as box:
-        looked_at = {row.tool.name for row in (await box.offering()).rows}
+        looked_at = {row.tool.name for row in (await box.offering()).availability}
         every = {row.tool.name: row.reason for row in await box.offer()}
     off = {"Architect", "BrowserClick", "MemoryRead", "StickerRequest", "ExitPlan"}
     assert not off & looked_at

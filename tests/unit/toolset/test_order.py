@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from wieldy.core.tool import Tool
-from wieldy.toolset.order import HEAD, MOST_CHARS, budget, estimate_tokens, listing, order_tools
+from wieldy.toolset.order import (
+    LISTING_HEADER,
+    MAX_LISTING_CHARS,
+    estimate_tokens,
+    list_deferred,
+    order_tools,
+    token_budget,
+)
 
 PLENTY = 10**9
 
@@ -41,7 +48,7 @@ def test_over_the_budget_servers_tools_are_deferred_and_our_own_are_not():
 
 def test_tools_that_were_added_are_deferred_where_our_own_alone_are_too_heavy():
     tools = [make("Read"), *(make(f"mine{n:03}", 400) for n in range(500))]
-    found = order_tools(tools, builtin={"Read"}, tokens=budget(200_000))
+    found = order_tools(tools, builtin={"Read"}, tokens=token_budget(200_000))
     assert names(found.tools) == ["Read"]
     assert len(found.deferred) == 500
 
@@ -69,10 +76,13 @@ def test_a_tool_declared_as_deferred_is_named_only_even_where_there_is_room():
 
 def test_the_list_of_names_does_not_grow_with_the_number_of_tools():
     many = [make(f"mcp__server{n % 7}__a_tool_with_a_long_name_{n}") for n in range(5_000)]
-    text = listing(many)
-    assert len(text) <= MOST_CHARS + len(HEAD) + 200
+    text = list_deferred(many)
+    assert len(text) <= MAX_LISTING_CHARS + len(LISTING_HEADER) + 200
     assert "mcp__server3: " in text
-    few = listing(many[:8])
+    few = list_deferred(many[:8])
     assert all(tool.name in few for tool in many[:8])
-    assert listing([]) == ""
-    assert len(listing([make(f"mcp__server{n}__tool") for n in range(5_000)])) <= MOST_CHARS + len(HEAD) + 2_000
+    assert list_deferred([]) == ""
+    assert (
+        len(list_deferred([make(f"mcp__server{n}__tool") for n in range(5_000)]))
+        <= MAX_LISTING_CHARS + len(LISTING_HEADER) + 2_000
+    )

@@ -10,8 +10,8 @@ from bench.claim import Claim, best_of
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.toolset.order import budget, order_tools
-from wieldy.toolset.search import Index
+from wieldy.toolset.order import order_tools, token_budget
+from wieldy.toolset.search import ToolIndex
 
 VERBS = ("create", "list", "update", "delete", "search")
 NOUNS = ("issue", "file", "branch", "commit", "user", "team", "mail", "event", "page", "table", "row", "chart", "task")
@@ -34,14 +34,14 @@ def tools(count: int) -> list[Tool]:
 
 def claims() -> Iterator[Claim]:
     many = tools(5_000)
-    index = Index(many)
+    index = ToolIndex(many)
     queries = ("create issue in a branch", "table", "mail user about event", "repo", "select everything that belongs")
     [query] = best_of(7, lambda: [index.search(text, 5) for text in queries])
     yield Claim("ToolSearch over 5 000 tools, a query", query / len(queries) * 1000, 10, " ms", "index prepared")
 
     names = [tool.name for tool in many[:20]]
-    order_tools(many, tokens=budget(200_000))
-    [order] = best_of(7, lambda: order_tools(many, tokens=budget(200_000), activated=names))
+    order_tools(many, tokens=token_budget(200_000))
+    [order] = best_of(7, lambda: order_tools(many, tokens=token_budget(200_000), activated=names))
     yield Claim("arranging 5 000 tools for a request", order * 1000, 30, " ms", "weights known")
 
     [small] = best_of(5, lambda: asyncio.run(_offering(many[:500])))
@@ -52,9 +52,9 @@ async def _offering(extra: list[Tool]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         async with Toolbox(folder, tools=extra, settings={}) as box:
             offering = await box.offering(200_000)
-            sent = sum(len(o.name) + len(o.description) + len(str(o.input_schema)) for o in offering.offers)
+            sent = sum(len(o.name) + len(o.description) + len(str(o.input_schema)) for o in offering.definitions)
             return (sent + len(offering.listing)) / 4
 
 
 def small_share(extra: list[Tool]) -> float:
-    return asyncio.run(_offering(extra)) / budget(200_000)
+    return asyncio.run(_offering(extra)) / token_budget(200_000)
