@@ -1,4 +1,4 @@
-"""An environment in which git looks at a repository without running what its configuration names."""
+"""Environment variables that keep read-only git commands from running programs that the configuration names."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ _VARIABLES: Mapping[str, str] = {
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
 }
-# An external diff cannot be switched off from outside, only replaced: git calls it with path, old file, …, new file.
-_PLAIN_DIFF = 'f() { diff -u -L "a/$1" -L "b/$1" "$2" "$5"; true; }; f'
-# Drivers have names of the repository's choosing, so they are looked up. What stands here takes their place: `cat` shows a
-# file as it is, and an empty filter is no filter.
+# An external diff can only be replaced, not switched off: git calls it with path, old file, …, new file.
+_NEUTRAL_DIFF = 'f() { diff -u -L "a/$1" -L "b/$1" "$2" "$5"; true; }; f'
+# The repository chooses the names of drivers, so they are looked up and replaced: `cat` shows a file unchanged, an empty
+# filter is no filter.
 _DRIVERS = {
     "textconv": "cat",
-    "command": _PLAIN_DIFF,
-    "external": _PLAIN_DIFF,
+    "command": _NEUTRAL_DIFF,
+    "external": _NEUTRAL_DIFF,
     "clean": "",
     "smudge": "",
     "process": "",
     "required": "false",
 }
-_NAMED = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|required)|diff\.external)$"
-_SECONDS = 5.0
+_DRIVER_KEYS = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|required)|diff\.external)$"
+_TIMEOUT = 5.0
 
 
 def neutral_git_environment(*cwds: str, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables to add to the environment of read-only git commands.
 
-    What `surrounding` (our own environment, if not given) sets by the same means stays in front. The diff and filter drivers
-    configured in `cwds` are disarmed too, which takes a git process for each: call it from a thread.
+    Settings that `surrounding` (default: our own environment) passes in variables are kept. The diff and filter drivers
+    configured in `cwds` are replaced too, which runs git for each folder: call it in a thread.
     """
-    around = os.environ if surrounding is None else surrounding
-    base = _environment((), around)
-    named = [key for cwd in cwds for key in _configured(cwd, {**around, **base})]
-    return _environment(named, around) if named else base
+    outer = os.environ if surrounding is None else surrounding
+    base = _environment((), outer)
+    drivers = [key for cwd in cwds for key in _configured_drivers(cwd, {**outer, **base})]
+    return _environment(drivers, outer) if drivers else base
 
 
-def _environment(keys: Iterable[str], around: Mapping[str, str]) -> dict[str, str]:
-    counted = around.get("GIT_CONFIG_COUNT", "")
-    first = int(counted) if counted.isdecimal() else 0
+def _environment(driver_keys: Iterable[str], outer: Mapping[str, str]) -> dict[str, str]:
+    count = outer.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
     settings = dict(_SETTINGS)
-    for key in keys:
+    for key in driver_keys:
         settings[key] = _DRIVERS[key.rsplit(".", 1)[-1]]
     variables = dict(_VARIABLES)
     variables["GIT_CONFIG_COUNT"] = str(first + len(settings))
@@ -85,17 +85,17 @@ def _environment(keys: Iterable[str], around: Mapping[str, str]) -> dict[str, st
     return variables
 
 
-def _configured(cwd: str, environment: Mapping[str, str]) -> list[str]:
-    """The names of the drivers that the configuration in force in `cwd` sets."""
+def _configured_drivers(cwd: str, environment: Mapping[str, str]) -> list[str]:
+    """The keys of the drivers that git's configuration in `cwd` sets."""
     try:
-        done = subprocess.run(
-            ["git", "config", "-z", "--name-only", "--get-regexp", _NAMED],
+        process = subprocess.run(
+            ["git", "config", "-z", "--name-only", "--get-regexp", _DRIVER_KEYS],
             cwd=cwd,
             env=dict(environment),
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return [key for key in done.stdout.decode("utf-8", "replace").split("\0") if key]
+    return [key for key in process.stdout.decode("utf-8", "replace").split("\0") if key]
