@@ -77,7 +77,7 @@ class HttpResponse:
     Set `complete` when the body holds all you need before it has ended: then its connection may be reused.
     """
 
-    def __init__(self, status: int, reason: str, headers: Mapping[str, str], connection: Connection) -> None:
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str], connection: HttpConnection) -> None:
         self.status = status
         self.reason = reason
         self.headers = headers
@@ -120,7 +120,7 @@ class HttpClient:
         self.connect_seconds = connect_seconds
         self.connect = connect or open_streams
         self._env = env
-        self._idle: list[Connection] = []
+        self._idle: list[HttpConnection] = []
         self._tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
@@ -161,7 +161,7 @@ class HttpClient:
         while self._idle:
             self._idle.pop().close()
 
-    async def _idle_connection(self, url: SplitResult, addresses: Sequence[str]) -> Connection | None:
+    async def _idle_connection(self, url: SplitResult, addresses: Sequence[str]) -> HttpConnection | None:
         """Take a connection to the same origin whose last response has ended."""
         key = _origin(url, addresses)
         for connection in [connection for connection in reversed(self._idle) if connection.origin == key]:
@@ -175,15 +175,15 @@ class HttpClient:
             connection.close()
         return None
 
-    async def _connect(self, url: SplitResult, addresses: Sequence[str]) -> Connection:
+    async def _connect(self, url: SplitResult, addresses: Sequence[str]) -> HttpConnection:
         proxy = None if addresses else proxy_for(url, self._env)
         tls = await self._tls_context() if url.scheme == "https" else None
         key = _origin(url, addresses)
         if proxy is None:
             streams = await self.open(url, addresses, tls)
-            return Connection(streams, key, self.idle_seconds)
+            return HttpConnection(streams, key, self.idle_seconds)
         streams = await self._open_by_proxy(url, proxy, tls)
-        return Connection(streams, key, self.idle_seconds, None if tls else proxy)
+        return HttpConnection(streams, key, self.idle_seconds, None if tls else proxy)
 
     async def open(self, url: SplitResult, addresses: Sequence[str] = (), tls: ssl.SSLContext | None = None) -> Streams:
         """Open a connection to the first of these addresses that answers, or to the host. Raises `HttpError`."""
@@ -207,7 +207,7 @@ class HttpClient:
             reader, writer = await self.connect(proxy.host, proxy.port, None, proxy.host)
             if tls is None:
                 return reader, writer
-            tunnel = Connection((reader, writer), (), self.idle_seconds)
+            tunnel = HttpConnection((reader, writer), (), self.idle_seconds)
             try:
                 authority = f"{_bracketed(url)}:{port_of(url)}"
                 headers = {"host": authority, **proxy.credentials()}
@@ -252,7 +252,7 @@ class HttpClient:
         return self._tls
 
 
-class Connection:
+class HttpConnection:
     """One connection and the state of HTTP on it. `proxy` is set where it forwards plain requests."""
 
     def __init__(
@@ -265,7 +265,7 @@ class Connection:
         self.reused = False
         self._reader, self._writer = streams
         self._proxy = proxy
-        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER_BYTES)
+        self._protocol = h11.HttpConnection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER_BYTES)
         self._has_received = False
         self._is_closed_by_peer = False
 
