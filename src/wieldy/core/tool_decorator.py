@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a class of many fields takes long to define
 
         name: str
         title: str
+        described_in: str
         description: str
         prompt: str
         read_only: bool
@@ -56,27 +57,36 @@ if TYPE_CHECKING:  # a class of many fields takes long to define
 @overload
 def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 @overload
-def tool(**declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    *, cls: type[FunctionTool] | None = None, **declared: Unpack[Declared]
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None, /, **declared: Unpack[Declared]
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    cls: type[FunctionTool] | None = None,
+    **declared: Unpack[Declared],
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function.
 
     The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
     reads; its annotations are the input. Say `reads="path"` or `writes="path"` for parameters that name files, `read_only=True`
-    for a tool that changes nothing. A tool that says nothing runs alone and asks first.
+    for a tool that changes nothing. A tool that says nothing runs alone and asks first. `described_in=__file__` takes description
+    and prompt from the `.md` file beside the module; `cls` is a subclass of `FunctionTool` with methods of its own.
     """
-    if function is not None:
-        return FunctionTool(function, declared)
-    return lambda function: FunctionTool(function, declared)
+    make = cls or FunctionTool
+    return make(function, declared) if function is not None else lambda function: make(function, declared)
 
 
 class FunctionTool(Tool):
     """A tool whose work is one function."""
 
     def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
+        if module_file := declared.get("described_in"):
+            description, prompt = load_description(module_file)
+            declared = {**declared, "description": description, "prompt": prompt}
         self.function = function
         self.declared = declared
         self.name = str(declared.get("name") or getattr(function, "__name__", ""))

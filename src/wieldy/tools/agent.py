@@ -11,7 +11,7 @@ from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import AgentTypes
 from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
     from wieldy.subagents.tasks import SubagentReport
 
-DESCRIPTION, PROMPT = load_description(__file__)
 MAX_SECONDS = 6 * 3600.0
 
 
@@ -82,7 +81,34 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         raise Refusal("check", f"There is no agent `{input['agent_type']}`. The kinds are:\n{types.listing()}")
 
 
-async def _run(
+@tool(
+    cls=AgentTool,
+    name="Agent",
+    described_in=__file__,
+    read_only=True,
+    needs_permission=False,
+    effects=_effects,
+    normalize=_normalize,
+    enabled=_enabled,
+    check=_check,
+    aliases={"subagent_type": "agent_type", "resume": "agent_id"},
+    max_result_chars=100_000,
+    timeout=MAX_SECONDS,
+    input_schema={
+        "type": "object",
+        "properties": {
+            "description": {"type": "string", "description": "3-5 words for the user"},
+            "prompt": {"type": "string", "description": "The task, with all it needs to know"},
+            "agent_type": {"type": "string", "description": "explore, general, or one of your agents"},
+            "tools": {"type": "array", "items": {"type": "string"}, "description": "Narrow it to these"},
+            "run_in_background": {"type": "boolean"},
+            "agent_id": {"type": "string", "description": "An earlier agent"},
+            "stop": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    },
+)
+async def agent(
     ctx: ToolContext,
     agent_type: str,
     prompt: str = "",
@@ -146,35 +172,3 @@ def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
 
 def _output(report: SubagentReport) -> Output:
     return Output(report.as_text(), report.as_dict(), is_error=not report.done)
-
-
-agent = AgentTool(
-    _run,
-    {
-        "name": "Agent",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "needs_permission": False,
-        "effects": _effects,
-        "normalize": _normalize,
-        "enabled": _enabled,
-        "check": _check,
-        "aliases": {"subagent_type": "agent_type", "resume": "agent_id"},
-        "max_result_chars": 100_000,
-        "timeout": MAX_SECONDS,
-        "input_schema": {
-            "type": "object",
-            "properties": {
-                "description": {"type": "string", "description": "3-5 words for the user"},
-                "prompt": {"type": "string", "description": "The task, with all it needs to know"},
-                "agent_type": {"type": "string", "description": "explore, general, or one of your agents"},
-                "tools": {"type": "array", "items": {"type": "string"}, "description": "Narrow it to these"},
-                "run_in_background": {"type": "boolean"},
-                "agent_id": {"type": "string", "description": "An earlier agent"},
-                "stop": {"type": "boolean"},
-            },
-            "additionalProperties": False,
-        },
-    },
-)

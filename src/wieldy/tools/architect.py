@@ -9,13 +9,11 @@ from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import Refusal
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import ARCHITECT
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.tools.agent import MAX_SECONDS, await_report
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class Architect(FunctionTool):
@@ -37,7 +35,19 @@ def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         raise Refusal("check", "Say in `prompt` what is to be planned.")
 
 
-async def _plan(
+@tool(
+    cls=Architect,
+    name="Architect",
+    described_in=__file__,
+    read_only=True,
+    needs_permission=False,
+    effects=lambda input, workspace: NO_EFFECTS,
+    enabled=_enabled,
+    check=_check,
+    max_result_chars=100_000,
+    timeout=MAX_SECONDS,
+)
+async def architect(
     ctx: ToolContext,
     prompt: Annotated[str, "What is to be done"],
     context: Annotated[str, "What is known already"] = "",
@@ -46,20 +56,3 @@ async def _plan(
     assert access.start is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
     return await await_report(await access.start(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)
-
-
-architect = Architect(
-    _plan,
-    {
-        "name": "Architect",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "needs_permission": False,
-        "effects": lambda input, workspace: NO_EFFECTS,
-        "enabled": _enabled,
-        "check": _check,
-        "max_result_chars": 100_000,
-        "timeout": MAX_SECONDS,
-    },
-)

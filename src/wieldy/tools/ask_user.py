@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.user_questions import UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = load_description(__file__)
 DAY_SECONDS = 86_400.0
 
 
@@ -32,7 +31,17 @@ def _enabled(workspace: Workspace) -> bool | str:
     return workspace.service(UserQuestions).handler is not None or "nobody is there to answer"
 
 
-async def _ask(
+@tool(
+    cls=AskUser,
+    name="AskUser",
+    described_in=__file__,
+    read_only=True,
+    needs_permission=False,
+    concurrency_safe=False,
+    enabled=_enabled,
+    timeout=DAY_SECONDS,
+)
+async def ask_user(
     ctx: ToolContext, questions: Annotated[list[QuestionInput], Param(min_length=1, max_length=8)]
 ) -> Output:
     user_questions = [UserQuestion(each.question, each.options, each.multi_select) for each in questions]
@@ -40,18 +49,3 @@ async def _ask(
     answers = {each.question: str(reply) for each, reply in zip(questions, replies, strict=True)}
     lines = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
     return Output(f"The user answered:\n{lines}", {"answers": answers})
-
-
-ask_user = AskUser(
-    _ask,
-    {
-        "name": "AskUser",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "needs_permission": False,
-        "concurrency_safe": False,
-        "enabled": _enabled,
-        "timeout": DAY_SECONDS,
-    },
-)

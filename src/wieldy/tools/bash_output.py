@@ -6,15 +6,12 @@ from typing import Any
 
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-_DESCRIPTION, _PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="BashOutput",
-    description=_DESCRIPTION,
-    prompt=_PROMPT,
+    described_in=__file__,
     read_only=True,
     effects=lambda input, workspace: NO_EFFECTS,
     aliases={"bash_id": "shell_id"},

@@ -6,15 +6,12 @@ from typing import Annotated
 
 from wieldy.browser.session import browser_available, page_effects
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-DESCRIPTION, PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="BrowserClick",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     deferred=True,
     effects=page_effects,
     concurrency_safe=False,

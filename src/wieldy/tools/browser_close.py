@@ -5,15 +5,12 @@ from __future__ import annotations
 from wieldy.browser.session import browser_available
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-DESCRIPTION, PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="BrowserClose",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     deferred=True,
     effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only the browser this workspace started itself.

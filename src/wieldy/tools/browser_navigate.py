@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.web.url import canonical_page_url, fetches_url
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(
     name="BrowserNavigate",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     deferred=True,
     normalize=canonical_page_url,
     effects=fetches_url,

@@ -6,15 +6,12 @@ from typing import Annotated
 
 from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-DESCRIPTION, PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="BrowserSnapshot",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     deferred=True,
     read_only=True,
     concurrency_safe=False,

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.schema.fields import Param
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
@@ -20,8 +18,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 @tool(
     name="Edit",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     reads="file_path",
     writes="file_path",
     aliases={"path": "file_path"},

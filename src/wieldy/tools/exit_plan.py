@@ -7,10 +7,8 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from wieldy.core.errors import Refusal
 from wieldy.core.tool import Doubt, Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.schema.fields import Param
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @runtime_checkable
@@ -38,24 +36,19 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
     return Doubt("work starts only when you approve the plan")
 
 
-async def _leave(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
+@tool(
+    cls=ExitPlan,
+    name="ExitPlan",
+    described_in=__file__,
+    read_only=True,
+    needs_permission=False,
+    concurrency_safe=False,
+    check=_check,
+)
+async def exit_plan(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
     judge = ctx.judge
     assert isinstance(judge, HasMode)
     judge.mode = judge.mode_before_plan
     return Output(
         f"The user approved the plan. The mode is `{judge.mode}` now: start on it.", {"plan": plan, "mode": judge.mode}
     )
-
-
-exit_plan = ExitPlan(
-    _leave,
-    {
-        "name": "ExitPlan",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "needs_permission": False,
-        "concurrency_safe": False,
-        "check": _check,
-    },
-)

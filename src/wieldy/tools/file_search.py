@@ -13,7 +13,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wieldy.files.journal.entries import Change
     from wieldy.search.ignore import HiddenTest
 
-DESCRIPTION, PROMPT = load_description(__file__)
 SECONDS = 60.0
 SHOWN_LINES = 300
 MAX_FILES = 100
@@ -39,8 +38,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="FileSearch",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     paths="path",
     effects=_effects,
     needs_permission=_applies,

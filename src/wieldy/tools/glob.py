@@ -11,11 +11,10 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = load_description(__file__)
 DEFAULT_LIMIT = 100
 
 
@@ -28,8 +27,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="Glob",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     paths="path",
     effects=_effects,
     read_only=True,

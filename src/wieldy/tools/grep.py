@@ -9,14 +9,13 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.search.grep import GrepQuery, GrepResult
 
-DESCRIPTION, PROMPT = load_description(__file__)
 HEAD_LIMIT = 250
 
 
@@ -26,8 +25,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="Grep",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     paths="path",
     effects=_effects,
     read_only=True,

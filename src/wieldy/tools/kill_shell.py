@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-_DESCRIPTION, _PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="KillShell",
-    description=_DESCRIPTION,
-    prompt=_PROMPT,
+    described_in=__file__,
     effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only shells this workspace started itself.
     needs_permission=False,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 def has_mcp_servers(workspace: Workspace) -> bool | str:
@@ -17,8 +15,7 @@ def has_mcp_servers(workspace: Workspace) -> bool | str:
 
 @tool(
     name="ListMcpResources",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     read_only=True,
     needs_permission=False,
     enabled=has_mcp_servers,

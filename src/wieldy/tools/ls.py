@@ -10,13 +10,11 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from wieldy.search.tree import Tree
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
@@ -25,8 +23,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="LS",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     paths="path",
     effects=_effects,
     read_only=True,

@@ -12,11 +12,10 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import MAX_LISTED, SCOPES, Scope, memory_files, memory_folder, memory_path, require_confined
 
-DESCRIPTION, PROMPT = load_description(__file__)
 MAX_BYTES = 200_000
 
 
@@ -39,8 +38,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="MemoryRead",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     read_only=True,
     effects=_effects,
     enabled=_enabled,

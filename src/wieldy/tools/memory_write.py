@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import Scope, memory_path, require_confined
 from wieldy.schema.fields import Param
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from wieldy.files.editing.revision import PrepareEdit, Revision
     from wieldy.files.writing.commit import WrittenFile
 
-DESCRIPTION, PROMPT = load_description(__file__)
 LARGEST = 100_000
 
 
@@ -38,8 +37,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 @tool(
     name="MemoryWrite",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     effects=_effects,
     enabled=_enabled,
     check=_check,

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class EditItem(Struct, frozen=True):
@@ -35,8 +33,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 @tool(
     name="MultiEdit",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     reads="file_path",
     writes="file_path",
     aliases={"path": "file_path"},

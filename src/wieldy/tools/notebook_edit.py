@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
     from wieldy.files.editing.notebooks import CellEdit
     from wieldy.files.editing.revision import Revision
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
@@ -25,8 +23,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 @tool(
     name="NotebookEdit",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     reads="notebook_path",
     writes="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},

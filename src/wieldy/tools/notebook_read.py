@@ -7,15 +7,12 @@ from typing import Annotated
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
-
-DESCRIPTION, PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
 @tool(
     name="NotebookRead",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     reads="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     timeout=120.0,

@@ -11,20 +11,17 @@ from msgspec.structs import replace
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.files.reading.pages import CHARS, LIMIT
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.reading.read_file import Reader
 
-DESCRIPTION, PROMPT = load_description(__file__)
-
 
 @tool(
     name="Read",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     reads="file_path",
     aliases={"path": "file_path"},
     max_result_chars=CHARS + 1000,

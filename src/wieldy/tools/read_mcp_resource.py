@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.tools.list_mcp_resources import has_mcp_servers
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 @tool(
     name="ReadMcpResource",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     read_only=True,
     needs_permission=False,
     enabled=has_mcp_servers,

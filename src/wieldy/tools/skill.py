@@ -9,11 +9,9 @@ from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.skills.skill import Skills
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 class SkillTool(FunctionTool):
@@ -42,7 +40,17 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     return (Reads(skill.path),) if skill else tuple(Reads(str(folder)) for folder in skills.folders)
 
 
-async def _load(
+@tool(
+    cls=SkillTool,
+    name="Skill",
+    described_in=__file__,
+    read_only=True,
+    effects=_effects,
+    enabled=_enabled,
+    aliases={"name": "skill", "command": "skill", "arguments": "args"},
+    max_result_chars=100_000,
+)
+async def skill(
     ctx: ToolContext, skill: Annotated[str, "Name"] = "", args: Annotated[str, "Arguments, if it takes any"] = ""
 ) -> Output:
     skills = await _refresh(ctx.workspace)
@@ -66,18 +74,3 @@ async def _load(
 def _broken_note(name: str, skills: Skills) -> str:
     broken = next((problem for problem in skills.problems if f"/{name}/" in problem), None)
     return f" It is broken: {broken}." if broken else ""
-
-
-skill = SkillTool(
-    _load,
-    {
-        "name": "Skill",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "effects": _effects,
-        "enabled": _enabled,
-        "aliases": {"name": "skill", "command": "skill", "arguments": "args"},
-        "max_result_chars": 100_000,
-    },
-)

@@ -12,11 +12,9 @@ from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 # The formats of postal codes; other countries may use any short text of letters, digits, spaces and dashes.
 POSTAL_CODES: Mapping[str, str] = {
@@ -98,7 +96,7 @@ def _address(
     return {field: value.strip() for field, value in fields.items()}
 
 
-@tool(name="StickerRequest", description=DESCRIPTION, prompt=PROMPT, effects=_effects, enabled=_enabled, check=_check)
+@tool(name="StickerRequest", described_in=__file__, effects=_effects, enabled=_enabled, check=_check)
 async def sticker_request(
     ctx: ToolContext,
     name: Annotated[str, Param(max_length=100)],

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.core.tool_decorator import load_description, tool
-
-DESCRIPTION, PROMPT = load_description(__file__)
+from wieldy.core.tool_decorator import tool
 
 
-@tool(name="Think", description=DESCRIPTION, prompt=PROMPT, read_only=True)
+@tool(name="Think", described_in=__file__, read_only=True)
 async def think(thought: Annotated[str, "What you think"]) -> str:
     return "Noted." if thought.strip() else "There was no thought to note."

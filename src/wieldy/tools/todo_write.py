@@ -10,11 +10,10 @@ from msgspec.structs import asdict
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, load_description
+from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
-DESCRIPTION, PROMPT = load_description(__file__)
 SYMBOLS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
 
@@ -42,7 +41,15 @@ class TodoWrite(FunctionTool):
         return "\n".join(str(Todo(**todo)) for todo in todos) or result.text
 
 
-async def _write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
+@tool(
+    cls=TodoWrite,
+    name="TodoWrite",
+    described_in=__file__,
+    read_only=True,
+    needs_permission=False,
+    concurrency_safe=False,
+)
+async def todo_write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
     ctx.workspace.service(TodoList).todos = tuple(todos)
     data = {"todos": [asdict(todo) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
@@ -57,16 +64,3 @@ def _headline(todos: list[Todo]) -> str:
     done = sum(todo.status == "completed" for todo in todos)
     now = next((todo.activeForm or todo.content for todo in todos if todo.status == "in_progress"), "")
     return f"{done} of {len(todos)} tasks done" + (f"; now: {now}" if now else "")
-
-
-todo_write = TodoWrite(
-    _write,
-    {
-        "name": "TodoWrite",
-        "description": DESCRIPTION,
-        "prompt": PROMPT,
-        "read_only": True,
-        "needs_permission": False,
-        "concurrency_safe": False,
-    },
-)

@@ -6,10 +6,9 @@ import json
 from typing import Annotated, Any
 
 from wieldy.core.tool import Output, Tool, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 
-DESCRIPTION, PROMPT = load_description(__file__)
 SELECT_PREFIX = "select:"
 
 
@@ -17,7 +16,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     return workspace.setting("defer", "auto") != "never" or "`defer` is `never`: every tool is sent in full"
 
 
-@tool(name="ToolSearch", description=DESCRIPTION, prompt=PROMPT, read_only=True, enabled=_enabled)
+@tool(name="ToolSearch", described_in=__file__, read_only=True, enabled=_enabled)
 async def tool_search(
     query: Annotated[str, "`select:Name,Name2`, or words"],
     ctx: ToolContext,

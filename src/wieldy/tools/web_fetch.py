@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.content import Content, Image, Text
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.web.url import canonical_url, fetches_url
 
 if TYPE_CHECKING:
     from wieldy.web.fetch import Redirect
     from wieldy.web.page import WebPage
 
-DESCRIPTION, PROMPT = load_description(__file__)
-
 
 @tool(
     name="WebFetch",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     read_only=True,
     needs_permission=True,
     normalize=canonical_url,

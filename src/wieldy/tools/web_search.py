@@ -7,11 +7,9 @@ from typing import Annotated
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 def _enabled(workspace: Workspace) -> bool | str:
@@ -22,8 +20,7 @@ def _enabled(workspace: Workspace) -> bool | str:
 
 @tool(
     name="WebSearch",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     read_only=True,
     needs_permission=True,
     effects=lambda input, workspace: NO_EFFECTS,

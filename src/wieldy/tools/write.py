@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import load_description, tool
+from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
     from wieldy.files.apply_edit import Wish
-
-DESCRIPTION, PROMPT = load_description(__file__)
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
@@ -22,8 +20,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 
 @tool(
     name="Write",
-    description=DESCRIPTION,
-    prompt=PROMPT,
+    described_in=__file__,
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,

@@ -265,7 +265,7 @@ class HttpConnection:
         self.reused = False
         self._reader, self._writer = streams
         self._proxy = proxy
-        self._protocol = h11.HttpConnection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER_BYTES)
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER_BYTES)
         self._has_received = False
         self._is_closed_by_peer = False
 
