@@ -16,7 +16,7 @@ class TooComplex(Unparsable):
     """A command line holds more commands than the work limit allows."""
 
     def __init__(self) -> None:
-        super().__init__("more commands than can be looked at")
+        super().__init__("more commands than the analysis follows")
 
 
 class LiteralText(Struct, frozen=True):

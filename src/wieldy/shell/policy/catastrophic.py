@@ -79,14 +79,14 @@ def _device_writes(part: CommandPart) -> Iterator[Danger]:
 def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterator[Danger]:
     flags = [word.text for word in args if word.prefix.startswith("-")]
     if any(flag.startswith("--no-p") for flag in flags):
-        yield Danger("deny", "it lifts the guard of the root folder", part.text)
+        yield Danger("deny", "it disables the protection of the root folder", part.text)
     if not any(re.match(r"-\w*[rR]|--r", flag) for flag in flags):
         return
     for word in args:
         if word.prefix.startswith("-") and word.static:
             continue
         if word.dynamic and not word.prefix and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
-            yield Danger("ask", f"if `{word.source}` begins with nothing, it removes the root folder", part.text)
+            yield Danger("ask", f"if `{word.source}` is empty, it removes the root folder", part.text)
         for path in _targets(word, state):
             yield from _removal(part, path, state, "removes")
 

@@ -379,7 +379,7 @@ class ScriptAnalyzer:
         if name is None:
             effects = unknown("which program runs is known only when it runs")
         elif executed is None:
-            effects = unknown("the commands that `find` executes cannot be told")
+            effects = unknown("the commands that `find` executes are not known in advance")
         elif is_function:
             effects = NO_EFFECTS
         else:
@@ -560,7 +560,7 @@ def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) 
         words = resolve_word(redirect.target, state)
         word = words[0]
         if len(words) != 1 or not word.static:
-            why = f"the redirection to `{redirect.target.source}` cannot be told"
+            why = f"the redirection to `{redirect.target.source}` is not known in advance"
             continue
         if redirect.operator in (">&", "<&") and _DUPLICATED_DESCRIPTOR.fullmatch(word.text):
             continue
@@ -570,7 +570,7 @@ def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) 
             continue
         paths = state.absolute_paths(word.text)
         if not paths:
-            why = "the folder of a redirection cannot be told"
+            why = "the folder of a redirection is not known in advance"
         for path in paths:
             if not _is_stream(path):
                 if redirect.operator in ("<", "<&", "<>"):
@@ -587,13 +587,13 @@ def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
     why = call.why if not call.known else ""
     for word in call.reads:
         paths = word.paths(state)
-        why = why or ("" if paths else f"which file is read by `{word.source or 'its input'}` cannot be told")
+        why = why or ("" if paths else f"the file read by `{word.source or 'its input'}` is not known in advance")
         effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
         if (call.recursive and word not in call.not_recursive) or not word.static:
             bulk_reads.extend(paths or ())
     for word in call.writes:
         paths = word.paths(state)
-        why = why or ("" if paths else f"which file is written by `{word.source or 'its input'}` cannot be told")
+        why = why or ("" if paths else f"the file written by `{word.source or 'its input'}` is not known in advance")
         effects.extend(Writes(path) for path in paths or () if not _is_stream(path))
     effects.extend(map(Fetches, call.fetches))
     return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why)

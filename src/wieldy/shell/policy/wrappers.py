@@ -154,7 +154,7 @@ class CommandWrapper(Struct, frozen=True):
         while self.takes_assignments and words and _ASSIGNMENT.match(words[0].prefix):
             words = words[1:]
         if any(not word.static for word in operands):
-            return InnerCommand(problem="an operand that cannot be told")
+            return InnerCommand(problem="an operand that is not known in advance")
         if not words:
             return None
         harmless = self.harmless and not parsed.writes
@@ -173,7 +173,7 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
         rest, cleared = rest[1:], True
     while rest and (match := _ASSIGNMENT.match(rest[0].prefix)):
         if rest[0].kind == "multiple":
-            return InnerCommand(problem="an assignment that cannot be told")
+            return InnerCommand(problem="an assignment that is not known in advance")
         variables.append(match.group(1))
         rest = rest[1:]
     if not rest:
@@ -224,10 +224,10 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
         word = args[index]
         index += 1
         if not word.static:
-            return InnerCommand(problem="options that cannot be told")
+            return InnerCommand(problem="options that are not known in advance")
         if word.text in ("-o", "+o", "-O", "+O"):
             if index >= len(args) or not args[index].static:
-                return InnerCommand(problem="a setting that cannot be told")
+                return InnerCommand(problem="a setting that is not known in advance")
             index += 1
         elif word.text == "--":
             break
@@ -253,7 +253,7 @@ def _eval(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].static and args[0].text == "--":
         args = args[1:]
     if any(not word.static for word in args):
-        return InnerCommand(problem="`eval` of text that cannot be told")
+        return InnerCommand(problem="`eval` of text that is not known in advance")
     return InnerCommand(script=_joined(args), harmless=True, transparent=True) if args else None
 
 
@@ -265,7 +265,7 @@ def _watch(args: tuple[Word, ...]) -> InnerCommand | None:
     if parsed.has("-x", "--exec"):
         return InnerCommand(tuple(parsed.operands))
     if any(not word.static for word in parsed.operands):
-        return InnerCommand(problem="`watch` of text that cannot be told")
+        return InnerCommand(problem="`watch` of text that is not known in advance")
     return InnerCommand(script=_joined(tuple(parsed.operands))) if parsed.operands else None
 
 

@@ -68,7 +68,7 @@ def _program_problem(program: str) -> str:
 
 
 def _tokens(program: str) -> list[str] | None:
-    """The tokens without blanks, strings as `""` and regexes as `//`; None where a slash cannot be told apart."""
+    """The tokens without blanks, strings as `""` and regexes as `//`; None where a slash is ambiguous."""
     tokens: list[str] = []
     at = 0
     while at < len(program):

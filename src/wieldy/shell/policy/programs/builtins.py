@@ -58,7 +58,7 @@ def _cd(call: ProgramCall) -> CallEffects:
     if len(words) > 1 or any(word.static and word.text.startswith("-") for word in words):
         return unknown("a `cd` that is not to one folder")
     if words and not words[0].static:
-        return unknown("a `cd` to a folder that cannot be told")
+        return unknown("a `cd` to a folder that is not known in advance")
     return NO_EFFECTS
 
 

@@ -33,7 +33,7 @@ def split_find_args(args: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
 
 
 def executed_commands(args: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
-    """The commands that `-exec` and the like would run; None when they cannot be told apart from the rest."""
+    """The commands that `-exec` and the like would run; None when they cannot be separated from the rest."""
     _, expression = split_find_args(args)
     commands: list[tuple[Word, ...]] = []
     index = 0
@@ -69,7 +69,7 @@ def check_find(call: ProgramCall) -> CallEffects:
             index += 1
         elif word.text in _VALUED or (word.text.startswith("-newer") and len(word.text) == 8):
             if not value or value[0].kind in ("multiple", "glob"):
-                return unknown(f"the value of `{word.text}` cannot be told")
+                return unknown(f"the value of `{word.text}` is not known in advance")
             index += 2
         elif word.text in _FILE_TESTS:
             reads.extend(value)

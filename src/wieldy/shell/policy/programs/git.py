@@ -19,100 +19,6 @@ from wieldy.shell.policy.programs.spec import (
 )
 from wieldy.shell.policy.words import Word, literal
 
-_EXECUTABLE_SETTINGS = re.compile(
-    r"(alias|pager)\..+|core\.(hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)"
-    r"|sequence\.editor|diff\.external|diff\..+\.(command|textconv)|merge\..+\.driver|filter\..+\.(clean|smudge|process)"
-    r"|(.+\.)?(cmd|helper|program|command|uploadpack|receivepack)|interactive\.difffilter|uploadpack\.packobjectshook"
-    r"|submodule\..+\.update|include(if\..+)?\.path|init\.templatedir|protocol\.ext\.allow|sendemail\..*(server|cmd)",
-    re.IGNORECASE,
-)
-# Programs that show or edit what they are given, and values that name no program.
-_HARMLESS_VALUES = word_set("cat less more vi vim nano true false store cache manager osxkeychain checkout merge none")
-_FILE_OPTIONS = ("-f", "--file")
-
-
-def _executable_setting(args: tuple[Word, ...], folder: Word | None, home: str) -> CallEffects | None:
-    """The effects of a `git config` that sets a program for git to run; None for any other."""
-    words, file = _config_operands(args, folder, home)
-    at = next((at for at, word in enumerate(words) if "." in word.prefix), len(words))
-    key, value = (*words[at : at + 2], None, None)[:2]
-    if key is None or value is None or not _EXECUTABLE_SETTINGS.fullmatch(key.prefix) or _is_harmless_value(key, value):
-        return None
-    return CallEffects(writes=(file,), known=False, changes=True, why=f"`{key.source}` says what git runs")
-
-
-def _is_harmless_value(key: Word, value: Word) -> bool:
-    if key.prefix.lower().startswith("alias."):
-        return value.static and not value.text.lstrip().startswith("!")
-    return value.static and value.text in _HARMLESS_VALUES
-
-
-def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[list[Word], Word]:
-    """The words of a `git config` that are no options, and the file it writes."""
-    file = literal(f"{folder.text}/.git/config" if folder and folder.static else ".git/config")
-    words: list[Word] = []
-    rest = iter(args)
-    for word in rest:
-        name, equals, value = word.prefix.partition("=")
-        if name in _FILE_OPTIONS:
-            file = literal(value) if equals else next(rest, file)
-        elif name == "--global":
-            file = literal(f"{home}/.gitconfig")
-        elif name == "--system":
-            file = literal("/etc/gitconfig")
-        elif words or not name.startswith("-"):
-            words.append(word)
-    return words, file
-
-
-_ALWAYS_SHOW_CONTENT = word_set("grep range-diff")
-_SHOW_CONTENT_UNLESS_NAMES = word_set("diff show whatchanged diff-index diff-files")
-_SHOW_CONTENT_WITH_PATCH = word_set("log reflog stash rev-list diff-tree")
-_NAME_OPTIONS = word_set(
-    "--name-only --name-status --stat --numstat --shortstat --dirstat --summary --compact-summary --raw --quiet --no-patch -s"
-)
-_PATCH_OPTIONS = word_set(
-    "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
-    "--word-diff-regex --color-words --function-context --binary --text --check"
-)
-_SHORT_PATCH_OPTION = re.compile(r"-[A-Za-z]*[puUcmLW]")
-_REVISION_PATH = re.compile(r"[^:]*:.+")
-_METADATA_OPTIONS = word_set("-t -s -e --batch-check")
-
-
-def shows_content(command: str, args: tuple[Word, ...]) -> bool:
-    """Whether the content of files may be shown, and not only their names."""
-    flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
-    patch = bool(flags & _PATCH_OPTIONS) or any(
-        map(_SHORT_PATCH_OPTION.match, (flag for flag in flags if flag[:2] != "--"))
-    )
-    if command in _ALWAYS_SHOW_CONTENT or (command == "cat-file" and not flags & _METADATA_OPTIONS):
-        return True
-    return (command in _SHOW_CONTENT_UNLESS_NAMES and (patch or not flags & _NAME_OPTIONS)) or (
-        command in _SHOW_CONTENT_WITH_PATCH and patch
-    )
-
-
-def names_files(command: str, args: tuple[Word, ...]) -> bool:
-    """Whether the call names every file it shows: paths behind `--`, or nothing but `revision:path`."""
-    front = _before_paths(args)
-    behind = args[len(front) + 1 :]
-    if behind:
-        # A pathspec may begin with magic, which can mean everything.
-        return all(word.static and word.text and not word.text.startswith(":") for word in behind)
-    operands = [word for word in front if not word.prefix.startswith("-")]
-    return (
-        command in ("show", "cat-file")
-        and bool(operands)
-        and all(word.static and _REVISION_PATH.fullmatch(word.text) for word in operands)
-    )
-
-
-def _before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
-    end = next((index for index, word in enumerate(args) if word.static and word.text == "--"), len(args))
-    return args[:end]
-
-
 _DIFF = (
     "-p -u -s -U: -z -a -b -w -B? -M? -C? -D -l: -S: -G: -O:r -R -W -X? --patch --no-patch --unified= --raw "
     "--patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic --minimal --patience --histogram "
@@ -272,7 +178,7 @@ class GitCall(Struct, frozen=True):
 
 
 def split_git_args(args: tuple[Word, ...]) -> GitCall:
-    """Read past the global options; `-c`, `--paginate`, `--exec-path` and the like can run programs and are a problem."""
+    """Skip the global options; `-c`, `--paginate`, `--exec-path` and the like can run programs, which is a problem."""
     folder: Word | None = None
     index, problem = 0, ""
     while index < len(args):
@@ -341,7 +247,7 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
             if not value.static or "%G" in value.text or "signature" in value.text:
                 return unknown(f"`git {command} {name}` with a format that can run a program")
     if any(word.dynamic for word in parsed.operands):
-        return unknown("an argument that cannot be told")
+        return unknown("an argument that is not known in advance")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
         return unknown("`git symbolic-ref` with two names writes")
     return CallEffects(reads=(*parsed.reads, *parsed.operands))
@@ -388,7 +294,98 @@ def _check_config(git: GitCall) -> CallEffects:
         or (len(operands) == 1 and "." in word)
     )
     if not reads:
-        return unknown("`git config` that is not a question writes")
+        return unknown("`git config` may write here")
     if any(not operand.static for operand in operands):
-        return unknown("an argument that cannot be told")
+        return unknown("an argument that is not known in advance")
     return CallEffects(reads=tuple(parsed.reads))
+
+
+_EXECUTABLE_SETTINGS = re.compile(
+    r"(alias|pager)\..+|core\.(hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)"
+    r"|sequence\.editor|diff\.external|diff\..+\.(command|textconv)|merge\..+\.driver|filter\..+\.(clean|smudge|process)"
+    r"|(.+\.)?(cmd|helper|program|command|uploadpack|receivepack)|interactive\.difffilter|uploadpack\.packobjectshook"
+    r"|submodule\..+\.update|include(if\..+)?\.path|init\.templatedir|protocol\.ext\.allow|sendemail\..*(server|cmd)",
+    re.IGNORECASE,
+)
+# Programs that show or edit what they are given, and values that name no program.
+_HARMLESS_VALUES = word_set("cat less more vi vim nano true false store cache manager osxkeychain checkout merge none")
+_FILE_OPTIONS = ("-f", "--file")
+
+
+def _executable_setting(args: tuple[Word, ...], folder: Word | None, home: str) -> CallEffects | None:
+    """The effects of a `git config` that sets a program for git to run; None for any other."""
+    words, file = _config_operands(args, folder, home)
+    at = next((at for at, word in enumerate(words) if "." in word.prefix), len(words))
+    key, value = (*words[at : at + 2], None, None)[:2]
+    if key is None or value is None or not _EXECUTABLE_SETTINGS.fullmatch(key.prefix) or _is_harmless_value(key, value):
+        return None
+    return CallEffects(writes=(file,), known=False, changes=True, why=f"`{key.source}` names a program that git runs")
+
+
+def _is_harmless_value(key: Word, value: Word) -> bool:
+    if key.prefix.lower().startswith("alias."):
+        return value.static and not value.text.lstrip().startswith("!")
+    return value.static and value.text in _HARMLESS_VALUES
+
+
+def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[list[Word], Word]:
+    """The words of a `git config` that are no options, and the file it writes."""
+    file = literal(f"{folder.text}/.git/config" if folder and folder.static else ".git/config")
+    words: list[Word] = []
+    rest = iter(args)
+    for word in rest:
+        name, equals, value = word.prefix.partition("=")
+        if name in _FILE_OPTIONS:
+            file = literal(value) if equals else next(rest, file)
+        elif name == "--global":
+            file = literal(f"{home}/.gitconfig")
+        elif name == "--system":
+            file = literal("/etc/gitconfig")
+        elif words or not name.startswith("-"):
+            words.append(word)
+    return words, file
+
+
+_CONTENT_ALWAYS = word_set("grep range-diff")
+_CONTENT_UNLESS_NAMES = word_set("diff show whatchanged diff-index diff-files")
+_CONTENT_COMMANDS = _CONTENT_ALWAYS | _CONTENT_UNLESS_NAMES | word_set("log reflog stash rev-list diff-tree")
+_NAME_OPTIONS = word_set(
+    "--name-only --name-status --stat --numstat --shortstat --dirstat --summary --compact-summary --raw --quiet --no-patch -s"
+)
+_PATCH_OPTIONS = word_set(
+    "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
+    "--word-diff-regex --color-words --function-context --binary --text --check"
+)
+_SHORT_PATCH_OPTION = re.compile(r"-[A-Za-z]*[puUcmLW]")
+_REVISION_PATH = re.compile(r"[^:]*:.+")
+_METADATA_OPTIONS = word_set("-t -s -e --batch-check")
+
+
+def shows_content(command: str, args: tuple[Word, ...]) -> bool:
+    """Whether the content of files may be shown, and not only their names."""
+    flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
+    if command == "cat-file":
+        return not flags & _METADATA_OPTIONS
+    if flags & _PATCH_OPTIONS or any(flag[:2] != "--" and _SHORT_PATCH_OPTION.match(flag) for flag in flags):
+        return command in _CONTENT_COMMANDS
+    return command in _CONTENT_ALWAYS or (command in _CONTENT_UNLESS_NAMES and not flags & _NAME_OPTIONS)
+
+
+def names_files(command: str, args: tuple[Word, ...]) -> bool:
+    """Whether the call names every file it shows: paths behind `--`, or nothing but `revision:path`."""
+    front = _before_paths(args)
+    paths = args[len(front) + 1 :]
+    if paths:
+        # A pathspec that begins with a colon has magic, which can mean everything.
+        return all(word.static and word.text and not word.text.startswith(":") for word in paths)
+    operands = [word for word in front if not word.prefix.startswith("-")]
+    return (
+        command in ("show", "cat-file")
+        and bool(operands)
+        and all(word.static and _REVISION_PATH.fullmatch(word.text) for word in operands)
+    )
+
+
+def _before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
+    end = next((index for index, word in enumerate(args) if word.static and word.text == "--"), len(args))
+    return args[:end]

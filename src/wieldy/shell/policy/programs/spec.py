@@ -96,7 +96,7 @@ class ProgramSpec(Struct, frozen=True):
                 return self._pattern_then_files(args)
             case "input then output":
                 if len(args.operands) > 2 or any(word.kind in ("multiple", "glob") for word in args.operands):
-                    return unknown("which file is read and which is written cannot be told")
+                    return unknown("which file is read and which is written is not known in advance")
                 source, target = _without_dash(args.operands[:1]), _without_dash(args.operands[1:])
                 return CallEffects((*args.reads, *source), (*args.writes, *target))
             case "written":
@@ -200,7 +200,7 @@ class ParsedArgs:
 
     def add(self, option: Option, values: list[Word]) -> None:
         if any(value.kind == "multiple" for value in values):
-            self.problem = f"the value of `{option.name}` cannot be told"
+            self.problem = f"the value of `{option.name}` is not known in advance"
             return
         self.options.setdefault(option.name, []).append(values[-1] if values else None)
         if values and option.meaning == "r":

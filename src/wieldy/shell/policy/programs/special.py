@@ -79,7 +79,7 @@ def _xxd(call: ProgramCall) -> CallEffects:
             return unknown(f"`{word.source}` could become an option")
         if word.text in _XXD_VALUED:
             if not (value := next(words, literal(""))).static or value.text.startswith("-r"):
-                return unknown(f"the value of `{word.text}` cannot be told")
+                return unknown(f"the value of `{word.text}` is not known in advance")
         elif re.fullmatch(r"-[cglos]-?\d+", word.text) or word.text in _XXD_FLAGS:
             continue
         elif word.text.startswith("-") and word.text != "-":
@@ -87,7 +87,7 @@ def _xxd(call: ProgramCall) -> CallEffects:
         else:
             files.append(word)
     if any(word.kind in ("multiple", "glob") for word in files) or len(files) > 2:
-        return unknown("which file is read and which is written cannot be told")
+        return unknown("which file is read and which is written is not known in advance")
     return CallEffects(reads=tuple(files[:1]), writes=tuple(files[1:]))
 
 
@@ -103,7 +103,7 @@ def _tar(call: ProgramCall) -> CallEffects:
     archives = parsed.values("-f", "--file")
     # `host:file` makes tar log in to another machine.
     if not archives or any(not word.static or ":" in word.text for word in archives):
-        return unknown("the archive cannot be told")
+        return unknown("the archive is not known in advance")
     return CallEffects(reads=tuple(word for word in archives if word.text != "-"))
 
 

@@ -82,7 +82,7 @@ def _dd(call: ProgramCall) -> CallEffects:
     for word in call.args:
         name, equals, value = word.text.partition("=")
         if not word.static or not equals:
-            return unknown("an operand of `dd` that cannot be told")
+            return unknown("an operand of `dd` that is not known in advance")
         if name == "if":
             reads.append(literal(value))
         elif name == "of":
@@ -96,12 +96,12 @@ def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> Cal
     if parsed.problem:
         return unknown(parsed.problem)
     if any(not word.static for word in parsed.operands):
-        return unknown("an address that cannot be told")
+        return unknown("an address that is not known in advance")
     files = [literal(word.text[1:]) for word in parsed.values("-d", "--data", "--json") if word.text.startswith("@")]
     local = [match for word in parsed.operands if (match := _FILE_URL.match(word.text))]
     # curl expands braces and brackets in an address.
     if any(set(match.string) & set("{[%") for match in local):
-        return unknown("an address that names files in a way of its own")
+        return unknown("a local address with patterns")
     files += [literal(match.string[match.end() :].partition("?")[0]) for match in local]
     cwd = [literal(".")] if parsed.has(*cwd_options) and not parsed.writes else []
     writes = tuple(word for word in (*parsed.writes, *cwd) if word.text not in ("-", "/dev/null"))
