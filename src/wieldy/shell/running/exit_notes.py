@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from wieldy.shell.parsing.parser import parse
+from wieldy.shell.parsing.syntax import Command, ConditionCommand, SimpleCommand, Unparsable
 from wieldy.shell.running.shell import CommandResult
 
 
@@ -30,7 +32,7 @@ EXIT_1_ANSWERS: Mapping[str, str] = {
     **dict.fromkeys(("diff", "cmp", "colordiff", "zdiff"), DIFFERENT),
     **dict.fromkeys(("test", "[", "[["), FALSE),
     **dict.fromkeys(("pgrep", "pidof"), "no process matched"),
-    **dict.fromkeys(("which", "type", "command -v", "command -V"), NOT_FOUND),
+    **dict.fromkeys(("which", "type"), NOT_FOUND),
     "git grep": NO_MATCH,
     "git diff": "there are differences",
     "git diff-index": "there are differences",
@@ -46,17 +48,11 @@ NEVER_FAIL = frozenset(
 )
 WRAPPERS = frozenset({"env", "command", "builtin", "time", "nice", "nohup", "stdbuf", "sudo", "exec"})
 
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t]+|\\\n|\#[^\n]*)
-      | (?P<separator>&&|\|\||;;?|\|&?|&(?!>)|\n)
-      | (?P<word>(?:[^\s;&|'"\\`$#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|`[^`]*`
-          |[$]|(?<=\S)\#|(?<=[<>])&|&(?=>))+)
-    """,
-    re.VERBOSE | re.DOTALL,
+# What changes how an exit code comes about; `!` is not in the syntax tree.
+_CONTROLS_EXIT = re.compile(
+    r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{|(^|[\s;&|])!\s"
 )
-_COMPLEX = re.compile(r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{")
 _CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
-_REDIRECTION = re.compile(r"\d*(?:&?>>?|<<?<?)")
 
 
 def explain_exit_code(command: str, code: int) -> ExitMeaning:
@@ -79,58 +75,43 @@ def _signal_note(number: int) -> str:
 
 def _exit_1_answer(command: str) -> str | None:
     """What exit code 1 means, if it can only come from a program that answers with it."""
-    if len(command) > 4_000 or _COMPLEX.search(command):
+    if len(command) > 4_000 or _CONTROLS_EXIT.search(command):
         return None
-    stages = _last_chain(command)
-    if not stages or (answer := _stage_answer(stages[-1])) is None:
+    try:
+        lists = parse(command).and_or_lists
+    except Unparsable:
         return None
-    if all(_stage_answer(stage) or (stage and stage[0] in NEVER_FAIL) for stage in stages[:-1]):
-        return answer
+    if not lists or lists[-1].background or any(operator == "||" for operator, _ in lists[-1].links):
+        return None
+    *earlier, last = [_words(pipeline.stages[-1]) for _, pipeline in lists[-1].links]
+    if all(_answer(words) or (words and words[0] in NEVER_FAIL) for words in earlier):
+        return _answer(last)
     return None
 
 
-def _last_chain(command: str) -> list[list[str]] | None:
-    """The last `&&` chain of a command line, each link as the words of its pipeline's last stage."""
-    links: list[list[str]] = [[]]
-    position = 0
-    while position < len(command):
-        token = _TOKEN.match(command, position)
-        if token is None:
-            return None
-        position = token.end()
-        if word := token["word"]:
-            links[-1].append(word)
-        elif separator := token["separator"]:
-            if separator in ("||", "&"):
-                return None
-            if separator in ("|", "|&"):
-                links[-1] = []
-            elif separator == "&&":
-                links.append([])
-            elif command[position:].strip(" \t\n;"):
-                links = [[]]
-    return [link for link in links if link]
+def _words(command: Command) -> list[str]:
+    if isinstance(command, ConditionCommand):
+        return ["[["]
+    return [word.source for word in command.words] if isinstance(command, SimpleCommand) else []
 
 
-def _stage_answer(words: list[str]) -> str | None:
+def _answer(words: list[str]) -> str | None:
     """What exit code 1 of this simple command means."""
-    arguments = [word for word in words if not _REDIRECTION.match(word)]
-    while arguments and (arguments[0] in WRAPPERS or re.match(r"\w+=", arguments[0]) or arguments[0].startswith("-")):
-        if arguments[0] == "command" and arguments[1:2] and arguments[1] in ("-v", "-V"):
+    while words and (words[0] in WRAPPERS or re.match(r"\w+=", words[0]) or words[0].startswith("-")):
+        if words[0] == "command" and words[1:2] and words[1] in ("-v", "-V"):
             return NOT_FOUND
-        arguments = arguments[1:]
-    if not arguments:
+        words = words[1:]
+    if not words:
         return None
-    name = arguments[0].rsplit("/", 1)[-1]
+    name = words[0].rsplit("/", 1)[-1]
     if name != "git":
         return EXIT_1_ANSWERS.get(name)
-    rest = [word for word in arguments[1:] if not word.startswith("-")]
-    verb = f"git {rest[0]}" if rest else ""
-    if verb.startswith("git diff") and not {"--exit-code", "--quiet", "-q", "--check"} & set(arguments):
+    subcommand = next((f"git {word}" for word in words[1:] if not word.startswith("-")), "")
+    if subcommand.startswith("git diff") and not {"--exit-code", "--quiet", "-q", "--check"} & set(words):
         return None
-    if verb == "git merge-base" and "--is-ancestor" not in arguments:
+    if subcommand == "git merge-base" and "--is-ancestor" not in words:
         return None
-    return EXIT_1_ANSWERS.get(verb)
+    return EXIT_1_ANSWERS.get(subcommand)
 
 
 def end_notes(

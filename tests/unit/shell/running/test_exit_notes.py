@@ -63,6 +63,8 @@ def test_one_from_a_program_that_answers_is_no_error(command):
         "echo 'unbalanced",
         "grep() { make; }; grep x",
         "python test.py",
+        "! grep x f",
+        "cd a && ! grep x f",
     ],
 )
 def test_one_from_anything_else_is_an_error(command):
