@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Script, Session
-from wieldy.agent.system_prompt import INSTRUCTIONS, environment, instructions, system_prompt
+from wieldy.agent.system_prompt import MAX_INSTRUCTION_CHARS, environment, instructions, system_prompt
 
 
 @pytest.fixture
@@ -43,6 +43,19 @@ def test_a_file_that_is_linked_to_twice_is_read_once(repository, home):
     (repository / "AGENTS.md").write_text("only once")
     (repository / "CLAUDE.md").symlink_to("AGENTS.md")
     assert told(repository, home).count("only once") == 1
+
+
+def test_a_file_that_another_one_imports_is_included_once(repository, home):
+    (repository / "AGENTS.md").write_text("only once")
+    (repository / "CLAUDE.md").write_text("@AGENTS.md\n")
+    (repository / "part" / "CLAUDE.md").write_text("the part's, and @../AGENTS.md")
+    text = told(repository / "part", home)
+    assert text.count("only once") == 1
+    assert "CLAUDE.md" in text
+    assert str(repository / "CLAUDE.md") not in text
+    (repository / "AGENTS.md").write_text("@CLAUDE.md")
+    (repository / "CLAUDE.md").write_text("imported first")
+    assert told(repository / "part", home).count("imported first") == 1
 
 
 def test_outside_a_repository_only_the_folder_itself_counts(tmp_path, home):
@@ -88,10 +101,10 @@ def test_a_link_out_of_the_repository_is_not_followed_either(repository, home, t
 
 
 def test_all_instructions_together_are_bounded(repository, home):
-    (repository / "AGENTS.md").write_text("a" * (INSTRUCTIONS + 5_000))
+    (repository / "AGENTS.md").write_text("a" * (MAX_INSTRUCTION_CHARS + 5_000))
     (repository / "part" / "AGENTS.md").write_text("nearest")
     text = told(repository / "part", home)
-    assert len(text) < INSTRUCTIONS + 500
+    assert len(text) < MAX_INSTRUCTION_CHARS + 500
     assert "too long" in text
     assert text.endswith("nearest")
 
