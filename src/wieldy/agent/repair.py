@@ -1,6 +1,6 @@
-"""Any history, from anywhere → one the API accepts. Every call gets exactly one result next to it; nothing else is invented.
+"""Repairs a history so that an API accepts it: every call gets exactly one result right after it; nothing else is invented.
 
-What a model said is left as it is, but for blocks no API takes. Applied to its own output it changes nothing.
+What the model wrote stays as it is, but for blocks that no API accepts. Repairing a repaired history changes nothing.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ from wieldy.engine.results import clean
 
 INTERRUPTED = "interrupted: this call has no result"
 EMPTY = "(no output)"
-NOTHING_SAID = "(nothing)"
-MOST_IMAGE_CHARS = 5 * 1024 * 1024
+NO_TEXT = "(nothing)"
+MAX_IMAGE_CHARS = 5 * 1024 * 1024
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-NEVER_SAYS: Mapping[Role, frozenset[str]] = {
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+FORBIDDEN_TYPES: Mapping[Role, frozenset[str]] = {
     "user": frozenset({"tool_use", "thinking", "redacted_thinking", "server_tool_use"}),
     "assistant": frozenset({"tool_result", "image", "document"}),
 }
 
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def repair(history: History, seen: set[str] | None = None, *, whole: bool = True) -> list[Message]:
-    """A history that begins with the user, alternates, and answers every call once, in order, right after it.
+def repair(history: History, used_ids: set[str] | None = None, *, whole: bool = True) -> list[Message]:
+    """Return a history that begins with the user, alternates, and answers every call once, in order, right after it.
 
-    `seen` are the call ids of what came before, if this is not the `whole` of it; those found are added.
+    If this is not the `whole` history, `used_ids` are the call ids before it; those of this part are added.
     """
-    seen = set() if seen is None else seen
-    if not whole and len(history) == 2 and (ids := _answered_calls(*history)) and seen.isdisjoint(ids):
-        seen.update(ids)
+    used_ids = set() if used_ids is None else used_ids
+    if not whole and len(history) == 2 and (ids := _valid_call_ids(*history)) and used_ids.isdisjoint(ids):
+        used_ids.update(ids)
         return list(history)
     merged = _alternating(_with_clean_blocks(history), whole=whole)
     repaired: list[Message] = []
     for index, message in enumerate(merged):
         if message.role == "assistant":
-            message, renamed = _with_unique_ids(message, seen)  # noqa: PLW2901 - the same message, told apart
+            message, ids = _with_unique_ids(message, used_ids)  # noqa: PLW2901
             repaired.append(message)
             answer = merged[index + 1] if index + 1 < len(merged) else None
-            if renamed or (answer is not None and _results(answer)):
-                answered = _answered(answer, renamed)
+            if ids or (answer is not None and _has_results(answer)):
+                results = _with_all_results(answer, ids)
                 if answer is None:
-                    repaired.append(answered)
+                    repaired.append(results)
                 else:
-                    merged[index + 1] = answered
-        elif not repaired and _results(message):
+                    merged[index + 1] = results
+        elif not repaired and _has_results(message):
             repaired.append(_without_results(message))
         else:
             repaired.append(message)
     return repaired
 
 
-def _answered_calls(said: Message, answer: Message) -> list[str]:
-    """A quick look at what nearly all turns are, calls and their results: the ids, or none where anything is to be put right."""
+def _valid_call_ids(message: Message, answer: Message) -> list[str]:
+    """Fast path for a usual turn, calls and their results: the call ids, or none if anything must be repaired."""
     ids: list[str] = []
-    if said.role != "assistant" or answer.role != "user":
+    if message.role != "assistant" or answer.role != "user":
         return []
-    for block in said.content:
+    for block in message.content:
         kind = block.get("type")
         if kind == "tool_use" and _clean_call(block) is block:
             ids.append(block["id"])
@@ -77,7 +77,7 @@ def _answered_calls(said: Message, answer: Message) -> list[str]:
 
 
 def _is_one_text(result: ContentBlock) -> bool:
-    """A quick look at what most results are: one text, and nothing in it to put right."""
+    """Fast path for a usual result: one text that needs no repair."""
     content = result.get("content")
     if type(content) is not list or len(content) != 1 or type(content[0]) is not dict or len(content[0]) != 2:
         return False
@@ -86,42 +86,42 @@ def _is_one_text(result: ContentBlock) -> bool:
 
 
 def _with_clean_blocks(history: Iterable[Message]) -> list[Message]:
-    clean_ones = []
+    cleaned_messages = []
     for message in history:
         content: list[ContentBlock] = []
-        same, spoken = True, False
+        unchanged, has_content = True, False
         for block in message.content:
-            made = _clean_block(block, message.role)
-            same = same and made is block
-            if made is not None:
-                content.append(made)
-                spoken = spoken or made["type"] not in THOUGHTS
-        if spoken:
-            clean_ones.append(message if same else Message(message.role, tuple(content)))
-    return clean_ones
+            cleaned = _clean_block(block, message.role)
+            unchanged = unchanged and cleaned is block
+            if cleaned is not None:
+                content.append(cleaned)
+                has_content = has_content or cleaned["type"] not in THINKING_TYPES
+        if has_content:
+            cleaned_messages.append(message if unchanged else Message(message.role, tuple(content)))
+    return cleaned_messages
 
 
 def _clean_block(block: ContentBlock, role: Role) -> ContentBlock | None:
-    """The block as any API takes it; None for one that none does."""
+    """The block as APIs accept it; None for one that none accepts."""
     kind = block.get("type")
-    if not isinstance(kind, str) or kind in NEVER_SAYS[role]:
+    if not isinstance(kind, str) or kind in FORBIDDEN_TYPES[role]:
         return None
     cleaner = _CLEANERS.get(kind)
     return block if cleaner is None else cleaner(block)
 
 
 def _clean_text(block: ContentBlock) -> ContentBlock | None:
-    said = block.get("text")
-    text = clean(said) if isinstance(said, str) else ""
+    original = block.get("text")
+    text = clean(original) if isinstance(original, str) else ""
     if not text.strip():
         return None
-    return block if text == said else {**block, "text": text}
+    return block if text == original else {**block, "text": text}
 
 
 def _clean_call(block: ContentBlock) -> ContentBlock | None:
     if not isinstance(block.get("id"), str) or not block["id"]:
         return None
-    name = _legal(str(block.get("name") or "unknown"))
+    name = _legal_name(str(block.get("name") or "unknown"))
     input = block.get("input")
     if name == block.get("name") and (type(input) is dict or isinstance(input, Mapping)):
         return block
@@ -129,10 +129,10 @@ def _clean_call(block: ContentBlock) -> ContentBlock | None:
 
 
 @lru_cache(maxsize=512)
-def _legal(name: str) -> str:
+def _legal_name(name: str) -> str:
     if name.isascii() and name.replace("_", "").replace("-", "").isalnum():
         return name[:64]
-    return _ODD.sub("_", name)[:64]
+    return _ILLEGAL_IN_NAME.sub("_", name)[:64]
 
 
 def _clean_result(block: ContentBlock) -> ContentBlock | None:
@@ -145,16 +145,16 @@ def _clean_result(block: ContentBlock) -> ContentBlock | None:
     if not isinstance(content, (list, tuple)) or not content:
         return {**block, "content": EMPTY}
     parts: list[ContentBlock] = []
-    same = True
+    unchanged = True
     for part in content:
-        made = _clean_block(part, "user") if type(part) is dict or isinstance(part, Mapping) else None
-        same = same and made is part
-        if made is not None:
-            parts.append(made)
-    return block if same else {**block, "content": parts or EMPTY}
+        cleaned = _clean_block(part, "user") if type(part) is dict or isinstance(part, Mapping) else None
+        unchanged = unchanged and cleaned is part
+        if cleaned is not None:
+            parts.append(cleaned)
+    return block if unchanged else {**block, "content": parts or EMPTY}
 
 
-def _clean_thought(block: ContentBlock) -> ContentBlock | None:
+def _clean_thinking(block: ContentBlock) -> ContentBlock | None:
     return block if isinstance(block.get("thinking"), str) else None
 
 
@@ -169,7 +169,7 @@ def _clean_image(block: ContentBlock) -> ContentBlock:
     data = source.get("data")
     if not isinstance(data, str) or not data:
         return _placeholder("it is empty")
-    return _placeholder("it is too large") if len(data) > MOST_IMAGE_CHARS else block
+    return _placeholder("it is too large") if len(data) > MAX_IMAGE_CHARS else block
 
 
 _CLEANERS: Mapping[str, Callable[[ContentBlock], ContentBlock | None]] = {
@@ -177,7 +177,7 @@ _CLEANERS: Mapping[str, Callable[[ContentBlock], ContentBlock | None]] = {
     "tool_use": _clean_call,
     "tool_result": _clean_result,
     "image": _clean_image,
-    "thinking": _clean_thought,
+    "thinking": _clean_thinking,
 }
 
 
@@ -186,7 +186,7 @@ def _placeholder(why: str) -> ContentBlock:
 
 
 def _alternating(messages: Sequence[Message], *, whole: bool) -> list[Message]:
-    """Neighbours of one role become one message; the first is the user's."""
+    """Merge neighbors of one role; the first message is the user's."""
     merged: list[Message] = []
     for message in messages:
         if merged and merged[-1].role == message.role:
@@ -194,61 +194,61 @@ def _alternating(messages: Sequence[Message], *, whole: bool) -> list[Message]:
         else:
             merged.append(message)
     if whole and merged and merged[0].role == "assistant":
-        merged.insert(0, Message.user(NOTHING_SAID))
+        merged.insert(0, Message.user(NO_TEXT))
     return merged
 
 
-def _with_unique_ids(message: Message, seen: set[str]) -> tuple[Message, list[tuple[str, str]]]:
-    """Ids a model used twice get a number; returns what each call was called and is called now."""
-    names: list[tuple[str, str]] = []
+def _with_unique_ids(message: Message, used_ids: set[str]) -> tuple[Message, list[tuple[str, str]]]:
+    """Number ids that were used before; returns the old and the new id of each call."""
+    ids: list[tuple[str, str]] = []
     content: list[ContentBlock] = []
     for block in message.content:
         if block["type"] != "tool_use":
             content.append(block)
             continue
         unique, count = block["id"], 1
-        while unique in seen:
+        while unique in used_ids:
             count += 1
             unique = f"{block['id']}-{count}"
-        seen.add(unique)
-        names.append((block["id"], unique))
+        used_ids.add(unique)
+        ids.append((block["id"], unique))
         content.append(block if unique == block["id"] else {**block, "id": unique})
-    if all(old == new for old, new in names):
-        return message, names
-    return Message(message.role, tuple(content)), names
+    if all(old == new for old, new in ids):
+        return message, ids
+    return Message(message.role, tuple(content)), ids
 
 
-def _answered(answer: Message | None, names: Sequence[tuple[str, str]]) -> Message:
-    """The user message after some calls: one result each, in their order, then whatever else was said."""
-    if answer is not None and [block.get("tool_use_id") for block in answer.content] == [new for _, new in names]:
+def _with_all_results(answer: Message | None, ids: Sequence[tuple[str, str]]) -> Message:
+    """The user message after some calls: one result for each in order, then its other blocks."""
+    if answer is not None and [block.get("tool_use_id") for block in answer.content] == [new for _, new in ids]:
         return answer
-    found: dict[str, list[ContentBlock]] = {}
+    by_id: dict[str, list[ContentBlock]] = {}
     rest: list[ContentBlock] = []
     for block in answer.content if answer else ():
         if block["type"] == "tool_result":
-            found.setdefault(block["tool_use_id"], []).append(block)
+            by_id.setdefault(block["tool_use_id"], []).append(block)
         else:
             rest.append(block)
-    results = [_result_for(old, new, found) for old, new in names]
-    content = (*results, *rest) or ({"type": "text", "text": NOTHING_SAID},)
+    results = [_result_for(old, new, by_id) for old, new in ids]
+    content = (*results, *rest) or ({"type": "text", "text": NO_TEXT},)
     return answer if answer is not None and _same(content, answer.content) else Message("user", content)
 
 
-def _result_for(old: str, new: str, found: Mapping[str, list[ContentBlock]]) -> ContentBlock:
-    for name in (new, old):
-        if waiting := found.get(name):
-            block = waiting.pop(0)
+def _result_for(old: str, new: str, by_id: Mapping[str, list[ContentBlock]]) -> ContentBlock:
+    for id in (new, old):
+        if blocks := by_id.get(id):
+            block = blocks.pop(0)
             return block if block["tool_use_id"] == new else {**block, "tool_use_id": new}
     return {"type": "tool_result", "tool_use_id": new, "content": INTERRUPTED, "is_error": True}
 
 
-def _results(message: Message) -> bool:
+def _has_results(message: Message) -> bool:
     return "tool_result" in [block["type"] for block in message.content]
 
 
 def _without_results(message: Message) -> Message:
     rest = tuple(block for block in message.content if block["type"] != "tool_result")
-    return Message("user", rest or ({"type": "text", "text": NOTHING_SAID},))
+    return Message("user", rest or ({"type": "text", "text": NO_TEXT},))
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
