@@ -22,7 +22,7 @@ from tests.unit.agent.oracle import check_history
 
 from wieldy import Session, Tool, ToolContext, ToolFailure, tool
 from wieldy.agent.records import TranscriptRecord
-from wieldy.agent.transcript import NAME
+from wieldy.agent.transcript import NAME, Transcript
 from wieldy.core.errors import SessionError
 from wieldy.core.events import RunEnded
 from wieldy.core.provider import ProviderFailure
@@ -40,12 +40,23 @@ class Dying(Session):
     machine: SessionMachine
     deadly: int | None = None
 
-    def _record(self, record: TranscriptRecord) -> None:
-        super()._record(record)
-        if self.deadly is not None:
-            self.deadly -= 1
-            if self.deadly == 0:
-                self.machine.photograph()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.transcript = DyingTranscript(self)
+
+
+class DyingTranscript(Transcript):
+    def __init__(self, session: Dying) -> None:
+        super().__init__(session.box.workspace.session_dir)
+        self.session = session
+
+    def append(self, record: TranscriptRecord) -> None:
+        super().append(record)
+        session = self.session
+        if session.deadly is not None:
+            session.deadly -= 1
+            if session.deadly == 0:
+                session.machine.photograph()
 
 
 class SessionMachine(RuleBasedStateMachine):

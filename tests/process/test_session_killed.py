@@ -17,6 +17,7 @@ from wieldy.agent.transcript import records
 VICTIM = """
 import asyncio, os, signal, sys
 from wieldy import Script, Session, tool
+from wieldy.agent.transcript import Transcript
 
 root, deadly = sys.argv[1], int(sys.argv[2])
 count = 0
@@ -42,17 +43,19 @@ async def look(word: str) -> str:
 turns = [[{"text": "well"}, {"call": "look", "input": {"word": f"l{n}"}}, {"call": "act", "input": {"word": f"a{n}"}},
           {"call": "act", "input": {"word": f"b{n}"}}] for n in range(3)]
 
-class Dying(Session):
-    def _record(self, record):
+class DyingTranscript(Transcript):
+    def append(self, record):
         global count
-        super()._record(record)
+        super().append(record)
         count += 1
         if count == deadly:
             os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
     model = Script([*turns, [{"text": "end"}]])
-    async with Dying(root, model=model, tools=[act, look], builtins=False, settings={}, mode="bypassPermissions") as s:
+    s = Session(root, model=model, tools=[act, look], builtins=False, settings={}, mode="bypassPermissions")
+    s.transcript = DyingTranscript(s.box.workspace.session_dir)
+    async with s:
         await s.ask("go")
 
 asyncio.run(main())

@@ -12,17 +12,16 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
-from wieldy.agent.conversation import Conversation
 from wieldy.agent.records import (
     HistoryReplaced,
     MediaWithheld,
-    RecordSink,
     ResultsShortened,
     ThinkingRemoved,
 )
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import complete_message
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
+from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
@@ -63,14 +62,12 @@ class Compactor:
         self,
         box: ToolboxProtocol,
         provider: Provider,
-        conversation: Conversation,
-        record: RecordSink,
+        transcript: Transcript,
         hooks: SessionHooks,
     ) -> None:
         self.box = box
         self.provider = provider
-        self.conversation = conversation
-        self.record = record
+        self.transcript = transcript
         self.hooks = hooks
         self.steps_tried = 0  # since the last answer: 1 results were shortened, 2 a summary was made
 
@@ -80,7 +77,11 @@ class Compactor:
             self._remove_thinking(failure) or self._withhold_media(failure)
         ):
             return True
-        if failure.kind not in ("overflow", "too_large") or len(self.conversation.messages) < 2 or self.steps_tried > 1:
+        if (
+            failure.kind not in ("overflow", "too_large")
+            or len(self.transcript.conversation.messages) < 2
+            or self.steps_tried > 1
+        ):
             return False
         await self.compact("auto", abort, summarize=self.steps_tried > 0)
         return True
@@ -90,15 +91,15 @@ class Compactor:
         if await self.hooks.on_compact(trigger, instructions) and trigger == "auto" and not summarize:
             return
         chars_before = self._chars()
-        tokens_before = self.conversation.tokens or chars_before // CHARS_PER_TOKEN
+        tokens_before = self.transcript.conversation.tokens or chars_before // CHARS_PER_TOKEN
 
         def tokens_now() -> int:
             return tokens_before * self._chars() // max(chars_before, 1)
 
         folder = self.box.workspace.session_dir / "tool-results"
-        placeholders = await in_thread(save_old_results, tuple(self.conversation.settle()), folder)
+        placeholders = await in_thread(save_old_results, tuple(self.transcript.conversation.settle()), folder)
         if placeholders:
-            self.record(ResultsShortened(placeholders, trigger))
+            self.transcript.append(ResultsShortened(placeholders, trigger))
         self.steps_tried = 1
         enough = placeholders and tokens_now() <= ENOUGH_SHARE * self.provider.context_window
         if summarize or trigger == "manual" or not enough:
@@ -107,20 +108,22 @@ class Compactor:
         self.box.events.emit(Compacted(trigger=trigger, tokens_before=tokens_before, tokens_after=tokens_now()))
 
     async def _replace_by_summary(self, trigger: str, abort: Abort, instructions: str) -> None:
-        history = self.conversation.settle()
+        history = self.transcript.conversation.settle()
         work = write_summary(tuple(history), self.provider, instructions)
         text, usage = await self.box.supervisor.run(work, abort)
         messages = with_summary(history, text, self.provider.context_window)
         dollars = cost(self.provider.model, usage)
-        self.record(HistoryReplaced([message.as_dict() for message in messages], trigger, dollars))
+        self.transcript.append(HistoryReplaced([message.as_dict() for message in messages], trigger, dollars))
 
     def _remove_thinking(self, failure: ProviderFailure) -> bool:
         """Remove all thinking where a provider rejects it, as after a summary or a change of models."""
         if failure.kind != "bad_request" or not _THINKING_COMPLAINT.search(str(failure)):
             return False
-        if not any(block["type"] in THINKING_TYPES for m in self.conversation.settle() for block in m.content):
+        if not any(
+            block["type"] in THINKING_TYPES for m in self.transcript.conversation.settle() for block in m.content
+        ):
             return False
-        self.record(ThinkingRemoved(str(failure)))
+        self.transcript.append(ThinkingRemoved(str(failure)))
         return True
 
     def _withhold_media(self, failure: ProviderFailure) -> bool:
@@ -131,12 +134,12 @@ class Compactor:
         digests = sorted({digest(block) for block in self._rejected_media(message)})
         if not digests:
             return False
-        self.record(MediaWithheld(digests, message))
+        self.transcript.append(MediaWithheld(digests, message))
         self.box.events.emit(Notice(text=f"{len(digests)} picture(s) or document(s) left out: {message}"))
         return True
 
     def _rejected_media(self, message: str) -> Iterable[ContentBlock]:
-        history = self.conversation.settle()
+        history = self.transcript.conversation.settle()
         if match := _BLOCK_PATH.search(message):
             number, index = int(match[1]), int(match[2])
             if number < len(history) and (blocks := list(find_media(history[number].content[index : index + 1]))):
@@ -144,7 +147,7 @@ class Compactor:
         return (block for message in history for block in find_media(message.content))
 
     def _chars(self) -> int:
-        return sum(char_count(message.content) for message in self.conversation.settle())
+        return sum(char_count(message.content) for message in self.transcript.conversation.settle())
 
 
 def save_old_results(history: History, folder: Path) -> dict[str, str]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from wieldy.agent.conversation import Conversation
-from wieldy.agent.model_turn import Flush, ModelTurn, TurnResult
-from wieldy.agent.records import RecordSink, UserMessage
+from wieldy.agent.model_turn import ModelTurn, TurnResult
+from wieldy.agent.records import UserMessage
 from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
+from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.provider import Provider, ProviderFailure, Request
 from wieldy.engine.supervise import Aborted
@@ -68,30 +68,27 @@ class PendingReports(Protocol):
 class AgentLoop:
     """Runs the turns of one session. Everything that happens becomes a record, and the records make the conversation."""
 
-    def __init__(  # noqa: PLR0913 - what a turn needs is what a loop is given
+    def __init__(
         self,
         box: ToolboxProtocol,
         provider: Provider,
-        conversation: Conversation,
-        record: RecordSink,
+        transcript: Transcript,
         prefix: RequestPrefix,
         hooks: SessionHooks,
         *,
         limits: RunLimits,
         options: RequestOptions,
-        flush: Flush | None = None,
     ) -> None:
         self.box = box
         self.provider = provider
-        self.conversation = conversation
-        self.record = record
+        self.transcript = transcript
         self.hooks = hooks
         self.options = options
         self.reports: PendingReports | None = None
         self._prefix = prefix
         self._limits = limits
-        self._cost_before = conversation.cost
-        self._model_turn = ModelTurn(box, provider, record, flush)
+        self._cost_before = transcript.conversation.cost
+        self._model_turn = ModelTurn(box, provider, transcript)
         self._compactor: Compactor | None = None
 
     async def run(self, content: Sequence[dict[str, Any]], context: Sequence[str], abort: Abort) -> RunEnd:
@@ -101,7 +98,7 @@ class AgentLoop:
         """
         prompt = "\n".join([block["text"] for block in content if block["type"] == "text"])
         context = (*context, *await self.hooks.on_prompt(prompt))
-        self.record(UserMessage([*content, *map(_text_block, context)]))
+        self.transcript.append(UserMessage([*content, *map(_text_block, context)]))
         turns, text = 0, ""
         while True:
             if abort.aborted:
@@ -109,7 +106,7 @@ class AgentLoop:
             if (limit := self.limit_reached(turns)) is not None:
                 return RunEnd(limit.why, limit.detail, text)
             for report in self.reports.ready() if self.reports is not None else ():
-                self.record(UserMessage([_text_block(report)]))
+                self.transcript.append(UserMessage([_text_block(report)]))
             turns += 1
             result = await self._turn(turns, abort)
             await asyncio.sleep(0)  # a model and tools that never wait must not starve other tasks
@@ -117,37 +114,38 @@ class AgentLoop:
             if (end := _run_end(result, abort, text)) is not None:
                 if end.why != "done" or (reason := await self._reason_to_continue(text)) is None:
                     return end
-                self.record(UserMessage([_text_block(reason)]))
+                self.transcript.append(UserMessage([_text_block(reason)]))
 
     def limit_reached(self, turns: int = 0) -> RunEnd | None:
         """The limit that is reached after so many turns of a run, or None."""
-        return self._limits.reached(turns, self.conversation.cost - self._cost_before)
+        return self._limits.reached(turns, self.transcript.conversation.cost - self._cost_before)
 
     def compactor(self) -> Compactor:
         """The compactor of this conversation, loaded when it is first needed."""
         if self._compactor is None:
             from wieldy.agent.compaction import Compactor
 
-            self._compactor = Compactor(self.box, self.provider, self.conversation, self.record, self.hooks)
+            self._compactor = Compactor(self.box, self.provider, self.transcript, self.hooks)
         return self._compactor
 
     async def _turn(self, number: int, abort: Abort) -> TurnResult:
         """Run one turn; compact the conversation where it is too long for the provider."""
         if not self._prefix.is_current:
             await self._prefix.refresh()
-        if self.conversation.tokens > COMPACT_AT * self.provider.context_window:
+        conversation = self.transcript.conversation
+        if conversation.tokens > COMPACT_AT * self.provider.context_window:
             await self.compactor().compact("auto", abort)
         while True:
             request = Request(
                 system=self._prefix.system,
-                messages=self.conversation.settle(),
+                messages=conversation.settle(),
                 tools=self._prefix.offers,
                 breaks=self._prefix.breaks,
                 server_tools=self.options.server_tools,
                 thinking_budget=self.options.thinking_budget,
             )
             try:
-                result = await self._model_turn.run(request, number, self.conversation.ids, abort)
+                result = await self._model_turn.run(request, number, abort)
             except ProviderFailure as failure:
                 if not await self.compactor().handle(failure, abort):
                     raise

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -20,11 +20,11 @@ from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
     MessageDiscarded,
-    RecordSink,
     ToolResultRecord,
 )
 from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
+from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
@@ -46,12 +46,6 @@ VISIBLE_TYPES = frozenset({"text", "tool_use", "server_tool_use"})
 DELTA_TYPES = {"signature": "signature_delta", "citation": "citations_delta"}
 
 
-class Flush(Protocol):
-    """Waits until the transcript is on disk, or its last tool result and what came before."""
-
-    def __call__(self, *, results: bool = False) -> Awaitable[None]: ...
-
-
 class TurnResult(Struct, frozen=True):
     """The model's message and the results of its calls. `failure` is set where the stream broke after a call had started."""
 
@@ -69,29 +63,27 @@ class ModelTurn:
         self,
         box: ToolboxProtocol,
         provider: Provider,
-        record: RecordSink,
-        flush: Flush | None = None,
+        transcript: Transcript,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.box = box
         self.provider = provider
-        self.record = record
-        self.flush = flush
+        self.transcript = transcript
         self.sleep = sleep
         self.loop_breaker = LoopBreaker()
         self.max_attempts = MAX_ATTEMPTS
         self._failures_in_a_row = 0
 
-    async def run(self, request: Request, number: int, used_ids: Set[str], abort: Abort) -> TurnResult:
+    async def run(self, request: Request, number: int, abort: Abort) -> TurnResult:
         """Send a request until it has an answer whose calls all have results. Raises `ProviderFailure` or `Aborted`."""
         for attempt in range(1, self.max_attempts + 1):
             _raise_if(abort)
             if self.box.events.has_subscribers:
                 self.box.events.emit(ModelRequested(model=self.provider.model, turn=number))
             try:
-                result = await self._attempt(request, used_ids, abort)
+                result = await self._attempt(request, abort)
             except ProviderFailure as failure:
-                self.record(MessageDiscarded())
+                self.transcript.append(MessageDiscarded())
                 await self._wait(failure, attempt, abort)
                 continue
             if result.failure is None:
@@ -102,13 +94,13 @@ class ModelTurn:
             return result
         raise AssertionError("unreachable")
 
-    async def _attempt(self, request: Request, used_ids: Set[str], abort: Abort) -> TurnResult:
+    async def _attempt(self, request: Request, abort: Abort) -> TurnResult:
         started = time.monotonic()
         failure: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn() as turn:
-            turn.flush, turn.loop_breaker = self.flush, self.loop_breaker
-            attempt = TurnAttempt(turn, self.record, self.box.events, used_ids)
+            turn.flush, turn.loop_breaker = self.transcript.flush, self.loop_breaker
+            attempt = TurnAttempt(turn, self.transcript, self.box.events)
             message = attempt.message
             try:
                 await _run_until(abort, attempt.receive(self.provider, request))
@@ -125,8 +117,8 @@ class ModelTurn:
             self._record_end(message, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
             attempt.record_results(results)
-            if turn.has_lasting_effects and self.flush is not None:
-                await self.flush(results=True)  # effects are on disk before the model is told of them
+            if turn.has_lasting_effects:
+                await self.transcript.flush(results=True)  # effects are on disk before the model is told of them
         looping = [
             self.loop_breaker.record(call, failed=result.is_error)
             for call, result in zip(turn.calls, results, strict=True)
@@ -136,10 +128,10 @@ class ModelTurn:
     def _record_end(self, message: StreamedMessage, reason: str, seconds: float) -> None:
         content = message.content()
         if VISIBLE_TYPES.isdisjoint([block["type"] for block in content]):
-            self.record(MessageDiscarded())
+            self.transcript.append(MessageDiscarded())
         usage = message.usage
         dollars = cost(self.provider.model, usage)
-        self.record(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
+        self.transcript.append(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
         if self.box.events.has_subscribers:
             self.box.events.emit(
                 ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=dollars)
@@ -160,10 +152,10 @@ class ModelTurn:
 class TurnAttempt:
     """Joins a streamed message, the turn its calls run in, and the transcript. Blocks and results are recorded once."""
 
-    def __init__(self, turn: Turn, record: RecordSink, events: Events, used_ids: Set[str]) -> None:
-        self.message = StreamedMessage(used_ids)
+    def __init__(self, turn: Turn, transcript: Transcript, events: Events) -> None:
+        self.message = StreamedMessage(transcript.conversation.ids)
         self._turn = turn
-        self._record = record
+        self._transcript = transcript
         self._events = events
         self._recorded_blocks = 0
         self._recorded_results: set[str] = set()
@@ -208,7 +200,7 @@ class TurnAttempt:
         for result in results:
             if result.call_id not in self._recorded_results:
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
-                self._record(ToolResultRecord(result.as_wire(), stage))
+                self._transcript.append(ToolResultRecord(result.as_wire(), stage))
                 self._recorded_results.add(result.call_id)
 
     def _submit(self, call: ToolCall) -> None:
@@ -222,7 +214,7 @@ class TurnAttempt:
     def _record_blocks(self) -> None:
         blocks = self.message.blocks
         for index, block in islice(blocks.items(), self._recorded_blocks, None):
-            self._record(AssistantBlock(block, index))
+            self._transcript.append(AssistantBlock(block, index))
         self._recorded_blocks = len(blocks)
 
     def _emit(self, delta: Delta) -> None:

@@ -6,7 +6,6 @@ and ignores fields it does not know, so that an older version can read what a ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -161,9 +160,6 @@ AnyRecord: TypeAlias = (
     | SubagentStarted
     | SubagentEnded
 )
-
-RecordSink: TypeAlias = Callable[[TranscriptRecord], None]
-"""Appends a record to a transcript and folds it into the conversation."""
 
 _decoder = msgspec.json.Decoder(AnyRecord)
 

@@ -41,11 +41,11 @@ def repair(history: History, used_ids: set[str] | None = None, *, whole: bool = 
     repaired: list[Message] = []
     for index, message in enumerate(merged):
         if message.role == "assistant":
-            message, ids = _with_unique_ids(message, used_ids)  # noqa: PLW2901
+            message, call_ids = _with_unique_ids(message, used_ids)  # noqa: PLW2901
             repaired.append(message)
             answer = merged[index + 1] if index + 1 < len(merged) else None
-            if ids or (answer is not None and _has_results(answer)):
-                results = _with_all_results(answer, ids)
+            if call_ids or (answer is not None and _has_results(answer)):
+                results = _with_all_results(answer, call_ids)
                 if answer is None:
                     repaired.append(results)
                 else:

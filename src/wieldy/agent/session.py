@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from wieldy.agent.conversation import Conversation, fold
+from wieldy.agent.conversation import Conversation
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import (
@@ -20,19 +20,17 @@ from wieldy.agent.records import (
     ModelChanged,
     SessionHeader,
     ToolsActivated,
-    TranscriptRecord,
 )
 from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.store import session_folder
-from wieldy.agent.transcript import NAME, Transcript, clean_texts, records
+from wieldy.agent.transcript import NAME, Transcript, clean_texts
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import Provider, ProviderFailure, SideModel
-from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool, ToolContext
 from wieldy.engine.supervise import Aborted
 from wieldy.subagents.tasks import SubagentAccess
@@ -77,7 +75,6 @@ class Session:
         fork: bool = False,
         persist: bool = True,
     ) -> None:
-        self.conversation = Conversation()
         self._resume_folder = _existing_folder(resume) if resume is not None else None
         self.box = Toolbox(
             root,
@@ -91,23 +88,27 @@ class Session:
             hooks=hooks,
             session_id=None if fork else resume,
         )
-        self.box.observe_questions(lambda call_id: self._record(ApprovalRequested(call_id)))
         self._limits = RunLimits(max_turns, max_cost)
         self._options = RequestOptions(thinking_budget, tuple(server_tools))
         self._models = SessionModels(self.box, model, small_model, base_url)
-        self._side_requests = SideRequests(self._models, self._record)
         self._prefix = RequestPrefix(self.box, system)
-        self._transcript = Transcript(self.box.workspace.session_dir) if persist else None
+        self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
+        self._side_requests = SideRequests(self._models, self.transcript)
         self._forked_from = resume if fork else None
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
         self._running = False
+        self.box.observe_questions(lambda call_id: self.transcript.append(ApprovalRequested(call_id)))
         self.box.workspace.service(SideModel).complete = self._side_requests.complete
 
     @property
     def id(self) -> str:
         """The id to resume this session by."""
         return self.box.id
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.transcript.conversation
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -181,7 +182,7 @@ class Session:
         if self.conversation.messages:
             loop, _ = await self._prepare()
             await loop.compactor().compact("manual", self.box.abort_flag, instructions)
-            await self._flush()
+            await self.transcript.flush()
 
     def abort(self) -> None:
         """Interrupt the run: the stream ends, tools are stopped, every open call gets a result."""
@@ -194,8 +195,7 @@ class Session:
             loop, self._loop = self._loop, None
             await loop.hooks.on_end("other")
         await self.box.aclose()
-        if self._transcript is not None:
-            await self._transcript.aclose()
+        await self.transcript.aclose()
         await self._models.aclose()
 
     async def __aenter__(self) -> Self:
@@ -240,7 +240,7 @@ class Session:
             raise
         finally:
             try:
-                await self._flush()
+                await self.transcript.flush()
             except SessionError as failure:
                 end = RunEnd("error", str(failure), end.text)
             ended = RunEnded(
@@ -260,39 +260,29 @@ class Session:
     async def _load(self) -> None:
         """Read the transcript of the session to resume, once."""
         if self._resume_folder is not None:
-            if self._transcript is not None and self._forked_from is None:
-                self._transcript.open()  # before it is read, so that no other process can add to it meanwhile
-            self.conversation = await in_thread(lambda folder: fold(records(folder)), self._resume_folder)
+            await self.transcript.load(self._resume_folder)
             self._resume_folder = None
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:
         """Return the loop. The first time, make it, record the header, and return what start hooks add to the context."""
         if self._loop is not None:
             return self._loop, ()
-        provider, conversation = self.provider, self.conversation
+        provider, conversation, record = self.provider, self.conversation, self.transcript.append
         self._side_requests.install(self.box.workspace)
         self.box.workspace.service(SubagentAccess).start = self._start_subagent
-        await self._prefix.prepare(provider, conversation.activated, lambda names: self._record(ToolsActivated(names)))
+        await self._prefix.prepare(provider, conversation.activated, lambda names: record(ToolsActivated(names)))
         if self._forked_from is not None:
             messages = [message.as_dict() for message in conversation.settle()]
-            self._record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids)))
+            record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids)))
         if conversation.header is None or self._forked_from is not None:
             root = self.box.workspace.root
-            self._record(SessionHeader(VERSION, self.id, root, provider.model, time.time(), self._forked_from))
+            record(SessionHeader(VERSION, self.id, root, provider.model, time.time(), self._forked_from))
         elif conversation.header.model != provider.model:
-            self._record(ModelChanged(provider.model))
+            record(ModelChanged(provider.model))
         idle_ms = self.box.settings.get("messageIdleNotifThresholdMs", 60_000)
         hooks = SessionHooks(self.box.hooks, idle_ms / 1000)
         self._loop = AgentLoop(
-            self.box,
-            provider,
-            conversation,
-            self._record,
-            self._prefix,
-            hooks,
-            limits=self._limits,
-            options=self._options,
-            flush=self._transcript.flush if self._transcript is not None else None,
+            self.box, provider, self.transcript, self._prefix, hooks, limits=self._limits, options=self._options
         )
         return self._loop, await hooks.on_start("resume" if conversation.turns else "startup", provider.model)
 
@@ -301,19 +291,9 @@ class Session:
             from wieldy.agent.subagents import SubagentStarter, session_context
 
             assert self._loop is not None
-            persist = self._transcript is not None
-            context = session_context(self.box, self._loop, self._models.name_and_url(), persist=persist)
+            context = session_context(self.box, self._loop, self._models.name_and_url())
             self._subagents = SubagentStarter(context)
         return await self._subagents.start(task, ctx)
-
-    def _record(self, record: TranscriptRecord) -> None:
-        if self._transcript is not None:
-            self._transcript.append(record)
-        self.conversation.apply(record)
-
-    async def _flush(self) -> None:
-        if self._transcript is not None:
-            await self._transcript.flush()
 
 
 def _existing_folder(session_id: str) -> Path:
@@ -324,8 +304,8 @@ def _existing_folder(session_id: str) -> Path:
 
 
 def _content(prompt: Prompt) -> list[dict[str, Any]]:
-    blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
-    content: list[dict[str, Any]] = clean_texts(blocks)
+    blocks = [{"type": "text", "text": clean_texts(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
+    content: list[dict[str, Any]] = blocks
     if not all(isinstance(block.get("type"), str) for block in content):
         raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")
     if not any(block["type"] != "text" or block["text"].strip() for block in content):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from wieldy.agent.models import SessionModels
-from wieldy.agent.records import RecordSink, SideRequestMade
+from wieldy.agent.records import SideRequestMade
 from wieldy.agent.streamed_message import StreamedMessage
+from wieldy.agent.transcript import Transcript
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
@@ -37,9 +38,9 @@ async def complete_message(provider: Provider, request: Request) -> StreamedMess
 class SideRequests:
     """Sends the side requests of one session."""
 
-    def __init__(self, models: SessionModels, record: RecordSink) -> None:
+    def __init__(self, models: SessionModels, transcript: Transcript) -> None:
         self._models = models
-        self._record = record
+        self._transcript = transcript
 
     def install(self, workspace: Workspace) -> None:
         """Let WebFetch and WebSearch of a workspace use the session's models."""
@@ -77,5 +78,5 @@ class SideRequests:
 
     async def _send(self, provider: Provider, request: Request) -> StreamedMessage:
         answer = await complete_message(provider, request)
-        self._record(SideRequestMade(cost(provider.model, answer.usage), provider.model))
+        self._transcript.append(SideRequestMade(cost(provider.model, answer.usage), provider.model))
         return answer

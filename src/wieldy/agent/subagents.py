@@ -19,7 +19,6 @@ from wieldy.agent.records import (
     VERSION,
     ApprovalRequested,
     ModelChanged,
-    RecordSink,
     SessionHeader,
     SideRequestMade,
     SubagentEnded,
@@ -60,18 +59,14 @@ class ParentContext(Struct, frozen=True):
     policy: StrictestPolicy
     approver: Approver
     provider: Provider
-    conversation: Conversation
-    record: RecordSink
+    transcript: Transcript
     loop: Callable[[], AgentLoop | None]
     pick_model: Callable[[AgentDefinition], Provider | None]
     halt: Callable[[str], None]
-    persist: bool = True
     depth: int = 0
 
 
-def session_context(
-    box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str | None, str | None], *, persist: bool
-) -> ParentContext:
+def session_context(box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str | None, str | None]) -> ParentContext:
     """The context that a session gives to its sub-agents."""
     judge = None if box.services.judge is box.policy else box.services.judge
     return ParentContext(
@@ -80,12 +75,10 @@ def session_context(
         StrictestPolicy(box.policy, lambda: box.workspace.cwd, judge=judge),
         box.person,
         loop.provider,
-        loop.conversation,
-        loop.record,
+        loop.transcript,
         lambda: loop,
         SubagentModels(model_name_and_url, box).pick,
         box.abort,
-        persist=persist,
     )
 
 
@@ -134,7 +127,7 @@ class SubagentStarter:
         self._registry.check_limit()
         # No await from here on: a concurrent start must see this one as running.
         parent = self._parent
-        if not parent.persist:
+        if parent.transcript.path is None:
             self._unwritten[id] = conversation
         depth = parent.depth + 1
         may_start = depth < parent.box.workspace.service(SubagentAccess).max_depth
@@ -179,8 +172,22 @@ class SubagentStarter:
         return conversation
 
 
+class SubagentTranscript(Transcript):
+    """The transcript of a sub-agent: each cost in it is recorded in that of its parent, too."""
+
+    def __init__(self, parent: ParentContext, agent_id: str, folder: Path, conversation: Conversation) -> None:
+        super().__init__(folder if parent.transcript.path is not None else None, conversation)
+        self._parent = parent.transcript
+        self._agent_id = agent_id
+
+    def append(self, record: TranscriptRecord) -> None:
+        super().append(record)
+        if cost := getattr(record, "cost", None):
+            self._parent.append(SideRequestMade(cost, agent=self._agent_id))
+
+
 class SubagentRun:
-    """Works on one task. What it records with a cost is recorded by its parent too."""
+    """Works on one task."""
 
     def __init__(
         self,
@@ -195,20 +202,19 @@ class SubagentRun:
         may_start: bool,
     ) -> None:
         self.abort = Abort()
-        self.conversation = conversation
+        self.transcript = SubagentTranscript(parent, identity.id, folder, conversation)
         self._parent = parent
         self._task = task
         self._identity = identity
         self._limits = limits
         self._provider, self._owns_provider = self._pick_provider()
-        self._transcript = Transcript(folder) if parent.persist else None
         self._loop: AgentLoop | None = None
         self._started = time.monotonic()
         self._cost_before = conversation.cost
         self._end: RunEnd | None = None
         # All agents share one set: a call id must be unique in the whole session.
-        parent.conversation.ids.update(conversation.ids, (identity.call_id,))
-        conversation.ids = parent.conversation.ids
+        parent.transcript.conversation.ids.update(conversation.ids, (identity.call_id,))
+        conversation.ids = parent.transcript.conversation.ids
         self.box = SubagentToolbox(
             parent.box,
             task,
@@ -220,7 +226,7 @@ class SubagentRun:
             turn_id=turn_id,
             may_start=may_start,
             halt=parent.halt,
-            on_asked=lambda call_id: self._record(ApprovalRequested(call_id)),
+            on_asked=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
         )
 
     def context(self) -> ParentContext:
@@ -232,8 +238,7 @@ class SubagentRun:
             policy=self.box.policy,
             approver=self.box.approver,
             provider=self._provider,
-            conversation=self.conversation,
-            record=self._record,
+            transcript=self.transcript,
             loop=lambda: self._loop,
             depth=self._parent.depth + 1,
         )
@@ -242,7 +247,9 @@ class SubagentRun:
         """Work until the end and report. Raises nothing but cancellation."""
         identity = self._identity
         try:
-            self._parent.record(SubagentStarted(identity.id, identity.type, identity.call_id, self._transcript_path()))
+            self._parent.transcript.append(
+                SubagentStarted(identity.id, identity.type, identity.call_id, self._transcript_path())
+            )
             self._end = await self._run_loop()
         except Aborted as aborted:
             self._end = RunEnd("interrupted", aborted.reason)
@@ -271,34 +278,27 @@ class SubagentRun:
             tuple(events.steps),
             tuple(events.denied),
             dict(events.usage),
-            self.conversation.cost - self._cost_before,
+            self.transcript.conversation.cost - self._cost_before,
             time.monotonic() - self._started,
             self._transcript_path(),
         )
 
     async def _run_loop(self) -> RunEnd:
-        box, conversation, task, model = self.box, self.conversation, self._task, self._provider.model
+        box, task, model = self.box, self._task, self._provider.model
+        conversation, record = self.transcript.conversation, self.transcript.append
         prefix = RequestPrefix(box, role=task.definition.prompt)
-        await prefix.prepare(self._provider, conversation.activated, lambda names: self._record(ToolsActivated(names)))
+        await prefix.prepare(self._provider, conversation.activated, lambda names: record(ToolsActivated(names)))
         self._report_missing_tools()
         if conversation.header is None:
-            self._record(self._header())
+            record(self._header())
         elif conversation.header.model != model:
-            self._record(ModelChanged(model))
+            record(ModelChanged(model))
         hooks = SubagentHooks(box.hooks, self._transcript_path() or "")
         parent_loop = self._parent.loop()
         # Server tools are the session's alone.
         options = RequestOptions(parent_loop.options.thinking_budget) if parent_loop is not None else RequestOptions()
         self._loop = AgentLoop(
-            box,
-            self._provider,
-            conversation,
-            self._record,
-            prefix,
-            hooks,
-            limits=self._limits,
-            options=options,
-            flush=self._transcript.flush if self._transcript is not None else None,
+            box, self._provider, self.transcript, prefix, hooks, limits=self._limits, options=options
         )
         context = await hooks.on_start("resume" if task.resumes else "startup", model)
         return await self._loop.run([{"type": "text", "text": clean_texts(task.prompt)}], context, self.abort)
@@ -322,17 +322,10 @@ class SubagentRun:
             report.agent_id, self._identity.call_id, report.why, report.turns, dict(report.usage), report.cost
         )
         try:
-            self._parent.record(record)
+            self._parent.transcript.append(record)
         except SessionError as failure:
             log.error("the end of sub-agent %s could not be recorded: %s", report.agent_id, failure)
         return report
-
-    def _record(self, record: TranscriptRecord) -> None:
-        if self._transcript is not None:
-            self._transcript.append(record)
-        self.conversation.apply(record)
-        if cost := getattr(record, "cost", None):
-            self._parent.record(SideRequestMade(cost, agent=self._identity.id))
 
     def _report_missing_tools(self) -> None:
         """Notify the user of tools that the agent's file names and that do not exist here."""
@@ -351,13 +344,12 @@ class SubagentRun:
         return (parent_provider, False) if own is None else (own, True)
 
     def _transcript_path(self) -> str | None:
-        return str(self._transcript.path) if self._transcript is not None else None
+        return str(self.transcript.path) if self.transcript.path is not None else None
 
     async def _close(self) -> None:
         try:
             await self.box.aclose()
-            if self._transcript is not None:
-                await self._transcript.aclose()
+            await self.transcript.aclose()
             if self._owns_provider:
                 await self._provider.aclose()
         except SessionError as failure:

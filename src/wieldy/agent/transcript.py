@@ -1,4 +1,4 @@
-"""The transcript of a session: an append-only log of records, one JSON object a line. The conversation is a fold over it.
+"""The transcript of a session: an append-only log of records, one JSON object a line, and the conversation they make.
 
 A record is written before `append` returns, so that a killed process loses nothing that it did. A thread brings it to disk;
 `flush` waits for that, before something lasting is done and before the model is told of it.
@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from wieldy.agent.conversation import Conversation, fold
 from wieldy.agent.records import ToolResultRecord, TranscriptRecord, convert_record, decode_record
 from wieldy.core.errors import SessionError
 from wieldy.core.threads import in_thread
@@ -34,40 +35,57 @@ class TranscriptLocked(SessionError):
 
 
 class Transcript:
-    """Appends records to the log in a folder, which is made with the first of them. One process at a time can open it."""
+    """Writes records to a log and folds them into `conversation`.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / NAME
-        self._payloads = PayloadStore(folder)
+    The log and its folder are made with the first record, and one process at a time can open it. Without a folder,
+    nothing is written.
+    """
+
+    def __init__(self, folder: Path | None, conversation: Conversation | None = None) -> None:
+        self.conversation = Conversation() if conversation is None else conversation
+        self.path = None if folder is None else folder / NAME
+        self._payloads = None if folder is None else PayloadStore(folder)
         self._file = -1
         self._fsyncs: FsyncThread | None = None
         self._last_result = 0
 
     def append(self, record: TranscriptRecord) -> None:
         """Write a record. Raises `SessionError` when that fails: a run that cannot be resumed must not go on."""
-        self.open()
+        if self._payloads is not None:
+            self._write(record, self._payloads)
+        self.conversation.apply(record)
+
+    def _write(self, record: TranscriptRecord, payloads: PayloadStore) -> None:
+        if self._fsyncs is None:
+            self.open()
+        assert self._fsyncs is not None
         try:
             line = _encode(record)
             if len(line) > PAYLOAD_CHARS:
-                line = _encode(self._payloads.extract(msgspec.to_builtins(record)))
+                line = _encode(payloads.extract(msgspec.to_builtins(record)))
             _write_all(self._file, line)
         except OSError as error:
             raise self._write_error(error) from None
-        if self._fsyncs is not None:
-            count = self._fsyncs.note_write()
-            if isinstance(record, ToolResultRecord):
-                self._last_result = count
+        count = self._fsyncs.note_write()
+        if isinstance(record, ToolResultRecord):
+            self._last_result = count
+
+    async def load(self, folder: Path) -> None:
+        """Replace the conversation by that of the log in a folder."""
+        if self.path == folder / NAME:
+            self.open()  # before it is read, so that no other process can add to it meanwhile
+        self.conversation = await in_thread(lambda: fold(records(folder)))
 
     def open(self) -> None:
         """Open and lock the log. Raises `SessionError`."""
-        if self._file >= 0:
+        if self._fsyncs is not None or self.path is None or self._payloads is None:
             return
+        folder = self.path.parent
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                _lock(file, self.folder)
+                _lock(file, folder)
                 size = os.fstat(file).st_size
                 if size and os.pread(file, 1, size - 1) != b"\n":
                     _write_all(file, b"\n")  # a torn last line must not swallow the next record
@@ -76,7 +94,7 @@ class Transcript:
                 raise
         except OSError as error:
             raise self._write_error(error) from None
-        self._file, self._fsyncs = file, FsyncThread(file, self.folder, self._payloads.fsync)
+        self._file, self._fsyncs = file, FsyncThread(file, folder, self._payloads.fsync)
 
     async def flush(self, *, results: bool = False) -> None:
         """Wait until all records are on disk, or the last tool result and those before it. Raises `SessionError`."""

@@ -22,10 +22,11 @@ class Disk:
         self.seen: list[tuple[str, bool]] = []
 
     def look(self, what: str) -> None:
-        assert self.session is not None and isinstance(self.session._transcript, Transcript)
-        syncer = self.session._transcript._fsyncs
+        assert self.session is not None and isinstance(self.session.transcript, Transcript)
+        syncer = self.session.transcript._fsyncs
         assert isinstance(syncer, FsyncThread)
-        lines = self.session._transcript.path.read_text().splitlines()
+        assert self.session.transcript.path is not None
+        lines = self.session.transcript.path.read_text().splitlines()
         wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'
         needed = max((n for n, line in enumerate(lines, 1) if wanted in line), default=0)
         self.seen.append((what, syncer._on_disk >= needed))
@@ -92,13 +93,13 @@ async def test_a_disk_that_fails_ends_the_run_before_anything_is_changed(tmp_pat
         raise OSError(28, "No space left on device")
 
     async with session:
-        assert isinstance(session._transcript, Transcript)
-        session._transcript.open()
-        assert session._transcript._fsyncs is not None
-        session._transcript._fsyncs._before = full
+        assert isinstance(session.transcript, Transcript)
+        session.transcript.open()
+        assert session.transcript._fsyncs is not None
+        session.transcript._fsyncs._before = full
         end = ended(await events_of(session))
         assert end.is_error
         assert "No space left on device" in end.detail
         assert disk.seen == []
-        session._transcript._fsyncs._error = None
-        session._transcript._fsyncs._before = lambda: None
+        session.transcript._fsyncs._error = None
+        session.transcript._fsyncs._before = lambda: None
