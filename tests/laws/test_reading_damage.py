@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.images import picture, read_header
+from wieldy.files.reading.images import prepare_image, read_header
 from wieldy.files.reading.notebooks import read_notebook
 
 LAW = settings(max_examples=150, deadline=None)
@@ -61,7 +61,7 @@ def damaged_images(draw: st.DrawFn) -> bytes:
 @pytest.mark.filterwarnings("ignore")
 def test_a_damaged_image_is_shown_or_refused(data: bytes) -> None:
     try:
-        found = picture(data, "it")
+        found = prepare_image(data, "it")
     except ToolFailure as failure:
         assert str(failure).startswith("it is ")
     else:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from wieldy.files.encodings import Encoding
 from wieldy.files.reading.opening import HEAD, OpenFile
-from wieldy.files.reading.pages import WIDEST, Breaks, Page, counted, plain, read_page
+from wieldy.files.reading.pages import MAX_LINE_CHARS, LineEndings, Page, count_breaks, normalize_breaks, read_page
 
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 scraps = st.sampled_from(
-    ["", "a", "\t x", "é", "漢字", "🙂", "\x0b\x0c", "\u2028", "\x85", "y" * 50, "w" * (WIDEST + 7)]
+    ["", "a", "\t x", "é", "漢字", "🙂", "\x0b\x0c", "\u2028", "\x85", "y" * 50, "w" * (MAX_LINE_CHARS + 7)]
 )
 breaks = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\r\n"])
 texts = st.lists(st.tuples(scraps, breaks), max_size=12).map(lambda parts: "".join(a + b for a, b in parts))
@@ -42,8 +42,8 @@ def expected_lines(data: bytes, encoding: Encoding) -> list[str]:
 
 
 def fitted(line: str) -> str:
-    beyond = len(line) - WIDEST
-    return f"{line[:WIDEST]}… [{beyond} more characters in this line]" if beyond > 0 else line
+    beyond = len(line) - MAX_LINE_CHARS
+    return f"{line[:MAX_LINE_CHARS]}… [{beyond} more characters in this line]" if beyond > 0 else line
 
 
 def page_of(path: Path, data: bytes, **how: Any) -> Page:
@@ -103,10 +103,10 @@ def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: 
 @LAW
 @given(pieces=st.lists(st.text("ab\r\n", max_size=6)))
 def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[str]) -> None:
-    met, whole = Breaks(), "".join(pieces)
-    found = list(counted(pieces, "\n", "\r", met))
+    met, whole = LineEndings(), "".join(pieces)
+    found = list(count_breaks(pieces, "\n", "\r", met))
     expected = whole.replace("\r\n", "\n").replace("\r", "\n")
-    assert "".join(plain(piece, "\n", "\r") for piece, _ in found) == expected
-    assert [count for _, count in found] == [plain(piece, "\n", "\r").count("\n") for piece, _ in found]
+    assert "".join(normalize_breaks(piece, "\n", "\r") for piece, _ in found) == expected
+    assert [count for _, count in found] == [normalize_breaks(piece, "\n", "\r").count("\n") for piece, _ in found]
     alone = whole.replace("\r\n", "")
     assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, "\r" in alone)

@@ -1,32 +1,32 @@
-"""How names and lines are written for a model: short, on one line, and always valid text."""
+"""Format names and lines for a model: short, on one line, and always valid text."""
 
 from __future__ import annotations
 
-import os
 import re
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def relative_path(path: str, cwd: str) -> str:
     """A path as a model can use it again: relative when it is below the working directory, else absolute."""
-    below = cwd.rstrip("/") + "/"
-    short = path[len(below) :] if path.startswith(below) else path
+    prefix = cwd.rstrip("/") + "/"
+    short = path.removeprefix(prefix)
     if short.startswith("~"):
         short = f"./{short}"
     return escape_controls(display_path(short))
 
 
 def display_path(path: str) -> str:
-    """A path as valid text; bytes that are not UTF-8 become replacement marks."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    """A path as valid text; bytes that are not UTF-8 become replacement characters."""
+    return path if path.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", path)
 
 
 def escape_controls(text: str) -> str:
-    """Control characters made visible."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    """Make control characters visible."""
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_after: int = 0) -> str:
@@ -43,3 +43,15 @@ def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_afte
     after = missing_after + len(text[start + LINE_CHARS :].encode())
     opening = f"[{before} bytes cut] " if before else ""
     return opening + middle + (f" [{after} bytes cut]" if after else "")
+
+
+def format_size(count: int) -> str:
+    """A number of bytes in a readable unit."""
+    if count < 1000:
+        return f"{count} bytes"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+    return f"{amount / 1000:.3g} TB"

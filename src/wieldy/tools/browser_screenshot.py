@@ -25,7 +25,7 @@ async def browser_screenshot(
 ) -> Output:
     """Take a screenshot."""
     from wieldy.browser.session import BrowserSession
-    from wieldy.files.reading.images import picture
+    from wieldy.files.reading.images import prepare_image
 
     session = ctx.workspace.service(BrowserSession)
     async with session.act(ctx.judge, settle=False) as page:
@@ -33,7 +33,7 @@ async def browser_screenshot(
             png = await (await session.element(page, ref)).screenshot()
         else:
             png = await page.screenshot(full_page=full_page)
-    image = await in_thread(picture, png, "the screenshot")
+    image = await in_thread(prepare_image, png, "the screenshot")
     size = f"{image.original.width}×{image.original.height}"
     shrunk = f", shown at {image.width}×{image.height}" if image.shrunk else ""
     text = f"<{session.url}> {size} pixels{shrunk}"

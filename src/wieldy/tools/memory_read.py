@@ -76,7 +76,7 @@ def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Outp
     real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)
     with OpenFile(absolute, real) as file:
-        data = file.whole(MAX_BYTES)
+        data = file.read_all(MAX_BYTES)
         if data is None:
             raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):

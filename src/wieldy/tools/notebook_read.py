@@ -23,18 +23,19 @@ async def notebook_read(
     try:
         return await in_thread(_read_notebook, ctx, notebook_path, cell_id)
     except OSError as error:
-        from wieldy.files.reading.opening import why_unreadable
+        from wieldy.files.reading.opening import explain_unreadable
 
-        raise ToolFailure(await in_thread(why_unreadable, notebook_path, error)) from None
+        raise ToolFailure(await in_thread(explain_unreadable, notebook_path, error)) from None
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
-    from wieldy.files.reading.opening import OpenFile, shown
-    from wieldy.files.reading.read_file import loaded
+    from wieldy.files.reading.opening import OpenFile
+    from wieldy.files.reading.read_file import load_file
+    from wieldy.search.format import display_path
 
     with OpenFile(path, ctx.resolved(path)) as file:
-        data = loaded(file, LARGEST_FILE)
-        notebook = read_notebook(data, shown(path))
+        data = load_file(file, LARGEST_FILE)
+        notebook = read_notebook(data, display_path(path))
         return show_notebook(file, data, notebook, ctx.workspace.service(ReadState), cell_id)

@@ -12,7 +12,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.files.reading.pages import CHARS, LIMIT
+from wieldy.files.reading.pages import MAX_CHARS, MAX_LINES
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     described_in=__file__,
     reads="file_path",
     aliases={"path": "file_path"},
-    max_result_chars=CHARS + 1000,
+    max_result_chars=MAX_CHARS + 1000,
     timeout=120.0,
 )
 async def read(
     ctx: ToolContext,
     file_path: str,
     offset: Annotated[int, Param("First line, from 1", ge=0)] = 1,
-    limit: Annotated[int, Param("Number of lines", ge=1)] = LIMIT,
+    limit: Annotated[int, Param("Number of lines", ge=1)] = MAX_LINES,
     pages: Annotated[str, 'Of a PDF, such as "1-5,8"'] = "",
     as_images: Annotated[bool, "PDF pages as pictures, not text"] = False,
 ) -> Output:
@@ -44,23 +44,23 @@ async def read(
         limit=limit,
         pages=pages,
         as_images=as_images,
-        seen=workspace.service(ReadState),
-        repeats=workspace.service(read_file.RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
+        state=workspace.service(ReadState),
+        recent=workspace.service(read_file.RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
     )
     try:
         real = ctx.resolved(file_path)
-        file = read_file.small(file_path, real)
+        file = read_file.open_small_file(file_path, real)
         if file is None:
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))
         return (
-            reader.show(file)
-            if read_file.is_plain(file)
-            else await _in_thread(reader, lambda reader: reader.show(file))
+            reader.read_open(file)
+            if read_file.is_plain_text(file)
+            else await _in_thread(reader, lambda reader: reader.read_open(file))
         )
     except OSError as error:
-        from wieldy.files.reading.opening import why_unreadable
+        from wieldy.files.reading.opening import explain_unreadable
 
-        raise ToolFailure(await in_thread(why_unreadable, file_path, error)) from None
+        raise ToolFailure(await in_thread(explain_unreadable, file_path, error)) from None
 
 
 async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:

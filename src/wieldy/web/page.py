@@ -92,10 +92,10 @@ async def _read_text(response: FetchedResponse, media_type: str, charset: str | 
 
 
 async def _read_image(response: FetchedResponse, media_type: str) -> WebPage:
-    from wieldy.files.reading.images import picture
+    from wieldy.files.reading.images import prepare_image
 
     _require_complete(response)
-    image = await in_thread(picture, response.body, str(response.url))
+    image = await in_thread(prepare_image, response.body, str(response.url))
     size = f"{image.original.width}×{image.original.height} pixels"
     return WebPage(str(response.url), "", media_type, (image.block,), len(response.body), response.status, (size,))
 

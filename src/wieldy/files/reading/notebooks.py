@@ -1,4 +1,4 @@
-"""Jupyter notebooks as text: each cell with its number, id, source and what it printed. Plain JSON, no library."""
+"""Read Jupyter notebooks as text: each cell with its number, id, source and outputs. Plain JSON, no library."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from msgspec import Struct
 from wieldy.core.content import Block, Image, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
-from wieldy.files.reading.opening import OpenFile, shown
+from wieldy.core.truncate import truncate
+from wieldy.files.reading.opening import OpenFile
+from wieldy.search.format import display_path
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
 
 
 LARGEST_FILE = 256 << 20
-OUTPUT_CHARS = 10_000
-CELL_OUTPUT_CHARS = 20_000
-NAMED_AT_MOST = 20
-RASTERS = ("image/png", "image/jpeg", "image/gif", "image/webp")
-# Traces and progress bars bring terminal colours; a model has no use for them.
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+MAX_CHARS = 40_000
+MAX_OUTPUT_CHARS = 10_000
+MAX_CELL_OUTPUT_CHARS = 20_000
+MAX_IMAGES = 10
+MAX_LISTED_CELLS = 200
+MAX_LISTED_IDS = 20
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+# Traces and progress bars contain terminal colors, which are of no use to a model.
+_COLORS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class Cell(Struct, frozen=True):
-    """One cell. `id` is the notebook's own where it has one, else `cell-<index>`."""
+    """One cell. `id` is the notebook's own where it has one, else `cell-<index>`; `images` are in base64."""
 
     index: int
     id: str
@@ -38,16 +43,15 @@ class Cell(Struct, frozen=True):
     source: str
     outputs: tuple[str, ...] = ()
     executed: int | None = None
-    pictures: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:
-        """The line above a cell."""
         run = f" [{self.executed}]" if self.executed is not None else ""
         return f"<cell {self.index} id={self.id} {self.kind}{run}>"
 
     def as_data(self) -> dict[str, Any]:
-        """The cell for a caller; pictures are blocks of the content and only counted here."""
+        """The cell for a caller; images are blocks of the content and only counted here."""
         return {
             "index": self.index,
             "id": self.id,
@@ -55,11 +59,11 @@ class Cell(Struct, frozen=True):
             "source": self.source,
             "outputs": list(self.outputs),
             "executed": self.executed,
-            "pictures": len(self.pictures),
+            "pictures": len(self.images),
         }
 
     def __str__(self) -> str:
-        parts, left = [self.heading, self.source], CELL_OUTPUT_CHARS
+        parts, left = [self.heading, self.source], MAX_CELL_OUTPUT_CHARS
         for count, output in enumerate(self.outputs):
             left -= len(output)
             if left < 0 and count:
@@ -81,19 +85,19 @@ class Notebook(Struct, frozen=True):
 
 
 def read_notebook(data: bytes, name: str) -> Notebook:
-    """The notebook in `data`; `name` is what errors call it."""
+    """Parse a notebook; `name` is for error messages."""
     try:
         notebook = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ToolFailure(f"{name} is no valid notebook: {error}.") from None
-    cells = _cells_of(notebook)
+    cells = _raw_cells(notebook)
     if cells is None:
         raise ToolFailure(f"{name} is no valid notebook: it holds no list of cells.")
-    return Notebook(_language(notebook), tuple(_cell(index, cell) for index, cell in enumerate(cells)))
+    return Notebook(_language(notebook), tuple(_parse_cell(index, cell) for index, cell in enumerate(cells)))
 
 
 def cell_label(index: int, cell: Mapping[str, Any]) -> str:
-    """What a cell is called: by the id it has, else by its number."""
+    """What a cell is called: its id, or `cell-<index>` where it has none."""
     return str(cell.get("id") or f"cell-{index}")
 
 
@@ -110,13 +114,13 @@ def find_cell(name: str, ids: Sequence[str]) -> int:
         return int(number)
     if not ids:
         raise ToolFailure(f"There is no cell `{name}`: the notebook has no cells.")
-    known = ", ".join(f"{index} (id={id})" for index, id in enumerate(ids[:NAMED_AT_MOST]))
-    more = f" and {len(ids) - NAMED_AT_MOST} more" if len(ids) > NAMED_AT_MOST else ""
+    known = ", ".join(f"{index} (id={id})" for index, id in enumerate(ids[:MAX_LISTED_IDS]))
+    more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
     raise ToolFailure(f"There is no cell `{name}`. The cells are {known}{more}; name one by its id or its number.")
 
 
-def _cells_of(notebook: Any) -> list[Any] | None:
-    """The raw cells; before format 4 they stood in worksheets."""
+def _raw_cells(notebook: Any) -> list[Any] | None:
+    """The cells; before format 4 they were in worksheets."""
     if not isinstance(notebook, dict):
         return None
     cells = notebook.get("cells")
@@ -127,56 +131,56 @@ def _cells_of(notebook: Any) -> list[Any] | None:
 
 def _language(notebook: Mapping[str, Any]) -> str:
     metadata = _mapping(notebook.get("metadata"))
-    for place, key in (("language_info", "name"), ("kernelspec", "language")):
-        if isinstance(named := _mapping(metadata.get(place)).get(key), str):
-            return named
+    for section, key in (("language_info", "name"), ("kernelspec", "language")):
+        if isinstance(language := _mapping(metadata.get(section)).get(key), str):
+            return language
     return "python"
 
 
-def _cell(index: int, raw: Any) -> Cell:
+def _parse_cell(index: int, raw: Any) -> Cell:
     cell = _mapping(raw)
     outputs = cell.get("outputs")
+    outputs = outputs if isinstance(outputs, list) else []
     count = cell.get("execution_count")
     return Cell(
         index=index,
         id=cell_label(index, cell),
         kind=str(cell.get("cell_type", "unknown")),
         source=_text(cell.get("source", cell.get("input"))),
-        outputs=tuple(filter(None, map(_output, outputs))) if isinstance(outputs, list) else (),
+        outputs=tuple(filter(None, map(_output_text, outputs))),
         executed=count if isinstance(count, int) else None,
-        pictures=tuple(_pictures(outputs)) if isinstance(outputs, list) else (),
+        images=tuple(_output_images(outputs)),
     )
 
 
-def _pictures(outputs: Sequence[Any]) -> Iterator[str]:
-    """The pictures among the outputs, in base64 as they are kept."""
+def _output_images(outputs: Sequence[Any]) -> Iterator[str]:
     for output in outputs:
-        shown = _mapping(_mapping(output).get("data"))
-        best = next((kind for kind in RASTERS if kind in shown), None)
-        if best is not None:
-            yield _text(shown[best])
+        data = _mapping(_mapping(output).get("data"))
+        media_type = next((kind for kind in IMAGE_TYPES if kind in data), None)
+        if media_type is not None:
+            yield _text(data[media_type])
 
 
-def _output(raw: Any) -> str:
+def _output_text(raw: Any) -> str:
     output = _mapping(raw)
     if output.get("output_type") == "error" or "traceback" in output:
         trace = output.get("traceback")
         lines = "\n".join(map(_text, trace)) if isinstance(trace, list) else ""
-        return _capped(lines or f"{output.get('ename')}: {output.get('evalue')}")
+        return _clean(lines or f"{output.get('ename')}: {output.get('evalue')}")
     if "text" in output:
-        return _capped(_text(output["text"]))
-    shown = _mapping(output.get("data"))
+        return _clean(_text(output["text"]))
+    data = _mapping(output.get("data"))
     for kind in ("text/markdown", "text/plain", "text/html"):
-        if kind in shown:
-            pictures = [other for other in shown if other.startswith("image/")]
-            return _capped("\n".join([_text(shown[kind]), *(f"[{other}]" for other in pictures)]))
-    return "\n".join(f"[{kind}]" for kind in shown)
+        if kind in data:
+            images = [f"[{other}]" for other in data if other.startswith("image/")]
+            return _clean("\n".join([_text(data[kind]), *images]))
+    return "\n".join(f"[{kind}]" for kind in data)
 
 
-def _capped(text: str) -> str:
-    text = _COLOURS.sub("", text).strip("\n")
-    beyond = len(text) - OUTPUT_CHARS
-    return f"{text[:OUTPUT_CHARS]}… [{beyond} more characters of output]" if beyond > 0 else text
+def _clean(text: str) -> str:
+    text = _COLORS.sub("", text).strip("\n")
+    beyond = len(text) - MAX_OUTPUT_CHARS
+    return f"{text[:MAX_OUTPUT_CHARS]}… [{beyond} more characters of output]" if beyond > 0 else text
 
 
 def _text(value: Any) -> str:
@@ -190,30 +194,25 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-CHARS = 40_000
-MOST_PICTURES = 10
-MOST_NAMED = 200
-
-
 def show_notebook(
-    file: OpenFile, data: bytes, notebook: Notebook, seen: ReadState, cell_id: str | None = None
+    file: OpenFile, data: bytes, notebook: Notebook, state: ReadState, cell_id: str | None = None
 ) -> Output:
-    """The notebook, or one cell of it, as a result; what was shown is remembered."""
+    """The notebook, or one cell of it, as a result; what is shown is recorded as read."""
     cells = notebook.cells
     if cell_id:
         cells = (cells[find_cell(cell_id, [cell.id for cell in cells])],)
-    fitting = 1 if cell_id else _fitting(cells)
-    whole = fitting == len(notebook.cells)
-    seen.record_read(file.path, data=data, stat=file.stat, first=1, last=0, complete=whole)
-    about = {"filePath": shown(file.path), "language": notebook.language, "numCells": len(notebook.cells)}
+    fitting = 1 if cell_id else _count_fitting(cells)
+    complete = fitting == len(notebook.cells)
+    state.record_read(file.path, data=data, stat=file.stat, first=1, last=0, complete=complete)
+    about = {"filePath": display_path(file.path), "language": notebook.language, "numCells": len(notebook.cells)}
     data_cells = [cell.as_data() for cell in cells[:fitting]]
     content = tuple(_blocks(cells, fitting))
     return Output(content, {"type": "notebook", "file": {**about, "cells": data_cells}})
 
 
-def _fitting(cells: tuple[Cell, ...]) -> int:
+def _count_fitting(cells: tuple[Cell, ...]) -> int:
     """How many cells, from the first on, are shown in full."""
-    left = CHARS
+    left = MAX_CHARS
     for count, cell in enumerate(cells):
         left -= len(str(cell)) + 2
         if left < 0 and count:
@@ -224,51 +223,51 @@ def _fitting(cells: tuple[Cell, ...]) -> int:
 def _blocks(cells: tuple[Cell, ...], fitting: int) -> Iterator[Block]:
     if not cells:
         yield Text("<system-reminder>The notebook has no cells.</system-reminder>")
-    said: list[str] = []
-    pictures = 0
+    texts: list[str] = []
+    image_count = 0
     for cell in cells[:fitting]:
-        said.append(str(cell))
+        texts.append(str(cell))
         images: list[Image] = []
-        for number, picture in enumerate(cell.pictures, start=1):
-            if pictures == MOST_PICTURES:
-                said.append(f"[further pictures of this cell are not shown; read it alone with cell_id={cell.id}]")
+        for number, encoded in enumerate(cell.images, start=1):
+            if image_count == MAX_IMAGES:
+                texts.append(f"[further pictures of this cell are not shown; read it alone with cell_id={cell.id}]")
                 break
-            image = _image(picture, f"picture {number} of cell {cell.index}")
-            pictures += isinstance(image, Image)
+            image = _image_or_problem(encoded, f"picture {number} of cell {cell.index}")
             if isinstance(image, Image):
                 images.append(image)
+                image_count += 1
             else:
-                said.append(f"[{image}]")
+                texts.append(f"[{image}]")
         if images:
-            yield Text("\n\n".join(said))
+            yield Text("\n\n".join(texts))
             yield from images
-            said = []
+            texts = []
     if fitting < len(cells):
-        said.append(_rest(cells[fitting:]))
-    if said:
-        yield Text("\n\n".join(said))
+        texts.append(_list_remaining(cells[fitting:]))
+    if texts:
+        yield Text("\n\n".join(texts))
 
 
-def _image(encoded: str, name: str) -> Image | str:
-    """A picture fit to be sent, or why it is not."""
-    from wieldy.files.reading.images import picture
+def _image_or_problem(encoded: str, name: str) -> Image | str:
+    from wieldy.files.reading.images import prepare_image
 
     try:
-        return picture(base64.b64decode("".join(encoded.split()), validate=True), name).block
+        return prepare_image(base64.b64decode("".join(encoded.split()), validate=True), name).block
     except ToolFailure as failure:
         return failure.message
     except (binascii.Error, ValueError):
         return f"{name} is damaged: it is no base64."
 
 
-def _rest(cells: tuple[Cell, ...]) -> str:
-    named = [f"{cell.heading} {_first_line(cell.source)}".rstrip() for cell in cells[:MOST_NAMED]]
-    if len(cells) > MOST_NAMED:
-        named.append(f"… and {len(cells) - MOST_NAMED} more cells, up to number {cells[-1].index}")
-    lines = "\n".join(named)
-    return f"<system-reminder>These cells did not fit. NotebookRead shows one with cell_id.\n{lines}</system-reminder>"
+def _list_remaining(cells: tuple[Cell, ...]) -> str:
+    lines = [f"{cell.heading} {_first_line(cell.source)}".rstrip() for cell in cells[:MAX_LISTED_CELLS]]
+    if len(cells) > MAX_LISTED_CELLS:
+        lines.append(f"… and {len(cells) - MAX_LISTED_CELLS} more cells, up to number {cells[-1].index}")
+    listing = "\n".join(lines)
+    return (
+        f"<system-reminder>These cells did not fit. NotebookRead shows one with cell_id.\n{listing}</system-reminder>"
+    )
 
 
 def _first_line(source: str) -> str:
-    line = next((line.strip() for line in source.splitlines() if line.strip()), "")
-    return line if len(line) <= 80 else line[:80] + "…"
+    return truncate(next((line.strip() for line in source.splitlines() if line.strip()), ""), 80)

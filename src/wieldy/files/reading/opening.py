@@ -1,4 +1,4 @@
-"""A regular file, opened so that nothing can hang: devices, pipes and sockets are turned away before and after."""
+"""Open regular files so that nothing can hang: devices, pipes and sockets are refused before and after opening."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import TracebackType
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.realpath import Swapped, open_exact
+from wieldy.search.format import display_path
 
 HEAD = 256 * 1024
 SECTOR = 512
@@ -25,7 +26,7 @@ _KINDS = (
 class OpenFile:
     """An open file with its first bytes; to be closed. It is read once, forwards. Raises OSError like any file.
 
-    `real` is where the path led when it was judged: that file is opened, or none. `before` is what it was just before.
+    `real` is where the path led when permissions were checked: that file is opened, or none. `before` is its earlier status.
     """
 
     __slots__ = ("_descriptor", "head", "path", "real", "stat")
@@ -34,14 +35,14 @@ class OpenFile:
         self.path = path
         try:
             self.real = real or os.path.realpath(path)
-            # Looked at before the open too: opening some devices already does something.
-            _turn_away(path, before or os.stat(path))
+            # Checked before opening too: opening some devices already has an effect.
+            _refuse_special(path, before or os.stat(path))
             self._descriptor = open_exact(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
         try:
             self.stat = os.fstat(self._descriptor)
-            _turn_away(path, self.stat)
+            _refuse_special(path, self.stat)
             size = self.stat.st_size
             self.head = os.read(self._descriptor, min(size + 1, HEAD) if size else HEAD)
         except BaseException:
@@ -56,14 +57,14 @@ class OpenFile:
 
     @property
     def sized(self) -> bool:
-        """Whether the file says how long it is; what the kernel makes up as it is read (`/proc`) does not."""
+        """Whether the file has a size; what the kernel generates as it is read (`/proc`) has none."""
         return self.stat.st_size > 0 or not self.head
 
-    def whole(self, most: int) -> bytes | None:
-        """All bytes, or None if there are more than `most`. Only once, and not after `blocks`."""
+    def read_all(self, most: int) -> bytes | None:
+        """All bytes, or None if there are more than `most`. Only once, and not after `read_blocks`."""
         if self.stat.st_size > most:
             return None
-        # Where all is there by what the file says of its length, only its end is to be seen: no large buffer for that.
+        # Where the head holds everything, only the end of the file remains to be seen: no large buffer for that.
         step = SECTOR if len(self.head) == self.stat.st_size else HEAD
         data, left = [self.head], most + 1 - len(self.head)
         while left > 0 and (more := os.read(self._descriptor, min(left, step))):
@@ -75,41 +76,34 @@ class OpenFile:
         self.head = b"".join(data)
         return None
 
-    def blocks(self, size: int) -> Iterator[bytes]:
+    def read_blocks(self, size: int) -> Iterator[bytes]:
         """The bytes in pieces, none held longer than the caller holds it."""
         yield self.head
         while block := os.read(self._descriptor, size):
             yield block
 
 
-def shown(path: str) -> str:
-    """A path as text that can be sent anywhere; bytes that are no UTF-8 become replacement marks."""
-    if path.isascii():
-        return path
-    return "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= char <= "\udfff" else char for char in path)
-
-
-def _turn_away(path: str, stat: os.stat_result) -> None:
+def _refuse_special(path: str, stat: os.stat_result) -> None:
     if modes.S_ISREG(stat.st_mode):
         return
     if modes.S_ISDIR(stat.st_mode):
-        raise ToolFailure(f"{shown(path)} is a directory, not a file. Use LS or Glob to see what is in it.")
+        raise ToolFailure(f"{display_path(path)} is a directory, not a file. Use LS or Glob to see what is in it.")
     kind = next((name for test, name in _KINDS if test(stat.st_mode)), "no regular file")
-    raise ToolFailure(f"{shown(path)} is {kind}; only regular files can be read.")
+    raise ToolFailure(f"{display_path(path)} is {kind}; only regular files can be read.")
 
 
-def why_unreadable(path: str, error: OSError) -> str:
-    """What to tell about a file that gave this error; looks round for similar names where it is missing."""
-    name = shown(path)
+def explain_unreadable(path: str, error: OSError) -> str:
+    """Explain why a file cannot be read; suggests similar names where it is missing."""
+    name = display_path(path)
     if isinstance(error, Swapped):
         return f"{name} leads elsewhere than when it was checked; nothing was read. Try again when nobody moves it."
     match error.errno:
-        case errno.ENOENT if (target := _link(path)) is not None:
-            return f"{name} is a symbolic link to {shown(target)}, which does not exist."
+        case errno.ENOENT if (target := _link_target(path)) is not None:
+            return f"{name} is a symbolic link to {display_path(target)}, which does not exist."
         case errno.ENOENT:
-            return f"{name} does not exist. {_suggestion(path)}"
+            return f"{name} does not exist. {_suggest(path)}"
         case errno.ENOTDIR:
-            return f"{name} cannot exist: part of the path is a file, not a directory. {_suggestion(path)}"
+            return f"{name} cannot exist: part of the path is a file, not a directory. {_suggest(path)}"
         case errno.ELOOP:
             return f"{name} is a symbolic link that leads back to itself."
         case errno.EACCES | errno.EPERM:
@@ -120,14 +114,14 @@ def why_unreadable(path: str, error: OSError) -> str:
             return f"{name} cannot be read: {error.strerror or error}."
 
 
-def _link(path: str) -> str | None:
+def _link_target(path: str) -> str | None:
     try:
         return os.readlink(path)
     except OSError:
         return None
 
 
-def _suggestion(path: str) -> str:
+def _suggest(path: str) -> str:
     from wieldy.search.similar_paths import find_similar_paths
 
     names = find_similar_paths(path)

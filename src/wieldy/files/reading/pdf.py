@@ -1,4 +1,4 @@
-"""PDF documents: the text of some pages, or pictures of them. Wraps pypdfium2."""
+"""Read PDF documents: the text of some pages, or images of them. Wraps pypdfium2."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from wieldy.core.content import Content, Image, Text
 from wieldy.core.errors import ToolFailure
 
 LARGEST_FILE = 128 << 20
-WHOLE_PAGES = 10
-MOST_PAGES = 20
+MAX_UNASKED_PAGES = 10
+MAX_PAGES = 20
 NO_TEXT = "There is no text on this page; ask for it with as_images=true."
 LONG_SIDE = 1568
 POINTS_PER_INCH = 72
-SHARPEST = 200 / POINTS_PER_INCH
+MAX_SCALE = 200 / POINTS_PER_INCH
 
 # PDFium keeps its state in globals: one call at a time in the whole process.
-_alone = threading.Lock()
+_pdfium_lock = threading.Lock()
 
 
 class PdfPages(Struct, frozen=True):
-    """Some pages of a document: their numbers (from 1), and the text or the picture of each."""
+    """Some pages of a document: their numbers (from 1), and the text or the image of each."""
 
     count: int
     numbers: tuple[int, ...]
@@ -35,7 +35,6 @@ class PdfPages(Struct, frozen=True):
 
     @property
     def content(self) -> Content:
-        """The pages as a result carries them."""
         if self.images:
             pairs = zip(self.numbers, self.images, strict=True)
             return tuple(block for n, image in pairs for block in (Text(f"Page {n} of {self.count}:"), image))
@@ -44,18 +43,18 @@ class PdfPages(Struct, frozen=True):
 
 
 def read_pdf(data: bytes, name: str, *, pages: str | None = None, as_images: bool = False) -> PdfPages:
-    """The pages asked for ("1-5,8"), or all where there are few; `name` is what errors call the document."""
-    with _document(data, name) as document:
+    """The pages asked for ("1-5,8"), or all where there are few; `name` is for error messages."""
+    with _open_document(data, name) as document:
         count = len(document)
-        numbers = _chosen(pages, count, name)
+        numbers = _select_pages(pages, count, name)
         if as_images:
-            return PdfPages(count, numbers, images=tuple(_drawn(document, n, name) for n in numbers))
-        return PdfPages(count, numbers, texts=tuple(_text(document, n) for n in numbers))
+            return PdfPages(count, numbers, images=tuple(_render_page(document, n, name) for n in numbers))
+        return PdfPages(count, numbers, texts=tuple(_page_text(document, n) for n in numbers))
 
 
-def page_numbers(pages: str, count: int) -> tuple[int, ...]:
+def parse_page_numbers(pages: str, count: int) -> tuple[int, ...]:
     """The page numbers that "1-5,8" names, in order and once each; raises ValueError with the reason."""
-    chosen: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for part in pages.replace(" ", "").split(","):
         start, dash, end = part.partition("-")
         if not start.isdecimal() or (dash and end and not end.isdecimal()):
@@ -66,25 +65,25 @@ def page_numbers(pages: str, count: int) -> tuple[int, ...]:
             raise ValueError(f"`{part}` does not run from a lower page to a higher one, starting at 1")
         if first > count:
             raise ValueError(f"page {first} does not exist: there are {count}")
-        if min(last, count) - first >= MOST_PAGES:
-            raise ValueError(f"at most {MOST_PAGES} pages can be read at once")
-        chosen.update(dict.fromkeys(range(first, min(last, count) + 1)))
-    if len(chosen) > MOST_PAGES:
-        raise ValueError(f"at most {MOST_PAGES} pages can be read at once")
-    return tuple(chosen)
+        if min(last, count) - first >= MAX_PAGES:
+            raise ValueError(f"at most {MAX_PAGES} pages can be read at once")
+        numbers.update(dict.fromkeys(range(first, min(last, count) + 1)))
+    if len(numbers) > MAX_PAGES:
+        raise ValueError(f"at most {MAX_PAGES} pages can be read at once")
+    return tuple(numbers)
 
 
 @contextmanager
-def _document(data: bytes, name: str) -> Iterator[Any]:
+def _open_document(data: bytes, name: str) -> Iterator[Any]:
     try:
         import pypdfium2  # type: ignore[import-untyped]
     except ImportError:
         raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.") from None
-    with _alone:
+    with _pdfium_lock:
         try:
             document = pypdfium2.PdfDocument(data)
         except pypdfium2.PdfiumError as error:
-            raise ToolFailure(_why_closed(name, str(error))) from None
+            raise ToolFailure(_explain_open_error(name, str(error))) from None
         with closing(document):
             try:
                 yield document
@@ -92,42 +91,42 @@ def _document(data: bytes, name: str) -> Iterator[Any]:
                 raise ToolFailure(f"{name} is damaged: {error}.") from None
 
 
-def _why_closed(name: str, error: str) -> str:
+def _explain_open_error(name: str, error: str) -> str:
     if "password" in error.lower():
         return f"{name} is protected by a password and cannot be read."
     return f"{name} is damaged or no PDF: {error}."
 
 
-def _chosen(pages: str | None, count: int, name: str) -> tuple[int, ...]:
+def _select_pages(pages: str | None, count: int, name: str) -> tuple[int, ...]:
     if pages:
         try:
-            return page_numbers(pages, count)
+            return parse_page_numbers(pages, count)
         except ValueError as error:
             raise ToolFailure(f"`pages`: {error}. {name} has {count} pages.") from None
-    if count > WHOLE_PAGES:
+    if count > MAX_UNASKED_PAGES:
         raise ToolFailure(
-            f'{name} has {count} pages. Say which to read with `pages`, for example "1-{WHOLE_PAGES}" '
-            f"(at most {MOST_PAGES} at once)."
+            f'{name} has {count} pages. Say which to read with `pages`, for example "1-{MAX_UNASKED_PAGES}" '
+            f"(at most {MAX_PAGES} at once)."
         )
     return tuple(range(1, count + 1))
 
 
-def _text(document: Any, number: int) -> str:
+def _page_text(document: Any, number: int) -> str:
     with closing(document[number - 1]) as page, closing(page.get_textpage()) as text:
-        found: str = text.get_text_range() if text.count_chars() else ""
-        return found.replace("\r\n", "\n").replace("\r", "\n").strip()
+        content: str = text.get_text_range() if text.count_chars() else ""
+        return content.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def _drawn(document: Any, number: int, name: str) -> Image:
+def _render_page(document: Any, number: int, name: str) -> Image:
     try:
         import PIL  # noqa: F401
     except ImportError:
         raise ToolFailure("Pictures of PDF pages need Pillow: pip install 'wieldy[docs]'.") from None
-    from wieldy.files.reading.images import picture
+    from wieldy.files.reading.images import prepare_image
 
     with closing(document[number - 1]) as page:
-        scale = min(LONG_SIDE / max(*page.get_size(), 1), SHARPEST)
+        scale = min(LONG_SIDE / max(*page.get_size(), 1), MAX_SCALE)
         with closing(page.render(scale=scale)) as bitmap:
             png = io.BytesIO()
             bitmap.to_pil().save(png, "PNG")
-    return picture(png.getvalue(), f"page {number} of {name}").block
+    return prepare_image(png.getvalue(), f"page {number} of {name}").block

@@ -1,4 +1,4 @@
-"""One file shown as what it is: text, image, PDF or notebook; whatever else it is gets a name and a refusal."""
+"""Read one file as what it is: text, image, PDF or notebook. Anything else is named and refused."""
 
 from __future__ import annotations
 
@@ -15,90 +15,20 @@ from wieldy.core.tool import Output
 from wieldy.files.encodings import Encoding, decodes
 from wieldy.files.kinds import binary_kind
 from wieldy.files.reading.images import media_type_of
-from wieldy.files.reading.opening import OpenFile, shown
+from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import Page, read_page
+from wieldy.search.format import display_path, format_size
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.files.editing.read_state import ReadState
 
-
-def remarks(page: Page) -> str:
-    """Short sentences, or nothing where the page is a whole file in UTF-8 with plain line feeds."""
-    said = [_extent(page), _encoding(page.encoding), _breaks(page.breaks)]
-    return " ".join(filter(None, said))
-
-
-def size_of(count: int) -> str:
-    """A number of bytes as a person says it."""
-    if count < 1000:
-        return f"{count} bytes"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5:
-            return f"{amount:.3g} {unit}"
-    return f"{amount / 1000:.3g} TB"
-
-
-def _extent(page: Page) -> str:
-    if not page.lines:
-        if page.total == 0:
-            return "The file exists but is empty."
-        return f"Nothing to show: the file has {page.total} lines, so offset={page.first} is beyond its end."
-    span = f"Lines {page.first}-{page.last}"
-    if not page.counted:
-        return f"{span} of more than {page.total} ({size_of(page.size)}). Read on with offset={page.last + 1}."
-    if page.last < page.total:
-        return f"{span} of {page.total}. Read on with offset={page.last + 1}."
-    return f"{span} of {page.total}: the end of the file." if page.first > 1 else ""
-
-
-def _encoding(encoding: Encoding) -> str:
-    if encoding.name == "utf-8":
-        mark = "The file starts with a UTF-8 byte order mark." if encoding.bom else ""
-        stray = "" if encoding.sure else "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}."
-        return " ".join(filter(None, (mark, stray)))
-    return f"Encoding: {encoding.name}{' with byte order mark' if encoding.bom else ''}{_doubt(encoding)}."
-
-
-def _doubt(encoding: Encoding) -> str:
-    if encoding.sure:
-        return ""
-    return ", but some of it does not decode" if encoding.bom else " (a guess)"
-
-
-def _breaks(name: str) -> str:
-    return f"Line endings: {name}." if name in {"CRLF", "CR", "mixed"} else ""
-
-
-class RecentReads:
-    """The pages of one workspace. A page is held back once; whoever insists gets it again."""
-
-    def __init__(self, workspace: Workspace | None = None) -> None:
-        self._shown: set[tuple[str, int, int]] = set()
-
-    def show(self, path: str, first: int, last: int) -> None:
-        """These lines are shown now."""
-        self._shown.add((path, first, last))
-
-    def was_shown(self, path: str, first: int, last: int) -> bool:
-        """Whether exactly these lines were shown the last time."""
-        return (path, first, last) in self._shown
-
-    def hold_back(self, path: str, first: int, last: int) -> bool:
-        """Whether exactly these lines were shown the last time; true only once."""
-        page = (path, first, last)
-        was_shown = page in self._shown
-        self._shown.discard(page)
-        return was_shown
-
-
+# Below this, handing a file to a thread takes longer than reading it.
 SMALL_FILE = 256 * 1024
 
 
-def small(path: str, real: str) -> OpenFile | None:
-    """The file, opened, if it is one that is read faster than a thread is reached."""
+def open_small_file(path: str, real: str) -> OpenFile | None:
+    """Open a regular file that is small enough to be read on the event loop."""
     try:
         stat = os.stat(real)
     except (OSError, ValueError):
@@ -106,85 +36,87 @@ def small(path: str, real: str) -> OpenFile | None:
     return OpenFile(path, real, stat) if S_ISREG(stat.st_mode) and 0 < stat.st_size < SMALL_FILE else None
 
 
-def is_plain(file: OpenFile) -> bool:
-    """Whether showing a small file takes no more than cutting UTF-8 into lines."""
+def is_plain_text(file: OpenFile) -> bool:
+    """Whether reading a small file takes no more than splitting UTF-8 into lines."""
     return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
 
 
+class RecentReads:
+    """The pages a workspace has shown. An unchanged page is withheld once; read again, it is shown."""
+
+    def __init__(self, workspace: Workspace | None = None) -> None:
+        self._pages: set[tuple[str, int, int]] = set()
+
+    def withhold(self, page: tuple[str, int, int], is_unchanged: Callable[[str, int, int], bool]) -> bool:
+        """Whether a page (path, first and last line) was shown the last time and is still the same."""
+        if page in self._pages and is_unchanged(*page):
+            self._pages.discard(page)
+            return True
+        self._pages.add(page)
+        return False
+
+
 class Reader(Struct, frozen=True):
-    """One read: what was asked for, and what is remembered from earlier ones. One that is `stopped` ends between two blocks."""
+    """One read: the request, what is remembered from earlier ones, and whether it was `stopped` between two blocks."""
 
     first: int
     limit: int
     pages: str
     as_images: bool
-    seen: ReadState
-    repeats: RecentReads | None
+    state: ReadState
+    recent: RecentReads | None
     stopped: Callable[[], bool] = bool
 
     def read(self, path: str, real: str | None = None) -> Output:
-        """Open and show a file."""
-        return self.show(OpenFile(path, real))
+        """Open and read a file."""
+        return self.read_open(OpenFile(path, real))
 
-    def show(self, file: OpenFile) -> Output:
-        """The file as what it is. Closes it."""
+    def read_open(self, file: OpenFile) -> Output:
+        """Read an open file as what it is, and close it."""
         with file:
             if media_type_of(file.head):
-                return self._image(file)
+                return self._read_image(file)
             if file.head.startswith(b"%PDF-"):
-                return self._pdf(file)
+                return self._read_pdf(file)
             if kind := binary_kind(file.head):
                 raise ToolFailure(
-                    f"{shown(file.path)} is not text: {kind}, {size_of(file.stat.st_size)}. Only text, images (PNG, "
-                    "JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
+                    f"{display_path(file.path)} is not text: {kind}, {format_size(file.stat.st_size)}. Only text, images "
+                    "(PNG, JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
                 )
             if file.path.endswith(".ipynb"):
-                return self._notebook(file)
-            return self._text(file)
+                return self._read_notebook(file)
+            return self._read_text(file)
 
-    def _text(self, file: OpenFile) -> Output:
+    def _read_text(self, file: OpenFile) -> Output:
         page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped)
-        if self._known(file, page):
-            name = shown(file.path)
+        name, key = display_path(file.path), (file.real, page.first, page.last)
+        if page.lines and self.recent is not None and self.recent.withhold(key, self.state.is_unchanged):
             return Output(
                 f"Unchanged since your last read: {name}, lines {page.first}-{page.last}. What you were shown then "
                 "still holds; read once more if you no longer have it.",
                 {"type": "file_unchanged", "file": {"filePath": name}},
             )
-        self.seen.record_read(
-            file.real,
-            data=page.data,
-            stat=file.stat,
-            first=page.first,
-            last=page.last,
-            complete=page.complete,
+        self.state.record_read(
+            file.real, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
         )
-        said = remarks(page)
-        reminder = f"<system-reminder>{said}</system-reminder>" if said else ""
-        return Output("\n".join(filter(None, (page.numbered, reminder))), _text_data(file.path, page))
+        remarks = describe_page(page)
+        reminder = f"<system-reminder>{remarks}</system-reminder>" if remarks else ""
+        return Output("\n".join(filter(None, (page.numbered, reminder))), _page_data(name, page))
 
-    def _known(self, file: OpenFile, page: Page) -> bool:
-        if self.repeats is None or not page.lines:
-            return False
-        lines = file.real, page.first, page.last
-        if self.repeats.was_shown(*lines) and self.seen.is_unchanged(*lines) and self.repeats.hold_back(*lines):
-            return True
-        self.repeats.show(*lines)
-        return False
+    def _read_image(self, file: OpenFile) -> Output:
+        from wieldy.files.reading.images import LARGEST_FILE, prepare_image
 
-    def _image(self, file: OpenFile) -> Output:
-        from wieldy.files.reading.images import LARGEST_FILE, picture
-
-        data = loaded(file, LARGEST_FILE)
-        image = picture(data, shown(file.path))
-        self._saw_whole(file, data)
+        name = display_path(file.path)
+        data = load_file(file, LARGEST_FILE)
+        image = prepare_image(data, name)
+        self._record_whole(file, data)
         original = image.original
         content: Content = (image.block,)
         if image.shrunk:
             size = f"{original.width}×{original.height}"
             content += (Text(f"Shown at {image.width}×{image.height} pixels; the file has {size}."),)
         about = {
-            "filePath": shown(file.path),
+            "filePath": name,
             "type": image.media_type,
             "originalSize": file.stat.st_size,
             "dimensions": {
@@ -196,45 +128,45 @@ class Reader(Struct, frozen=True):
         }
         return Output(content, {"type": "image", "file": about})
 
-    def _pdf(self, file: OpenFile) -> Output:
+    def _read_pdf(self, file: OpenFile) -> Output:
         from wieldy.files.reading.pdf import LARGEST_FILE, read_pdf
 
-        name = shown(file.path)
-        data = loaded(file, LARGEST_FILE)
-        found = read_pdf(data, name, pages=self.pages, as_images=self.as_images)
-        self._saw_whole(file, data)
-        about = {"filePath": name, "originalSize": len(data), "pages": list(found.numbers), "count": found.count}
-        return Output(found.content, {"type": "pdf", "file": about})
+        name = display_path(file.path)
+        data = load_file(file, LARGEST_FILE)
+        pdf = read_pdf(data, name, pages=self.pages, as_images=self.as_images)
+        self._record_whole(file, data)
+        about = {"filePath": name, "originalSize": len(data), "pages": list(pdf.numbers), "count": pdf.count}
+        return Output(pdf.content, {"type": "pdf", "file": about})
 
-    def _notebook(self, file: OpenFile) -> Output:
+    def _read_notebook(self, file: OpenFile) -> Output:
         from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
 
         try:
-            data = loaded(file, LARGEST_FILE)
-            notebook = read_notebook(data, shown(file.path))
+            data = load_file(file, LARGEST_FILE)
+            notebook = read_notebook(data, display_path(file.path))
         except ToolFailure:
-            # Shown as the text it is, so that it can be mended.
-            with OpenFile(file.path, file.real) as plain:
-                return self._text(plain)
-        return show_notebook(file, data, notebook, self.seen)
+            # Shown as text, so that it can be repaired.
+            with OpenFile(file.path, file.real) as text_file:
+                return self._read_text(text_file)
+        return show_notebook(file, data, notebook, self.state)
 
-    def _saw_whole(self, file: OpenFile, data: bytes) -> None:
-        self.seen.record_read(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
+    def _record_whole(self, file: OpenFile, data: bytes) -> None:
+        self.state.record_read(file.real, data=data, stat=file.stat, first=1, last=0, complete=True)
 
 
-def loaded(file: OpenFile, most: int) -> bytes:
+def load_file(file: OpenFile, most: int) -> bytes:
     """All of a file that is no larger than `most`."""
-    data = file.whole(most)
+    data = file.read_all(most)
     if data is None:
-        raise ToolFailure(f"{shown(file.path)} is too large to be shown (more than {size_of(most)}).")
+        raise ToolFailure(f"{display_path(file.path)} is too large to be shown (more than {format_size(most)}).")
     return data
 
 
-def _text_data(path: str, page: Page) -> dict[str, Any]:
+def _page_data(name: str, page: Page) -> dict[str, Any]:
     return {
         "type": "text",
         "file": {
-            "filePath": shown(path),
+            "filePath": name,
             "content": "\n".join(page.lines),
             "numLines": len(page.lines),
             "startLine": page.first,
@@ -242,3 +174,32 @@ def _text_data(path: str, page: Page) -> dict[str, Any]:
             "encoding": page.encoding.name,
         },
     }
+
+
+def describe_page(page: Page) -> str:
+    """Short sentences, or nothing where the page is a whole file in UTF-8 with plain line feeds."""
+    endings = f"Line endings: {page.line_endings}." if page.line_endings in {"CRLF", "CR", "mixed"} else ""
+    return " ".join(filter(None, [_describe_extent(page), _describe_encoding(page.encoding), endings]))
+
+
+def _describe_extent(page: Page) -> str:
+    if not page.lines:
+        if page.total == 0:
+            return "The file exists but is empty."
+        return f"Nothing to show: the file has {page.total} lines, so offset={page.first} is beyond its end."
+    span = f"Lines {page.first}-{page.last}"
+    if not page.counted:
+        return f"{span} of more than {page.total} ({format_size(page.size)}). Read on with offset={page.last + 1}."
+    if page.last < page.total:
+        return f"{span} of {page.total}. Read on with offset={page.last + 1}."
+    return f"{span} of {page.total}: the end of the file." if page.first > 1 else ""
+
+
+def _describe_encoding(encoding: Encoding) -> str:
+    if encoding.name == "utf-8":
+        mark = "The file starts with a UTF-8 byte order mark." if encoding.bom else ""
+        stray = "" if encoding.sure else "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}."
+        return " ".join(filter(None, (mark, stray)))
+    mark = " with byte order mark" if encoding.bom else ""
+    doubt = "" if encoding.sure else ", but some of it does not decode" if encoding.bom else " (a guess)"
+    return f"Encoding: {encoding.name}{mark}{doubt}."

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.notebooks import OUTPUT_CHARS, Cell, Notebook, read_notebook
+from wieldy.files.reading.notebooks import MAX_OUTPUT_CHARS, Cell, Notebook, read_notebook
 
 
 def notebook_of(*cells: dict[str, Any], **more: Any) -> Notebook:
@@ -51,8 +51,8 @@ def test_rich_output_is_shown_as_text_and_pictures_by_name() -> None:
 
 
 def test_long_output_is_cut_and_says_so() -> None:
-    (shown,) = outputs_of({"output_type": "stream", "text": "x" * (OUTPUT_CHARS + 5)})
-    assert shown == "x" * OUTPUT_CHARS + "… [5 more characters of output]"
+    (shown,) = outputs_of({"output_type": "stream", "text": "x" * (MAX_OUTPUT_CHARS + 5)})
+    assert shown == "x" * MAX_OUTPUT_CHARS + "… [5 more characters of output]"
 
 
 def test_the_language_is_the_notebooks_own() -> None:

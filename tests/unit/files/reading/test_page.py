@@ -11,7 +11,7 @@ import pytest
 from wieldy.core.errors import ToolFailure
 from wieldy.files.encodings import Encoding
 from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.pages import CHARS, COUNTED_ON, Page, read_page
+from wieldy.files.reading.pages import COUNTED_AHEAD, MAX_CHARS, Page, read_page
 
 
 def page_of(path: Path, **how: Any) -> Page:
@@ -41,7 +41,7 @@ def test_the_kind_of_line_break_is_told(tmp_path: Path, data: bytes, breaks: str
     path = tmp_path / "file"
     path.write_bytes(data)
     page = page_of(path)
-    assert page.breaks == breaks
+    assert page.line_endings == breaks
     assert "".join(page.lines) == "ab"
 
 
@@ -80,7 +80,7 @@ def test_a_page_ends_before_it_grows_too_long_to_take_in(tmp_path: Path) -> None
     path = tmp_path / "file"
     path.write_bytes((b"x" * 999 + b"\n") * 1500)
     page = page_of(path)
-    assert len(page.numbered) <= CHARS < len(page.numbered) + 1010
+    assert len(page.numbered) <= MAX_CHARS < len(page.numbered) + 1010
     assert page.total == 1500
     assert page_of(path, first=page.last + 1).first == page.last + 1
 
@@ -90,14 +90,14 @@ def test_an_enormous_limit_is_no_danger(tmp_path: Path) -> None:
     path.write_bytes(b"\n" * 3_000_000)
     page = page_of(path, limit=10**12)
     assert page.total == 3_000_000
-    assert len(page.numbered) <= CHARS
+    assert len(page.numbered) <= MAX_CHARS
 
 
 def test_the_rest_of_a_very_large_file_is_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with open(path, "wb") as file:
         file.write(b"a\nb\nc\n" + b"#" * 400_000 + b"\n")
-        file.truncate(COUNTED_ON * 4)
+        file.truncate(COUNTED_AHEAD * 4)
     page = page_of(path, limit=2)
     assert page.lines == ["a", "b"]
     assert not page.counted

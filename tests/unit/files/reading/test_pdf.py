@@ -12,7 +12,7 @@ from PIL import Image as pillow
 
 from wieldy.core.content import Image, Text
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.pdf import MOST_PAGES, page_numbers, read_pdf
+from wieldy.files.reading.pdf import MAX_PAGES, parse_page_numbers, read_pdf
 
 
 def pdf(*pages: str) -> bytes:
@@ -80,7 +80,7 @@ def test_a_long_document_asks_which_pages() -> None:
     ],
 )
 def test_pages_are_named_by_number_and_range(pages: str, numbers: tuple[int, ...]) -> None:
-    assert page_numbers(pages, 30) == numbers
+    assert parse_page_numbers(pages, 30) == numbers
 
 
 @pytest.mark.parametrize("pages", ["x", "1,,2", "0", "5-2", "31", "-3", "1-30", "1-15,16-30", "1--2", "²", "9" * 30])
@@ -90,9 +90,9 @@ def test_pages_that_make_no_sense_are_explained(pages: str) -> None:
 
 
 def test_no_more_pages_than_a_model_can_take_in() -> None:
-    assert len(page_numbers(f"1-{MOST_PAGES}", 100)) == MOST_PAGES
+    assert len(parse_page_numbers(f"1-{MAX_PAGES}", 100)) == MAX_PAGES
     with pytest.raises(ValueError, match="at most"):
-        page_numbers(f"1-{MOST_PAGES + 1}", 100)
+        parse_page_numbers(f"1-{MAX_PAGES + 1}", 100)
 
 
 def test_a_damaged_document_is_refused() -> None:

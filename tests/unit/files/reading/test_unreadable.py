@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.opening import OpenFile, why_unreadable
+from wieldy.files.reading.opening import OpenFile, explain_unreadable
 
 
 def reason(path: str) -> str:
     with pytest.raises(OSError) as caught:
         OpenFile(path)
-    return why_unreadable(path, caught.value)
+    return explain_unreadable(path, caught.value)
 
 
 def test_a_missing_file_comes_with_similar_names(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from wieldy.files.reading.opening import OpenFile\n"
-        "from wieldy.files.reading.opening import why_unreadable\n"
+        "from wieldy.files.reading.opening import explain_unreadable\n"
         "import wieldy.search.similar_paths\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: OpenFile(sys.argv[1])\n"
-        "except OSError as error: print(why_unreadable(sys.argv[1], error))\n"
+        "except OSError as error: print(explain_unreadable(sys.argv[1], error))\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(

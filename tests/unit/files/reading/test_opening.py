@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.opening import HEAD, OpenFile, shown
+from wieldy.files.reading.opening import HEAD, OpenFile
+from wieldy.search.format import display_path
 
 
 def test_a_directory_is_turned_away_with_the_tools_for_it(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_name_that_is_not_utf8_opens(tmp_path: Path) -> None:
     pathlib.Path(os.fsdecode(path)).write_bytes(b"x")
     with OpenFile(os.fsdecode(path)) as file:
         assert file.head == b"x"
-    assert shown(os.fsdecode(path)).endswith("caf\N{REPLACEMENT CHARACTER}.txt")
+    assert display_path(os.fsdecode(path)).endswith("caf\N{REPLACEMENT CHARACTER}.txt")
 
 
 def test_the_descriptor_is_closed_and_not_inherited(tmp_path: Path) -> None:
@@ -91,17 +92,17 @@ def test_all_bytes_come_whole_or_in_blocks(tmp_path: Path, size: int) -> None:
     data = os.urandom(size)
     path.write_bytes(data)
     with OpenFile(str(path)) as file:
-        assert file.whole(size) == data
+        assert file.read_all(size) == data
     with OpenFile(str(path)) as file:
-        assert b"".join(file.blocks(1000)) == data
+        assert b"".join(file.read_blocks(1000)) == data
 
 
 def test_a_file_larger_than_the_most_is_not_loaded_but_still_comes_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 5000)
     with OpenFile(str(path)) as file:
-        assert file.whole(4999) is None
-        assert b"".join(file.blocks(1000)) == b"x" * 5000
+        assert file.read_all(4999) is None
+        assert b"".join(file.read_blocks(1000)) == b"x" * 5000
 
 
 def test_a_file_that_outgrows_the_most_since_it_was_opened_loses_nothing(tmp_path: Path) -> None:
@@ -110,5 +111,5 @@ def test_a_file_that_outgrows_the_most_since_it_was_opened_loses_nothing(tmp_pat
     with OpenFile(str(path)) as file:
         with open(path, "ab") as more:
             more.write(b"y" * 100)
-        assert file.whole(50) is None
-        assert b"".join(file.blocks(7)) == b"x" * 10 + b"y" * 100
+        assert file.read_all(50) is None
+        assert b"".join(file.read_blocks(7)) == b"x" * 10 + b"y" * 100

@@ -7,12 +7,13 @@ import pytest
 
 from wieldy.files.encodings import Encoding
 from wieldy.files.reading.pages import Page
-from wieldy.files.reading.read_file import remarks, size_of
+from wieldy.files.reading.read_file import describe_page
+from wieldy.search.format import format_size
 
 
 def page(**changed: Any) -> Page:
     usual = {"lines": ["a"], "first": 1, "total": 1, "counted": True, "size": 2, "encoding": Encoding("utf-8")}
-    return Page(**{**usual, "breaks": "LF", "numbered": "", "data": b"a\n", **changed})
+    return Page(**{**usual, "line_endings": "LF", "numbered": "", "data": b"a\n", **changed})
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,8 @@ def page(**changed: Any) -> Page:
             page(lines=["a", "b"], total=900, counted=False, size=3_000_000_000),
             "Lines 1-2 of more than 900 (3 GB). Read on with offset=3.",
         ),
-        (page(breaks="CRLF"), "Line endings: CRLF."),
-        (page(breaks="mixed"), "Line endings: mixed."),
+        (page(line_endings="CRLF"), "Line endings: CRLF."),
+        (page(line_endings="mixed"), "Line endings: mixed."),
         (page(encoding=Encoding("gb18030")), "Encoding: gb18030."),
         (page(encoding=Encoding("cp1252", sure=False)), "Encoding: cp1252 (a guess)."),
         (page(encoding=Encoding("utf-8", codecs.BOM_UTF8)), "The file starts with a UTF-8 byte order mark."),
@@ -40,13 +41,13 @@ def page(**changed: Any) -> Page:
             "Encoding: utf-16-le with byte order mark, but some of it does not decode.",
         ),
         (
-            page(encoding=Encoding("utf-8", sure=False), breaks="CR"),
+            page(encoding=Encoding("utf-8", sure=False), line_endings="CR"),
             "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}. Line endings: CR.",
         ),
     ],
 )
 def test_only_what_the_reader_could_miss_is_said(shown: Page, said: str) -> None:
-    assert remarks(shown) == said
+    assert describe_page(shown) == said
 
 
 @pytest.mark.parametrize(
@@ -61,4 +62,4 @@ def test_only_what_the_reader_could_miss_is_said(shown: Page, said: str) -> None
     ],
 )
 def test_sizes_are_said_as_people_say_them(count: int, text: str) -> None:
-    assert size_of(count) == text
+    assert format_size(count) == text

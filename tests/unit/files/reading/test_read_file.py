@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.read_file import SMALL_FILE, is_plain, small
+from wieldy.files.reading.read_file import SMALL_FILE, is_plain_text, open_small_file
 
 
 def test_only_small_regular_files_are_small(tmp_path: Path) -> None:
@@ -14,16 +14,16 @@ def test_only_small_regular_files_are_small(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * SMALL_FILE)
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    file = small("small", str(tmp_path / "small"))
+    file = open_small_file("small", str(tmp_path / "small"))
     assert file is not None
     with file:
-        assert file.whole(SMALL_FILE) == b"x" * (SMALL_FILE - 1)
+        assert file.read_all(SMALL_FILE) == b"x" * (SMALL_FILE - 1)
     for path in (
         *(tmp_path / name for name in ("large", "empty", "pipe", "missing", "")),
         "/proc/self/status",
         "\ud800",
     ):
-        assert small(str(path), str(path)) is None
+        assert open_small_file(str(path), str(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_whatever_needs_more_than_cutting_lines_is_not_plain(
 ) -> None:
     (tmp_path / name).write_bytes(data)
     with OpenFile(str(tmp_path / name)) as file:
-        assert is_plain(file) is plain
+        assert is_plain_text(file) is plain
