@@ -332,7 +332,7 @@ class Toolbox:
     def _apply_settings(self) -> None:
         """Build the services of the calls to come."""
         if self._watcher is not None:
-            self._watcher.foreign = self.settings.get("compat.claude") is True
+            self._watcher.claude = self.settings.get("compat.claude") is True
         self.services = self._wiring.build(self.services, self.catalog, self.person)
         if self._on_question is not None:
             self.observe_questions(self._on_question)

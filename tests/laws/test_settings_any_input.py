@@ -10,9 +10,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
 from wieldy.settings import load_settings
-from wieldy.settings.document import DocumentError, ShapeError, read, with_items
 from wieldy.settings.keys import KEYS
+from wieldy.settings.store import ShapeError, with_items
+
+
+def read(text: str) -> JsonDocument:
+    return parse_json(text, relaxed=True)
+
 
 NAMES = sorted({part for key in KEYS for part in key.name.split(".")} | {"rule", "match", "not_match", "Bash", "x"})
 SCALARS = (
@@ -83,7 +89,7 @@ def test_half_a_file_is_an_error_with_a_place_or_a_whole_value(value: Any, cut: 
     text = json.dumps(value)[:cut]
     try:
         read(text)
-    except DocumentError as problem:
+    except JsonSyntaxError as problem:
         assert problem.line >= 1 and problem.column >= 1
 
 

@@ -8,7 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wieldy.settings.document import read
+from wieldy.schema.json_positions import JsonDocument, parse_json
+
+
+def read(text: str) -> JsonDocument:
+    return parse_json(text, relaxed=True)
+
 
 WRITERS = 20
 RULES_EACH = 5

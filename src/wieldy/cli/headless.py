@@ -124,10 +124,10 @@ def build_settings(options: argparse.Namespace) -> dict[str, Any]:
 def _settings_file(options: argparse.Namespace) -> Path | None:
     if not options.settings or _is_inline(options.settings):
         return None
-    from wieldy.settings.sources import required
+    from wieldy.settings.sources import load_named_file
 
     file = Path(options.settings).absolute()
-    if (problem := required(file).error) is not None:
+    if (problem := load_named_file(file).error) is not None:
         raise UsageError(f"the settings cannot be read: {problem}")
     return file
 

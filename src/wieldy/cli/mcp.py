@@ -147,14 +147,14 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from wieldy.settings.document import read
+    from wieldy.schema.json_positions import parse_json
 
     removed = []
     for scope in (options.scope,) if options.scope else ("local", "project", "user"):
         file = _file(scope, options.root)
         if not file.exists():
             continue
-        servers = read(file.read_text("utf-8")).value.get("mcpServers")
+        servers = parse_json(file.read_text("utf-8"), relaxed=True).value.get("mcpServers")
         if isinstance(servers, dict) and options.name in servers:
             set_value(file, "mcpServers", {name: entry for name, entry in servers.items() if name != options.name})
             removed.append(str(file))

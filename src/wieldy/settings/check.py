@@ -1,4 +1,4 @@
-"""Checks the values of one source against the table: what does not fit is reported where it stands and left out alone."""
+"""Validates the values of one source against the table of keys: an invalid value is reported where it stands and dropped."""
 
 from __future__ import annotations
 
@@ -8,75 +8,72 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.truncate import truncate
-from wieldy.settings.document import Path
-from wieldy.settings.keys import KEYS, SettingKey, tree
+from wieldy.schema.json_positions import JsonPath
+from wieldy.settings.keys import KEYS, SettingKey, key_tree
 
-_MISSING = object()
+_INVALID = object()
 
 
 class InvalidValue(Struct, frozen=True):
-    """Something that does not fit, and the path of the value."""
+    """What is wrong with a value, and its path."""
 
-    path: Path
+    path: JsonPath
     text: str
 
 
-def checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
-    """The values that fit, and what is wrong with the rest. Unknown keys are kept, and said."""
-    flaws: list[InvalidValue] = []
-    return _section(values, tree(), (), flaws), flaws
+def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
+    """Return the valid values, and what is wrong with the rest. Unknown keys are kept and reported."""
+    problems: list[InvalidValue] = []
+    return _validate_section(values, key_tree(), (), problems), problems
 
 
-def _section(
-    values: Mapping[str, Any], table: Mapping[str, Any], path: Path, flaws: list[InvalidValue]
+def _validate_section(
+    values: Mapping[str, Any], keys: Mapping[str, Any], path: JsonPath, problems: list[InvalidValue]
 ) -> dict[str, Any]:
-    fit: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     for name, value in values.items():
         here = (*path, name)
-        entry = table.get(name, table.get("*"))
+        entry = keys.get(name, keys.get("*"))
         if entry is None:
-            flaws.append(InvalidValue(here, f"there is no setting `{dotted(here)}`{_hint(here, table)}"))
-            fit[name] = value
+            problems.append(InvalidValue(here, f"there is no setting `{dotted(here)}`{_suggest_key(here, keys)}"))
+            valid[name] = value
         elif isinstance(entry, SettingKey):
-            kept = _leaf(value, entry, here, flaws)
-            if kept is not _MISSING:
-                fit[name] = kept
+            validated = _validate_value(value, entry, here, problems)
+            if validated is not _INVALID:
+                valid[name] = validated
         elif isinstance(value, Mapping):
-            fit[name] = _section(value, entry, here, flaws)
+            valid[name] = _validate_section(value, entry, here, problems)
         else:
-            flaws.append(InvalidValue(here, f"`{dotted(here)}` must be an object, not {_named(value)}"))
-    return fit
+            problems.append(InvalidValue(here, f"`{dotted(here)}` must be an object, not {_type_name(value)}"))
+    return valid
 
 
-def _leaf(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
+def _validate_value(value: Any, key: SettingKey, path: JsonPath, problems: list[InvalidValue]) -> Any:
     match key.kind:
         case "strings" | "rules":
-            return _list(value, key, path, flaws)
+            return _validate_list(value, key, path, problems)
         case "string map" | "patterns" | "object":
-            return _map(value, key, path, flaws)
+            return _validate_map(value, key, path, problems)
     problem = _scalar_problem(value, key)
     if problem is None:
         return value
-    flaws.append(InvalidValue(path, f"`{dotted(path)}` must be {problem}"))
-    return _MISSING
+    problems.append(InvalidValue(path, f"`{dotted(path)}` must be {problem}"))
+    return _INVALID
 
 
-def _list(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
+def _validate_list(value: Any, key: SettingKey, path: JsonPath, problems: list[InvalidValue]) -> Any:
     if not isinstance(value, list | tuple):
-        flaws.append(InvalidValue(path, f"`{dotted(path)}` must be a list of strings, not {_named(value)}"))
-        return _MISSING
-    kept = []
+        problems.append(InvalidValue(path, f"`{dotted(path)}` must be a list of strings, not {_type_name(value)}"))
+        return _INVALID
+    expected = "a rule or {rule, match, not_match}" if key.kind == "rules" else "a string"
+    valid = []
     for index, item in enumerate(value):
         if isinstance(item, str) or (key.kind == "rules" and _is_rule_object(item)):
-            kept.append(item)
+            valid.append(item)
         else:
-            wanted = "a rule or {rule, match, not_match}" if key.kind == "rules" else "a string"
-            flaws.append(
-                InvalidValue(
-                    (*path, index), f"item {index + 1} of `{dotted(path)}` must be {wanted}, not {_named(item)}"
-                )
-            )
-    return kept
+            text = f"item {index + 1} of `{dotted(path)}` must be {expected}, not {_type_name(item)}"
+            problems.append(InvalidValue((*path, index), text))
+    return valid
 
 
 def _is_rule_object(item: Any) -> bool:
@@ -88,35 +85,38 @@ def _is_rule_object(item: Any) -> bool:
     )
 
 
-def _map(value: Any, key: SettingKey, path: Path, flaws: list[InvalidValue]) -> Any:
+def _validate_map(value: Any, key: SettingKey, path: JsonPath, problems: list[InvalidValue]) -> Any:
     if not isinstance(value, Mapping):
-        flaws.append(InvalidValue(path, f"`{dotted(path)}` must be an object, not {_named(value)}"))
-        return _MISSING
+        problems.append(InvalidValue(path, f"`{dotted(path)}` must be an object, not {_type_name(value)}"))
+        return _INVALID
     if key.kind == "object":
         return dict(value)
-    kept: dict[str, Any] = {}
+    expected = "a string" if key.kind == "string map" else "a list of patterns"
+    valid: dict[str, Any] = {}
     for name, item in value.items():
         if isinstance(item, str) or (key.kind == "patterns" and _are_strings(item)):
-            kept[name] = item
+            valid[name] = item
         else:
-            wanted = "a string" if key.kind == "string map" else "a list of patterns"
-            flaws.append(InvalidValue((*path, name), f"`{dotted((*path, name))}` must be {wanted}, not {_named(item)}"))
-    return kept
+            here = (*path, name)
+            problems.append(InvalidValue(here, f"`{dotted(here)}` must be {expected}, not {_type_name(item)}"))
+    return valid
 
 
 def _scalar_problem(value: Any, key: SettingKey) -> str | None:
     if key.kind == "any":
         return None
-    fits = {
+    is_valid = {
         "string": isinstance(value, str),
         "boolean": isinstance(value, bool),
         "integer": isinstance(value, int) and not isinstance(value, bool),
         "number": isinstance(value, int | float) and not isinstance(value, bool),
     }[key.kind]
-    if not fits:
-        return f"{'an' if key.kind == 'integer' else 'a'} {key.kind}, not {_named(value)}"
+    if not is_valid:
+        return f"{'an' if key.kind == 'integer' else 'a'} {key.kind}, not {_type_name(value)}"
     if key.choices and value not in key.choices:
-        return f"one of {', '.join(key.choices)}, not `{_shown(value)}`{_near(value, key.choices)}"
+        near = _nearest(value, key.choices)
+        hint = f"; did you mean `{near}`?" if near else ""
+        return f"one of {', '.join(key.choices)}, not `{truncate(value, 40)}`{hint}"
     return None
 
 
@@ -124,35 +124,24 @@ def _are_strings(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
-def _hint(path: Path, table: Mapping[str, Any]) -> str:
+def _suggest_key(path: JsonPath, siblings: Mapping[str, Any]) -> str:
+    """Suggest a key with a similar name: in the same section, else anywhere."""
     name = str(path[-1])
-    near = _nearest(name, [known for known in table if known != "*"])
+    near = _nearest(name, [known for known in siblings if known != "*"])
     if near is not None:
         return f"; did you mean `{dotted((*path[:-1], near))}`?"
-    elsewhere = _nearest(name, [key.name.rpartition(".")[2] for key in KEYS], cutoff=0.9)
-    if elsewhere is None:
-        return ""
-    full = next(key.name for key in KEYS if key.name.rpartition(".")[2] == elsewhere)
-    return f"; did you mean `{full}`?"
+    by_last_name = {key.name.rpartition(".")[2]: key.name for key in reversed(KEYS)}
+    elsewhere = _nearest(name, list(by_last_name), cutoff=0.9)
+    return "" if elsewhere is None else f"; did you mean `{by_last_name[elsewhere]}`?"
 
 
-def _near(value: str, choices: tuple[str, ...]) -> str:
-    near = _nearest(value, list(choices))
-    return f"; did you mean `{near}`?" if near else ""
-
-
-def _nearest(name: str, known: list[str], cutoff: float = 0.6) -> str | None:
+def _nearest(name: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name[:80], known, n=1, cutoff=cutoff)), None)
 
 
-def dotted(path: Path) -> str:
-    """A path as people write it."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-
-
-def _named(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if value is None:
         return "null"
     names = {
@@ -166,17 +155,18 @@ def _named(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _shown(value: str) -> str:
-    return truncate(value, 40)
+def dotted(path: JsonPath) -> str:
+    """Spell a path as people write it: `a.b[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def leaves(
     values: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], SettingKey | None, Any]]:
-    """Every value with its path and key; unknown sections are one leaf."""
+    """Yield every value with its path and key; an unknown section is one value."""
     for name, value in values.items():
         here = (*path, name)
-        entry: Any = tree()
+        entry: Any = key_tree()
         for step in here:
             entry = entry.get(step, entry.get("*")) if isinstance(entry, Mapping) else None
         if isinstance(entry, Mapping) and isinstance(value, Mapping):

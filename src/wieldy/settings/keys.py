@@ -15,23 +15,23 @@ Kind: TypeAlias = Literal[
 
 
 class SettingKey(Struct, frozen=True):
-    """One setting. `*` in the name stands for any name; `free` ones a project may set before it is trusted."""
+    """One setting. `*` in the name stands for any name; `project_may_set` ones need no consent."""
 
     name: str
     kind: Kind
-    what: str
+    description: str
     choices: tuple[str, ...] = ()
-    free: bool = False
+    project_may_set: bool = False
 
 
-OBJECTS = frozenset({"string map", "patterns", "object", "any"})
+OBJECT_KINDS = frozenset({"string map", "patterns", "object", "any"})
 MODE_NAMES = ("default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk")
 
 KEYS: tuple[SettingKey, ...] = (
-    SettingKey("$schema", "string", "Where the schema of this file is, for editors.", free=True),
+    SettingKey("$schema", "string", "Where the schema of this file is, for editors.", project_may_set=True),
     SettingKey("permissions.allow", "rules", "Rules for calls that run without a question."),
-    SettingKey("permissions.ask", "rules", "Rules for calls that always ask.", free=True),
-    SettingKey("permissions.deny", "rules", "Rules for calls that never run.", free=True),
+    SettingKey("permissions.ask", "rules", "Rules for calls that always ask.", project_may_set=True),
+    SettingKey("permissions.deny", "rules", "Rules for calls that never run.", project_may_set=True),
     SettingKey("permissions.additionalDirectories", "strings", "Folders beside the project that tools may work in."),
     SettingKey("permissions.defaultMode", "string", "The mode a session starts in.", MODE_NAMES),
     SettingKey("permissions.outside", "string", "What to do about files outside the allowed folders.", ("ask", "deny")),
@@ -43,11 +43,16 @@ KEYS: tuple[SettingKey, ...] = (
         True,
     ),
     SettingKey(
-        "allowManagedPermissionRulesOnly", "boolean", "In the managed file: only its own allow rules count.", free=True
+        "allowManagedPermissionRulesOnly",
+        "boolean",
+        "In the managed file: only its own allow rules count.",
+        project_may_set=True,
     ),
     SettingKey("tools.*.level", "string", "How much care a tool needs.", ("safe", "confirm", "dangerous", "forbidden")),
     SettingKey("tools.*.allowlist", "patterns", "Patterns over parameters of calls that need no question."),
-    SettingKey("tools.*.blocklist", "patterns", "Patterns over parameters of calls that never run.", free=True),
+    SettingKey(
+        "tools.*.blocklist", "patterns", "Patterns over parameters of calls that never run.", project_may_set=True
+    ),
     SettingKey("tools.*.timeout", "number", "Seconds a call may take."),
     SettingKey("tools.*.rateLimit", "any", "How often the tool may be called."),
     SettingKey("tools.*.cacheSeconds", "number", "How long results of a read-only tool are kept."),
@@ -57,13 +62,13 @@ KEYS: tuple[SettingKey, ...] = (
         "messageIdleNotifThresholdMs",
         "integer",
         "Milliseconds without a prompt after which Notification hooks run.",
-        free=True,
+        project_may_set=True,
     ),
     SettingKey("disableAllHooks", "boolean", "Run no hooks at all."),
     SettingKey("mcpServers", "object", "MCP servers, by name."),
     SettingKey("enableAllProjectMcpServers", "boolean", "Start every server of the project's .mcp.json."),
     SettingKey("enabledMcpjsonServers", "strings", "Servers of .mcp.json to start."),
-    SettingKey("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", free=True),
+    SettingKey("disabledMcpjsonServers", "strings", "Servers of .mcp.json never to start.", project_may_set=True),
     SettingKey("mcp.sampling", "strings", "MCP servers that may ask the model without asking you."),
     SettingKey("sandbox.enabled", "boolean", "Run commands in a sandbox."),
     SettingKey("sandbox.autoAllow", "boolean", "Commands inside the sandbox run without a question."),
@@ -75,7 +80,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey(
         "sandbox.allowRead", "strings", "Folders that commands in the sandbox may read although a default hides them."
     ),
-    SettingKey("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", free=True),
+    SettingKey("sandbox.denyRead", "strings", "Folders that commands in the sandbox do not see.", project_may_set=True),
     SettingKey("sandbox.keepEnv", "strings", "Environment variables that are kept although they look like secrets."),
     SettingKey("sandbox.excludedCommands", "strings", "Programs that run outside the sandbox."),
     SettingKey("compat.claude", "boolean", "Read .claude/settings*.json too."),
@@ -87,7 +92,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("baseUrl", "string", "The server of the model."),
     SettingKey("defer", "string", "When tools are sent by name only.", ("auto", "always", "never"), True),
     SettingKey("features.*", "boolean", "Features that are off unless named here."),
-    SettingKey("edit.tolerance", "any", "How far an edit's text may differ from the file's.", free=True),
+    SettingKey("edit.tolerance", "any", "How far an edit's text may differ from the file's.", project_may_set=True),
     SettingKey(
         "edit.on_external_change",
         "string",
@@ -95,17 +100,26 @@ KEYS: tuple[SettingKey, ...] = (
         ("merge", "error", "markers"),
         True,
     ),
-    SettingKey("edit.max_bytes", "integer", "Bytes of the largest file that is edited.", free=True),
-    SettingKey("read.unchanged_stub", "boolean", "Answer a repeated read of an unchanged file in a line.", free=True),
-    SettingKey("bash.max_output_chars", "integer", "Characters of output that a command's result shows.", free=True),
-    SettingKey("bash.timeout_ms", "integer", "Milliseconds a command may take when the call does not say.", free=True),
+    SettingKey("edit.max_bytes", "integer", "Bytes of the largest file that is edited.", project_may_set=True),
+    SettingKey(
+        "read.unchanged_stub", "boolean", "Answer a repeated read of an unchanged file in a line.", project_may_set=True
+    ),
+    SettingKey(
+        "bash.max_output_chars", "integer", "Characters of output that a command's result shows.", project_may_set=True
+    ),
+    SettingKey(
+        "bash.timeout_ms",
+        "integer",
+        "Milliseconds a command may take when the call does not say.",
+        project_may_set=True,
+    ),
     SettingKey("bash.background_on_timeout", "boolean", "A command that takes too long goes on in the background."),
     SettingKey("bash.snapshot", "boolean", "Note what a command changes, so that it can be undone."),
     SettingKey("bash.max_background", "integer", "How many commands may run in the background."),
     SettingKey("agents.maxDepth", "integer", "How far down sub-agents may send further ones."),
     SettingKey("agents.maxTurns", "integer", "Turns a sub-agent may take unless its file says otherwise."),
     SettingKey("agents.maxRunning", "integer", "How many sub-agents may be at work at once."),
-    SettingKey("search.seconds", "number", "Seconds a search may take.", free=True),
+    SettingKey("search.seconds", "number", "Seconds a search may take.", project_may_set=True),
     SettingKey(
         "web.allowPrivateHosts",
         "strings",
@@ -126,13 +140,13 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("journal.enabled", "boolean", "Keep what is needed to undo."),
     SettingKey("journal.max_age_days", "integer", "Days that undo is kept."),
     SettingKey("journal.max_bytes", "integer", "Bytes that undo may take."),
-    SettingKey("respectGitignore", "boolean", "Leave ignored files out of searches.", free=True),
+    SettingKey("respectGitignore", "boolean", "Leave ignored files out of searches.", project_may_set=True),
     SettingKey("cleanupPeriodDays", "integer", "Days that sessions are kept."),
 )
 
 
 @cache
-def tree() -> dict[str, Any]:
+def key_tree() -> dict[str, Any]:
     """The table as nested sections; a leaf is a `Key`."""
     root: dict[str, Any] = {}
     for key in KEYS:
@@ -144,13 +158,13 @@ def tree() -> dict[str, Any]:
     return root
 
 
-def find(dotted: str) -> SettingKey | None:
+def find_key(name: str) -> SettingKey | None:
     """The key of a dotted name, or the one that holds an object which the name is inside of."""
-    here: Any = tree()
-    for name in dotted.split("."):
+    here: Any = key_tree()
+    for step in name.split("."):
         if isinstance(here, SettingKey):
-            return here if here.kind in OBJECTS else None
-        here = here.get(name, here.get("*"))
+            return here if here.kind in OBJECT_KINDS else None
+        here = here.get(step, here.get("*"))
         if here is None:
             return None
     return here if isinstance(here, SettingKey) else None
@@ -202,7 +216,7 @@ def settings_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wieldy settings",
-        **_section(tree()),
+        **_section(key_tree()),
         "$defs": {"matchedHooks": _MATCHED_HOOKS},
     }
 
@@ -228,7 +242,7 @@ def _entry(entry: Any) -> dict[str, Any]:
     schema = _hooks() if entry.name == "hooks" else dict(_KINDS.get(entry.kind, {"type": entry.kind}))
     if entry.choices:
         schema["enum"] = list(entry.choices)
-    return {"description": entry.what, **schema}
+    return {"description": entry.description, **schema}
 
 
 def _hooks() -> dict[str, Any]:

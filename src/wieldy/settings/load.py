@@ -1,4 +1,4 @@
-"""Loads settings: which sources, what they may set, and the rules and values that come of them."""
+"""Loads settings: reads the sources, merges their values, parses their rules, and holds back what needs consent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wieldy.settings.sources import (
     MCP_FILE,
     SettingsProblem,
     SettingsSource,
-    foreign_places,
-    given,
-    load,
-    own_places,
-    project_servers,
-    required,
+    claude_locations,
+    load_mcp_file,
+    load_named_file,
+    load_source,
+    own_locations,
+    source_from_values,
 )
 
 if TYPE_CHECKING:
@@ -33,109 +33,17 @@ if TYPE_CHECKING:
     from wieldy.permissions.decide import Policy
     from wieldy.permissions.trust import ConsentItem, Trust
 
-
-# Members of these are taken whole: half of one server and half of another would be a third that nobody meant.
-WHOLE = {("mcpServers",)}
-
-
-def merged(sources: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Values and their origins by dotted name, from sources given strongest first."""
-    values: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    for source in sources:
-        _add(values, source.values, (), source, origins)
-    return values, origins
-
-
-def _add(
-    into: dict[str, Any],
-    values: Mapping[str, Any],
-    path: tuple[str, ...],
-    source: SettingsSource,
-    origins: dict[str, Origin],
-) -> None:
-    for name, value in values.items():
-        here = (*path, str(name))
-        held = into.get(name)
-        if name not in into:
-            into[name] = _copied(value)
-            _record(value, here, source, origins)
-        elif isinstance(held, dict) and isinstance(value, Mapping) and path not in WHOLE:
-            _add(held, value, here, source, origins)
-        elif isinstance(held, list) and isinstance(value, list):
-            seen = {_fingerprint(item) for item in held}
-            held += [item for item in value if _fingerprint(item) not in seen]
-
-
-def _record(value: Any, path: tuple[str, ...], source: SettingsSource, origins: dict[str, Origin]) -> None:
-    origins[".".join(path)] = source.origin(path)
-    if isinstance(value, Mapping):
-        for name, member in value.items():
-            _record(member, (*path, str(name)), source, origins)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _copied(member) for name, member in value.items()}
-    return list(value) if isinstance(value, list | tuple) else value
-
-
-def _fingerprint(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-
-
 BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
-
-
-def rules_of(
-    source: SettingsSource, paths: PathResolver, problems: list[SettingsProblem], left_out: list[Rule]
-) -> Iterator[Rule]:
-    """The rules a source gives; what is wrong with the others goes to `problems`, those that break their word to `left_out`."""
-    for behavior in BEHAVIORS:
-        for value, origin in source.items(("permissions", behavior)):
-            rule = _rule(value, behavior, origin, problems)
-            if rule is None:
-                continue
-            if _keeps_its_word(rule, paths, problems):
-                yield rule
-            else:
-                left_out.append(rule)
-
-
-def _rule(value: Any, behavior: Behavior, origin: Origin, problems: list[SettingsProblem]) -> Rule | None:
-    text, examples = (value, Examples()) if isinstance(value, str) else (value["rule"], _examples(value))
-    try:
-        rule = parse(text, behavior, origin, examples)
-    except RuleError as problem:
-        problems.append(SettingsProblem(f"{behavior} rule left out: {problem}", origin.file, origin.line))
-        return None
-    if rule.warning:
-        problems.append(SettingsProblem(f"{behavior} rule `{rule}`: {rule.warning}", origin.file, origin.line))
-    return rule
-
-
-def _examples(value: Mapping[str, Any]) -> Examples:
-    return Examples(tuple(value.get("match", ())), tuple(value.get("not_match", ())))
-
-
-def _keeps_its_word(rule: Rule, paths: PathResolver, problems: list[SettingsProblem]) -> bool:
-    """A rule that fails its own examples may not allow anything; one that forbids stays in force."""
-    from wieldy.permissions.explain import failed_examples
-
-    broken = failed_examples(rule, paths)
-    for text in broken:
-        kept = "" if rule.behavior == "allow" else "; the rule stays in force"
-        problems.append(
-            SettingsProblem(f"{rule.behavior} rule `{rule}` {text}{kept}", rule.origin.file, rule.origin.line)
-        )
-    return not broken or rule.behavior != "allow"
+LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "project", "user")
+# The members of these are never merged: half of one server and half of another would be a third that nobody wrote.
+WHOLE_MEMBERS = {("mcpServers",)}
 
 
 class Settings(Struct, frozen=True):
-    """What is in force in a project: values, rules, where each is written, and what is wrong.
+    """The settings in force in a project: values, rules, where each is written, and what is wrong.
 
-    `pending` is what the project asks for and the user has not yet consented to; `report` says how foreign settings were read;
-    `left_out` are rules that fail the examples they carry and so may allow nothing; `named_file` is the one of the command line.
+    `pending` is what the project asks for and the user has not yet consented to; `report` says how Claude Code's settings
+    were read; `left_out` are rules that fail their own examples; `named_file` is the file of the command line.
     """
 
     root: str
@@ -150,24 +58,24 @@ class Settings(Struct, frozen=True):
     left_out: tuple[Rule, ...] = ()
     named_file: str = ""
 
-    def origin(self, dotted: str) -> Origin | None:
-        """Where a value is written; None where nobody set it."""
-        return self.origins.get(dotted)
+    def origin(self, name: str) -> Origin | None:
+        """Return where a value is written; None where it is not set."""
+        return self.origins.get(name)
 
-    def get(self, dotted: str, default: Any = None) -> Any:
-        """A value by its dotted name."""
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value by its dotted name."""
         value: Any = self.values
-        for name in dotted.split("."):
-            if not isinstance(value, Mapping) or name not in value:
+        for step in name.split("."):
+            if not isinstance(value, Mapping) or step not in value:
                 return default
-            value = value[name]
+            value = value[step]
         return value
 
-    def mode(self, asked_for: str | None = None) -> str:
-        """The mode to start in: the one asked for, else the configured one; bypass only where nobody has taken it away."""
-        mode = asked_for or self.get("permissions.defaultMode", "default")
-        barred = self.get("permissions.disableBypassPermissionsMode") == "disable"
-        return "default" if mode == "bypassPermissions" and barred else str(mode)
+    def mode(self, requested: str | None = None) -> str:
+        """Return the mode to start in: the requested one, else the configured one; bypass only where it is not disabled."""
+        mode = requested or self.get("permissions.defaultMode", "default")
+        is_disabled = self.get("permissions.disableBypassPermissionsMode") == "disable"
+        return "default" if mode == "bypassPermissions" and is_disabled else str(mode)
 
     @property
     def outside(self) -> Literal["ask", "deny"]:
@@ -175,30 +83,26 @@ class Settings(Struct, frozen=True):
         return "deny" if self.get("permissions.outside") == "deny" else "ask"
 
     def extra_roots(self, workspace: Workspace, before: Settings) -> tuple[str, ...]:
-        """The folders of a workspace beside its root, once these settings have taken the place of those before."""
+        """Return the extra roots of a workspace after these settings replaced those before."""
         name = "permissions.additionalDirectories"
-        gone, new = (list(map(os.path.realpath, one.get(name, ()))) for one in (before, self))
-        return tuple(dict.fromkeys([*(folder for folder in workspace.extra_roots if folder not in gone), *new]))
+        old, new = (list(map(os.path.realpath, settings.get(name, ()))) for settings in (before, self))
+        return tuple(dict.fromkeys([*(folder for folder in workspace.extra_roots if folder not in old), *new]))
 
     def policy(self, workspace: Workspace, mode: str | None = None) -> Policy:
-        """The judge that these settings make for a workspace."""
+        """Build the permission policy of a workspace."""
         from wieldy.permissions.decide import Policy
 
+        # Also where the user's settings are when no variable moves them: they apply to the next session.
+        home = workspace.env.get("HOME")
+        default_folder = str(config_home({"HOME": home})) if home else ""
         return Policy.for_workspace(
             workspace,
             self.rules,
             mode=self.mode(mode),
             tools=self.values.get("tools"),
             outside=self.outside,
-            config_folders=[
-                place for place in (self.user_folder, self.named_file, _usual_folder(workspace.env)) if place
-            ],
+            config_folders=[place for place in (self.user_folder, self.named_file, default_folder) if place],
         )
-
-
-def _usual_folder(env: Mapping[str, str]) -> str:
-    """Where the user's settings are when no variable moves them: what is written there binds the next session."""
-    return str(config_home({"HOME": env["HOME"]})) if env.get("HOME") else ""
 
 
 def load_settings(
@@ -212,31 +116,31 @@ def load_settings(
     trust: Trust | None = None,
     named: str | os.PathLike[str] | None = None,
 ) -> Settings:
-    """The settings of a project.
+    """Load the settings of a project.
 
-    `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file that the
-    command line `named`. Without `files` only these two count.
+    `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file `named`
+    on the command line. Without `files` only these two count.
     """
-    here = os.path.realpath(root)
-    own = [source for place in own_places(here, env, managed) if (source := load(place))] if files else []
-    spoken = [given(explicit, here, layer)] if explicit is not None else []
-    spoken += [required(Path(named).absolute())] if named is not None else []
-    sources = _ranked(own, spoken)
-    if files and (servers := project_servers(here)) is not None:
-        sources = _in_order([*sources, servers])
+    root = os.path.realpath(root)
+    sources = [source_from_values(explicit, root, layer)] if explicit is not None else []
+    if named is not None:
+        sources.append(load_named_file(Path(named).absolute()))
     report: list[SettingsProblem] = []
-    if files and _wants_foreign(_trusted(sources, here, trust, env)[0]):
-        sources = _with_foreign(sources, here, env, report)
-    sources, pending = _trusted(sources, here, trust, env)
-    return _settled(here, sources, pending, report, env)
+    if files:
+        loaded = (*map(load_source, own_locations(root, env, managed)), load_mcp_file(root))
+        sources = _sort_by_layer([*sources, *(source for source in loaded if source is not None)])
+        if _reads_claude(_hold_back(sources, root, trust, env)[0]):
+            sources = _sort_by_layer([*sources, *_load_claude(root, env, report)])
+    sources, pending = _hold_back(sources, root, trust, env)
+    return _combine(root, sources, pending, report, env)
 
 
-def _ranked(files: Sequence[SettingsSource], spoken: Sequence[SettingsSource]) -> list[SettingsSource]:
-    managed = [source for source in files if source.layer == "managed"]
-    return [*managed, *spoken, *(source for source in files if source.layer != "managed")]
+def _sort_by_layer(sources: Sequence[SettingsSource]) -> list[SettingsSource]:
+    """Sort the strongest first; sources of one layer keep their order."""
+    return sorted(sources, key=lambda source: LAYERS.index(source.layer))
 
 
-def _wants_foreign(sources: Sequence[SettingsSource]) -> bool:
+def _reads_claude(sources: Sequence[SettingsSource]) -> bool:
     for source in sources:
         section = source.values.get("compat")
         if isinstance(section, Mapping) and "claude" in section:
@@ -244,53 +148,44 @@ def _wants_foreign(sources: Sequence[SettingsSource]) -> bool:
     return False
 
 
-def _with_foreign(
-    sources: list[SettingsSource], root: str, env: Mapping[str, str], report: list[SettingsProblem]
-) -> list[SettingsSource]:
-    """Each foreign source goes right behind our own of the same layer."""
-    from wieldy.settings import claude_compat as compat
+def _load_claude(root: str, env: Mapping[str, str], report: list[SettingsProblem]) -> Iterator[SettingsSource]:
+    from wieldy.settings.claude_compat import translate
 
-    found: list[SettingsSource] = []
-    for place in foreign_places(root, env):
-        if (source := load(place)) is not None:
-            source, changes = compat.translated(source)
+    for location in claude_locations(root, env):
+        if (source := load_source(location)) is not None:
+            translated, changes = translate(source)
             report += changes
-            found.append(source)
-    return _in_order([*sources, *found])
+            yield translated
 
 
-def _in_order(sources: Sequence[SettingsSource]) -> list[SettingsSource]:
-    order: list[Layer] = ["managed", "code", "command line", "local", "project", "user"]
-    return sorted(sources, key=lambda source: order.index(source.layer))
-
-
-def _trusted(
+def _hold_back(
     sources: Sequence[SettingsSource], root: str, trust: Trust | None, env: Mapping[str, str]
 ) -> tuple[list[SettingsSource], tuple[ConsentItem, ...]]:
+    """Return the sources without what needs consent first, and those items."""
     if not any(source.from_project for source in sources):
         return list(sources), ()
     from wieldy.permissions.trust import Trust
-    from wieldy.settings import consent
+    from wieldy.settings.consent import consent_items, without_pending
 
     trust = trust or Trust(env=env)
-    items = [one for source in sources if source.from_project for one in consent.wanted(source)]
-    pending = tuple(one for one in trust.pending(root, items) if not _agreed(one, sources))
+    items = [item for source in sources if source.from_project for item in consent_items(source)]
+    pending = tuple(item for item in trust.pending(root, items) if not _is_enabled_server(item, sources))
     if not pending:
         return list(sources), ()
-    return [consent.without(source, pending) if source.from_project else source for source in sources], pending
+    return [without_pending(source, pending) if source.from_project else source for source in sources], pending
 
 
-def _agreed(wanted: ConsentItem, sources: Sequence[SettingsSource]) -> bool:
-    """Whether the user's own settings agree beforehand to a server that a project brings."""
-    section, _, name = wanted.name.partition(".")
+def _is_enabled_server(item: ConsentItem, sources: Sequence[SettingsSource]) -> bool:
+    """Whether the user's own settings enable this MCP server of the project."""
+    section, _, name = item.name.partition(".")
     if section != "mcpServers":
         return False
     own = [source.values for source in sources if not source.from_project]
-    named = [name for values in own for name in values.get("enabledMcpjsonServers", ())]
-    return name in named or any(values.get("enableAllProjectMcpServers") is True for values in own)
+    enabled = [name for values in own for name in values.get("enabledMcpjsonServers", ())]
+    return name in enabled or any(values.get("enableAllProjectMcpServers") is True for values in own)
 
 
-def _settled(
+def _combine(
     root: str,
     sources: Sequence[SettingsSource],
     pending: tuple[ConsentItem, ...],
@@ -301,20 +196,20 @@ def _settled(
     errors = tuple(source.error for source in sources if source.error is not None)
     paths = PathResolver((root,), home=env.get("HOME"))
     left_out: list[Rule] = []
-    rules = [rule for source in sources for rule in rules_of(source, paths, problems, left_out)]
-    values, origins = merged(sources)
+    rules = [rule for source in sources for rule in _parse_rules(source, paths, problems, left_out)]
+    values, origins = merge_sources(sources)
     _make_absolute(values, root, paths.home)
-    if any(
-        source.layer == "managed" and source.values.get("allowManagedPermissionRulesOnly") is True for source in sources
-    ):
-        rules = _managed_only(rules, problems)
+    managed = [source.values for source in sources if source.layer == "managed"]
+    if any(section.get("allowManagedPermissionRulesOnly") is True for section in managed):
+        rules = _only_managed(rules, problems)
     if pending:
-        problems.append(SettingsProblem(_waiting(pending)))
-    broken = f"the settings file {errors[0]}" if errors else None
+        names = ", ".join(dict.fromkeys(item.name for item in pending))
+        text = f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"
+        problems.append(SettingsProblem(text))
     return Settings(
         root,
         values,
-        RuleSet(tuple(rules), broken),
+        RuleSet(tuple(rules), broken=f"the settings file {errors[0]}" if errors else None),
         origins,
         tuple(problems),
         errors,
@@ -326,6 +221,52 @@ def _settled(
     )
 
 
+def merge_sources(sources: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """Merge sources given strongest first; return the values, and their origins by dotted name."""
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for source in sources:
+        _merge_into(values, source.values, (), source, origins)
+    return values, origins
+
+
+def _merge_into(
+    target: dict[str, Any],
+    values: Mapping[str, Any],
+    path: tuple[str, ...],
+    source: SettingsSource,
+    origins: dict[str, Origin],
+) -> None:
+    for name, value in values.items():
+        here = (*path, str(name))
+        existing = target.get(name)
+        if name not in target:
+            target[name] = _copy(value)
+            _record_origins(value, here, source, origins)
+        elif isinstance(existing, dict) and isinstance(value, Mapping) and path not in WHOLE_MEMBERS:
+            _merge_into(existing, value, here, source, origins)
+        elif isinstance(existing, list) and isinstance(value, list):
+            known = {_fingerprint(item) for item in existing}
+            existing += [item for item in value if _fingerprint(item) not in known]
+
+
+def _record_origins(value: Any, path: tuple[str, ...], source: SettingsSource, origins: dict[str, Origin]) -> None:
+    origins[".".join(path)] = source.origin(path)
+    if isinstance(value, Mapping):
+        for name, member in value.items():
+            _record_origins(member, (*path, str(name)), source, origins)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copy(member) for name, member in value.items()}
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def _fingerprint(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
 def _make_absolute(values: dict[str, Any], root: str, home: str) -> None:
     section = values.get("permissions")
     folders = section.get("additionalDirectories") if isinstance(section, dict) else None
@@ -334,7 +275,41 @@ def _make_absolute(values: dict[str, Any], root: str, home: str) -> None:
         section["additionalDirectories"] = [os.path.normpath(os.path.join(root, folder)) for folder in expanded]
 
 
-def _managed_only(rules: Sequence[Rule], problems: list[SettingsProblem]) -> list[Rule]:
+def _parse_rules(
+    source: SettingsSource, paths: PathResolver, problems: list[SettingsProblem], left_out: list[Rule]
+) -> Iterator[Rule]:
+    """Yield the usable rules of a source; an allow rule that fails its own examples goes to `left_out`."""
+    from wieldy.permissions.explain import failed_examples
+
+    for behavior in BEHAVIORS:
+        for value, origin in source.items(("permissions", behavior)):
+            text, examples = (value, {}) if isinstance(value, str) else (value["rule"], value)
+            try:
+                rule = parse(
+                    text,
+                    behavior,
+                    origin,
+                    Examples(tuple(examples.get("match", ())), tuple(examples.get("not_match", ()))),
+                )
+            except RuleError as error:
+                problems.append(SettingsProblem(f"{behavior} rule left out: {error}", origin.file, origin.line))
+                continue
+            if rule.warning:
+                text = f"{behavior} rule `{rule}`: {rule.warning}"
+                problems.append(SettingsProblem(text, origin.file, origin.line))
+            failures = failed_examples(rule, paths) if examples else ()
+            for failure in failures:
+                # A rule that forbids stays in force whatever its examples say.
+                note = "" if behavior == "allow" else "; the rule stays in force"
+                text = f"{behavior} rule `{rule}` {failure}{note}"
+                problems.append(SettingsProblem(text, origin.file, origin.line))
+            if failures and behavior == "allow":
+                left_out.append(rule)
+            else:
+                yield rule
+
+
+def _only_managed(rules: Sequence[Rule], problems: list[SettingsProblem]) -> list[Rule]:
     left_out = [rule for rule in rules if rule.behavior == "allow" and rule.origin.layer != "managed"]
     problems += [
         SettingsProblem(f"allow rule `{rule}` left out: only managed ones count", rule.origin.file) for rule in left_out
@@ -342,19 +317,13 @@ def _managed_only(rules: Sequence[Rule], problems: list[SettingsProblem]) -> lis
     return [rule for rule in rules if rule not in left_out]
 
 
-def _waiting(pending: Sequence[ConsentItem]) -> str:
-    names = ", ".join(dict.fromkeys(one.name for one in pending))
-    return f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"
-
-
-Stamp: TypeAlias = tuple[int, int, int] | None
+FileStamp: TypeAlias = tuple[int, int, int] | None
 
 
 class SettingsWatcher:
-    """The settings files of a folder. A look costs a few microseconds, so every request may take one.
+    """Notices changes of the settings files of a folder. A look takes microseconds, so that every request may take one.
 
-    `named` is the file of the command line; `others` says whether any other counts, `foreign` whether those of the other
-    program do.
+    `named` is the file of the command line; `others` says whether any other counts, `claude` whether Claude Code's do.
     """
 
     def __init__(
@@ -365,34 +334,34 @@ class SettingsWatcher:
         named: str | os.PathLike[str] | None = None,
         others: bool = True,
     ) -> None:
-        here = os.path.realpath(root)
+        root = os.path.realpath(root)
         self._own: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
-        self._foreign: tuple[str, ...] = ()
+        self._claude: tuple[str, ...] = ()
         if others:
             self._own += (
-                *(str(place.file) for place in own_places(here, env)),
-                os.path.join(here, MCP_FILE),
+                *(str(location.file) for location in own_locations(root, env)),
+                os.path.join(root, MCP_FILE),
                 str(config_home(env) / FILE_NAME),
             )
-            self._foreign = tuple(str(place.file) for place in foreign_places(here, env))
-        self.foreign = True
-        self._seen = self._look()
+            self._claude = tuple(str(location.file) for location in claude_locations(root, env))
+        self.claude = True
+        self._stamps = self._stat_all()
 
     def changed(self) -> bool:
-        """Whether any of them has come, gone or changed since the last look."""
-        now = self._look()
-        if all(self._seen[file] == stamp for file, stamp in now.items()):
+        """Return whether any file has appeared, vanished or changed since the last look."""
+        stamps = self._stat_all()
+        if all(self._stamps[file] == stamp for file, stamp in stamps.items()):
             return False
-        self._seen |= now
+        self._stamps |= stamps
         return True
 
-    def _look(self) -> dict[str, Stamp]:
-        return {file: _stamp(file) for file in (*self._own, *(self._foreign if self.foreign else ()))}
+    def _stat_all(self) -> dict[str, FileStamp]:
+        return {file: _stat(file) for file in (*self._own, *(self._claude if self.claude else ()))}
 
 
-def _stamp(path: str) -> Stamp:
+def _stat(path: str) -> FileStamp:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

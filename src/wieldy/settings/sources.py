@@ -1,4 +1,4 @@
-"""The files settings come from, strongest first, each read once."""
+"""The files that settings come from, and the values of each with where they are written."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from wieldy.core.state_dirs import config_home
 from wieldy.permissions.rules import Layer, Origin
 
 if TYPE_CHECKING:
-    from wieldy.settings.document import Document
-    from wieldy.settings.document import Path as ValuePath
-
+    from wieldy.schema.json_positions import JsonDocument, JsonPath
 
 FOLDER = ".wieldy"
 SHARED = "settings.json"
 LOCAL = "settings.local.json"
-FOREIGN_FOLDER = ".claude"
+CLAUDE_FOLDER = ".claude"
 MCP_FILE = ".mcp.json"
-MOST_BYTES = 4 << 20
+MANAGED_FILE = "managed-settings.json"
+MAX_BYTES = 4 << 20
 
 
 class SettingsProblem(Struct, frozen=True):
-    """Something a person should mend: one line, with its place."""
+    """Something a person should fix: one line, with its place."""
 
     text: str
     file: str | None = None
@@ -39,73 +38,79 @@ class SettingsProblem(Struct, frozen=True):
     def __str__(self) -> str:
         from wieldy.core.invisible_text import escape_to_line
 
-        place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return escape_to_line(f"{place}: {self.text}" if place else self.text)
 
 
+class SettingsLocation(Struct, frozen=True):
+    """A file that may hold settings; `from_claude` means Claude Code's."""
+
+    layer: Layer
+    file: Path
+    folder: str
+    from_claude: bool = False
+
+
 class SettingsSource(Struct, frozen=True):
-    """One layer's values, checked, and how to find where each is written."""
+    """The valid values of one layer, and how to find where each is written."""
 
     layer: Layer
     folder: str
     values: Mapping[str, Any]
     file: str | None = None
-    document: Document | None = None
+    document: JsonDocument | None = None
     problems: tuple[SettingsProblem, ...] = ()
     error: SettingsProblem | None = None
-    foreign: bool = False
 
     @property
     def from_project(self) -> bool:
         """Whether whoever wrote the project wrote this."""
         return self.layer in ("project", "local")
 
-    def origin(self, path: ValuePath) -> Origin:
-        """Where a value is written."""
-        line = self.document.line(path) if self.document else None
-        return Origin(self.layer, self.file, line, self.folder)
+    def origin(self, path: JsonPath) -> Origin:
+        """Return where a value is written."""
+        return Origin(self.layer, self.file, self._line(path), self.folder)
+
+    def problem(self, text: str, path: JsonPath) -> SettingsProblem:
+        """Make a problem with a value."""
+        return SettingsProblem(text, self.file, self._line(path))
+
+    def _line(self, path: JsonPath) -> int | None:
+        return self.document.line(path) if self.document else None
 
     def items(self, path: tuple[str, ...]) -> Iterator[tuple[Any, Origin]]:
-        """The items of a list with where each is written, also where flawed neighbours were left out."""
-        kept: Any = self.values
+        """Yield the items of a list with where each is written, also where invalid neighbors were dropped."""
+        items: Any = self.values
         for name in path:
-            kept = kept.get(name, {}) if isinstance(kept, Mapping) else {}
+            items = items.get(name, {}) if isinstance(items, Mapping) else {}
         node = self.document.node(path) if self.document else None
-        positions = {id(item.value): index for index, item in enumerate(node.items)} if node else {}
-        for value in kept if isinstance(kept, list) else ():
-            at = positions.get(id(value))
-            yield value, self.origin(path if at is None else (*path, at))
+        # Validation keeps the parsed objects, so identity tells which item of the file each one is.
+        indexes = {id(item.value): index for index, item in enumerate(node.items)} if node else {}
+        for item in items if isinstance(items, list) else ():
+            index = indexes.get(id(item))
+            yield item, self.origin(path if index is None else (*path, index))
 
 
-class SettingsLocation(Struct, frozen=True):
-    """A file that may hold settings."""
-
-    layer: Layer
-    file: Path
-    folder: str
-    foreign: bool = False
-
-
-def own_places(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[SettingsLocation]:
-    """Our files, strongest first."""
-    first = managed_folder("wieldy") / "managed-settings.json" if managed is None else managed
-    yield SettingsLocation("managed", first, str(first.parent))
+def own_locations(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[SettingsLocation]:
+    """Yield our files, strongest first."""
+    managed = managed or _managed_folder("wieldy") / MANAGED_FILE
+    yield SettingsLocation("managed", managed, str(managed.parent))
     yield SettingsLocation("local", Path(root, FOLDER, LOCAL), root)
     yield SettingsLocation("project", Path(root, FOLDER, SHARED), root)
     yield SettingsLocation("user", config_home(env) / SHARED, str(config_home(env)))
 
 
-def foreign_places(root: str, env: Mapping[str, str]) -> Iterator[SettingsLocation]:
-    """The files of the other program whose format ours follows."""
-    home = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), FOREIGN_FOLDER)
-    first = managed_folder("claude-code") / "managed-settings.json"
-    yield SettingsLocation("managed", first, str(first.parent), foreign=True)
-    yield SettingsLocation("local", Path(root, FOREIGN_FOLDER, LOCAL), root, foreign=True)
-    yield SettingsLocation("project", Path(root, FOREIGN_FOLDER, SHARED), root, foreign=True)
-    yield SettingsLocation("user", Path(home, SHARED), home, foreign=True)
+def claude_locations(root: str, env: Mapping[str, str]) -> Iterator[SettingsLocation]:
+    """Yield the files of Claude Code, strongest first."""
+    home = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), CLAUDE_FOLDER)
+    managed = _managed_folder("claude-code") / MANAGED_FILE
+    yield SettingsLocation("managed", managed, str(managed.parent), from_claude=True)
+    yield SettingsLocation("local", Path(root, CLAUDE_FOLDER, LOCAL), root, from_claude=True)
+    yield SettingsLocation("project", Path(root, CLAUDE_FOLDER, SHARED), root, from_claude=True)
+    yield SettingsLocation("user", Path(home, SHARED), home, from_claude=True)
 
 
-def managed_folder(name: str) -> Path:
+def _managed_folder(name: str) -> Path:
     """Where an administrator puts settings that nobody overrides."""
     if sys.platform == "darwin":
         return Path("/Library/Application Support", "ClaudeCode" if name == "claude-code" else name)
@@ -114,75 +119,72 @@ def managed_folder(name: str) -> Path:
     return Path("/etc", name)
 
 
-def load(place: SettingsLocation) -> SettingsSource | None:
-    """Read one file; None where there is none. What cannot be read is an error, never an empty file."""
-    name = str(place.file)
+def load_source(location: SettingsLocation) -> SettingsSource | None:
+    """Read one file; None where there is none. A file that cannot be read is an error, never taken as empty."""
+    from wieldy.schema.json_positions import JsonSyntaxError, parse_json
+
+    def broken(text: str, line: int | None = None, column: int | None = None) -> SettingsSource:
+        error = SettingsProblem(text, str(location.file), line, column)
+        return SettingsSource(location.layer, location.folder, {}, str(location.file), error=error)
+
     try:
-        found = place.file.stat()
-        if not stat.S_ISREG(found.st_mode):
-            return _broken(place, SettingsProblem("not a regular file", name))
-        if found.st_size > MOST_BYTES:
-            return _broken(place, SettingsProblem(f"larger than {MOST_BYTES >> 20} MB", name))
-        text = place.file.read_bytes().decode("utf-8")
+        status = location.file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return broken("not a regular file")
+        if status.st_size > MAX_BYTES:
+            return broken(f"larger than {MAX_BYTES >> 20} MB")
+        document = parse_json(location.file.read_bytes().decode("utf-8"), relaxed=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except UnicodeDecodeError as problem:
-        return _broken(place, SettingsProblem(f"not UTF-8 text (byte {problem.start})", name))
-    except OSError as problem:
-        return _broken(place, SettingsProblem(f"cannot be read: {problem.strerror or problem}", name))
-    from wieldy.settings.document import DocumentError, read
-
-    try:
-        document = read(text)
-    except DocumentError as problem:
-        return _broken(place, SettingsProblem(problem.message, name, problem.line, problem.column))
+    except UnicodeDecodeError as error:
+        return broken(f"not UTF-8 text (byte {error.start})")
+    except OSError as error:
+        return broken(f"cannot be read: {error.strerror or error}")
+    except JsonSyntaxError as error:
+        return broken(error.message, error.line, error.column)
     if not isinstance(document.value, dict):
-        return _broken(place, SettingsProblem("settings must be an object: {…}", name, 1, 1))
-    return source_of(place, document)
+        return broken("settings must be an object: {…}", 1, 1)
+    return _make_source(location, document)
 
 
-def project_servers(root: str) -> SettingsSource | None:
-    """The MCP servers of a project's `.mcp.json`, as settings."""
-    source = load(SettingsLocation("project", Path(root, MCP_FILE), root))
+def _make_source(location: SettingsLocation, document: JsonDocument) -> SettingsSource:
+    source = SettingsSource(location.layer, location.folder, document.value, str(location.file), document)
+    problems = [
+        SettingsProblem(f"`{key}` is given twice; the last one counts", source.file, line)
+        for key, line in document.duplicates
+    ]
+    if location.from_claude:
+        return replace(source, problems=tuple(problems))
+    from wieldy.settings.check import validate
+
+    values, invalid = validate(document.value)
+    problems += [source.problem(one.text, one.path) for one in invalid]
+    return replace(source, values=values, problems=tuple(problems))
+
+
+def load_mcp_file(root: str) -> SettingsSource | None:
+    """Read the MCP servers of a project's `.mcp.json` as settings."""
+    source = load_source(SettingsLocation("project", Path(root, MCP_FILE), root))
     if source is None or source.error is not None:
         return source
     servers = source.values.get("mcpServers")
     return replace(source, values={"mcpServers": servers} if isinstance(servers, Mapping) else {})
 
 
-def required(file: Path) -> SettingsSource:
-    """Read a file that was named; that it is missing is an error too."""
-    place = SettingsLocation("command line", file, str(file.parent))
-    return load(place) or _broken(place, SettingsProblem("there is no such file", str(file)))
+def load_named_file(file: Path) -> SettingsSource:
+    """Read a file named on the command line; that it is missing is an error too."""
+    location = SettingsLocation("command line", file, str(file.parent))
+    missing = SettingsProblem("there is no such file", str(file))
+    return load_source(location) or SettingsSource("command line", location.folder, {}, str(file), error=missing)
 
 
-def source_of(place: SettingsLocation, document: Document) -> SettingsSource:
-    """A document's values, checked, with a line for each flaw."""
-    name = str(place.file)
-    problems = [
-        SettingsProblem(f"`{key}` is given twice; the last one counts", name, line) for key, line in document.duplicates
-    ]
-    if place.foreign:
-        return SettingsSource(place.layer, place.folder, document.value, name, document, tuple(problems), foreign=True)
-    from wieldy.settings.check import checked
-
-    values, flaws = checked(document.value)
-    problems += [SettingsProblem(flaw.text, name, document.line(flaw.path)) for flaw in flaws]
-    return SettingsSource(place.layer, place.folder, values, name, document, tuple(problems))
-
-
-def given(values: Mapping[str, Any], root: str, layer: Layer = "code") -> SettingsSource:
-    """Settings given by the caller."""
+def source_from_values(values: Mapping[str, Any], root: str, layer: Layer = "code") -> SettingsSource:
+    """Make a source of settings given in code or by options."""
     if not values:
         return SettingsSource(layer, root, {})
-    from wieldy.settings.check import checked
+    from wieldy.settings.check import validate
 
-    fit, flaws = checked(values)
-    said = "on the command line" if layer == "command line" else "in code"
-    return SettingsSource(
-        layer, root, fit, problems=tuple(SettingsProblem(f"settings given {said}: {flaw.text}") for flaw in flaws)
-    )
-
-
-def _broken(place: SettingsLocation, error: SettingsProblem) -> SettingsSource:
-    return SettingsSource(place.layer, place.folder, {}, str(place.file), error=error, foreign=place.foreign)
+    valid, invalid = validate(values)
+    where = "on the command line" if layer == "command line" else "in code"
+    problems = tuple(SettingsProblem(f"settings given {where}: {one.text}") for one in invalid)
+    return SettingsSource(layer, root, valid, problems=problems)

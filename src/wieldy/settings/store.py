@@ -1,7 +1,8 @@
-"""Writes settings: one key at a time, under a lock, so that any number of processes may do it at once."""
+"""Writes settings files: one key at a time, comments and layout kept, under a lock for any number of processes."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,18 @@ from wieldy.files.writing.locked_update import update_locked
 from wieldy.permissions.paths import is_below
 from wieldy.permissions.rules import Rule, parse
 from wieldy.permissions.trust import ConsentItem, Trust
-from wieldy.settings.document import DocumentError, ShapeError, with_items, with_value
+from wieldy.schema.json_positions import JsonDocument, JsonNode, JsonSyntaxError, parse_json
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED
+
+INDENT = "  "
 
 
 class SettingsNotSaved(WieldyError):
     """A settings file was not changed; one line for the person says why."""
+
+
+class ShapeError(ValueError):
+    """The file holds something else where the change belongs."""
 
 
 def local_file(root: str | os.PathLike[str]) -> Path:
@@ -33,51 +40,116 @@ def project_file(root: str | os.PathLike[str]) -> Path:
 
 
 def user_file(env: Mapping[str, str] = os.environ) -> Path:
-    """The settings of one person everywhere."""
+    """The settings of one person in all projects."""
     return config_home(env) / SHARED
 
 
 def add_rules(file: Path, behavior: Behavior, rules: Sequence[str]) -> None:
-    """Add rules to a settings file. Raises `RuleProblem` for one that could not be read back. Blocks on disk and lock."""
+    """Add rules to a settings file. Raises `RuleError` for one that could not be read back. Blocks on disk and lock."""
     for text in rules:
         parse(text, behavior)
-    _change(file, lambda text: with_items(text, ("permissions", behavior), list(rules)))
+    _update(file, lambda text: with_items(text, ("permissions", behavior), list(rules)))
 
 
-def set_value(file: Path, dotted: str, value: Any) -> None:
-    """Set one value in a settings file. Blocks on disk and lock."""
-    _change(file, lambda text: with_value(text, dotted.split("."), value))
+def set_value(file: Path, name: str, value: Any) -> None:
+    """Set one value, by its dotted name, in a settings file. Blocks on disk and lock."""
+    _update(file, lambda text: with_value(text, name.split("."), value))
 
 
 def remember(
     root: str | os.PathLike[str], rules: Sequence[Rule], *, file: Path | None = None, trust: Trust | None = None
 ) -> Path:
-    """Keep rules the person has just agreed to: written to the local file, or another, and consented to.
-
-    Blocks on disk and lock.
-    """
+    """Save rules the person has agreed to, in the local file or another, with their consent. Blocks on disk and lock."""
+    real_root = os.path.realpath(root)
     file = file or local_file(root)
-    if is_below(str(file), os.path.realpath(root)) and not is_below(os.path.realpath(file), os.path.realpath(root)):
+    if is_below(str(file), real_root) and not is_below(os.path.realpath(file), real_root):
         raise SettingsNotSaved(f"{file}: a link that leads out of the project; nothing was saved")
     for behavior in ("deny", "ask", "allow"):
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:
             add_rules(file, behavior, texts)
     allowed = [ConsentItem.for_value("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
-    (trust or Trust()).accept(os.path.realpath(root), allowed)
+    (trust or Trust()).accept(real_root, allowed)
     return file
 
 
-def _change(file: Path, change: Callable[[str | None], str]) -> None:
+def _update(file: Path, change: Callable[[str | None], str]) -> None:
     try:
         update_locked(file, change)
-    except DocumentError as problem:
-        raise SettingsNotSaved(
-            f"{file}:{problem.line}:{problem.column}: {problem.message}; nothing was saved"
-        ) from None
-    except ShapeError as problem:
-        raise SettingsNotSaved(f"{file}: {problem}; nothing was saved") from None
+    except JsonSyntaxError as error:
+        problem = f"{file}:{error.line}:{error.column}: {error.message}"
+    except ShapeError as error:
+        problem = f"{file}: {error}"
     except UnicodeDecodeError:
-        raise SettingsNotSaved(f"{file}: not UTF-8 text; nothing was saved") from None
-    except OSError as problem:
-        raise SettingsNotSaved(f"{file}: {problem.strerror or problem}; nothing was saved") from None
+        problem = f"{file}: not UTF-8 text"
+    except OSError as error:
+        problem = f"{file}: {error.strerror or error}"
+    else:
+        return
+    raise SettingsNotSaved(f"{problem}; nothing was saved")
+
+
+def with_items(text: str | None, path: Sequence[str], items: Sequence[Any]) -> str:
+    """Add items to the end of a list in a JSON text; those it holds already are not added again."""
+    for item in items:
+        document = _parse(text)
+        node = document.node(tuple(path))
+        if node is None:
+            text = _add_member(document, path, [item])
+        elif not isinstance(node.value, list):
+            raise ShapeError(f"`{'.'.join(path)}` is not a list")
+        elif item not in node.value:
+            text = _insert(document.text, node, node.items, _dump(item))
+    return text or "{}\n"
+
+
+def with_value(text: str | None, path: Sequence[str], value: Any) -> str:
+    """Set one value in a JSON text."""
+    document = _parse(text)
+    node = document.node(tuple(path))
+    if node is None:
+        return _add_member(document, path, value)
+    return document.text[: node.start] + _dump(value) + document.text[node.end :]
+
+
+def _parse(text: str | None) -> JsonDocument:
+    return parse_json(text if text is not None and text.strip() else "{}\n", relaxed=True)
+
+
+def _add_member(document: JsonDocument, path: Sequence[str], value: Any) -> str:
+    """Add a value, and the sections it is missing, to the innermost section that exists."""
+    depth = len(path)
+    while (section := document.node(tuple(path[:depth]))) is None:
+        depth -= 1
+    if not isinstance(section.value, dict):
+        raise ShapeError(f"`{'.'.join(path[:depth])}` is not an object" if depth else "the file is not an object")
+    for name in reversed(path[depth + 1 :]):
+        value = {name: value}
+    indent = _indent_at(document.text, section.start) + INDENT
+    member = f"{_dump(path[depth])}: {_dump(value, indent)}"
+    return _insert(document.text, section, [member.node for member in section.members], member)
+
+
+def _insert(text: str, container: JsonNode, members: Sequence[JsonNode], new: str) -> str:
+    """Insert a member at the end of an object or list, laid out as its neighbors are."""
+    if members:
+        first, last = members[0], members[-1]
+        has_own_line = "\n" in text[container.start : first.start]
+        separator = ",\n" + _indent_at(text, last.start) if has_own_line else ", "
+        return text[: last.end] + separator + new + text[last.end :]
+    indent = _indent_at(text, container.start)
+    rest = text[container.start + 1 :]
+    is_empty = rest.lstrip(" \t\n")[:1] in "]}"
+    closing = f"\n{indent}{rest.lstrip()}" if is_empty else rest
+    return f"{text[: container.start + 1]}\n{indent}{INDENT}{new}{closing}"
+
+
+def _indent_at(text: str, position: int) -> str:
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _dump(value: Any, indent: str = "") -> str:
+    if not isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, indent=INDENT).replace("\n", "\n" + indent)

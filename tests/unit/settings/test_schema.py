@@ -12,9 +12,14 @@ import pytest
 
 from wieldy.hooks.config import parse_hooks
 from wieldy.hooks.events import HOOK_EVENTS
-from wieldy.settings.check import checked
-from wieldy.settings.document import DocumentError, read
-from wieldy.settings.keys import FILE, KEYS, SettingKey, tree
+from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
+from wieldy.settings.check import validate
+from wieldy.settings.keys import FILE, KEYS, SettingKey, key_tree
+
+
+def read(text: str) -> JsonDocument:
+    return parse_json(text, relaxed=True)
+
 
 PROJECT = Path(__file__).parents[3]
 SHIPPED: dict[str, Any] = read(FILE.read_text("utf-8")).value
@@ -53,12 +58,12 @@ def placed(key: SettingKey, value: Any) -> dict[str, Any]:
 
 def accepted(settings: Any) -> tuple[bool, bool]:
     """What the schema says and what the checks say."""
-    return VALIDATOR.is_valid(settings), not checked(settings)[1]
+    return VALIDATOR.is_valid(settings), not validate(settings)[1]
 
 
 def test_the_schema_is_a_schema() -> None:
     jsonschema_rs.meta.validate(SHIPPED)
-    assert set(SHIPPED["properties"]) == set(tree())
+    assert set(SHIPPED["properties"]) == set(key_tree())
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
@@ -100,7 +105,7 @@ def documented() -> Iterator[tuple[str, dict[str, Any]]]:
         for block in [*re.findall(r"```jsonc?\n(.*?)```", text, re.DOTALL), *indented]:
             try:
                 value = read(block).value if block.lstrip().startswith("{") else None
-            except DocumentError:
+            except JsonSyntaxError:
                 continue
             # A script of a recorded model, or one rule with its examples, is no settings file.
             if isinstance(value, dict) and not {"turns", "rule"} & set(value):
@@ -112,5 +117,5 @@ def test_every_settings_example_of_the_docs_is_right() -> None:
     assert {"hooks.md", "mcp.md", "mcp-server.md", "web.md"} <= {page for page, _ in examples}
     for page, example in examples:
         assert VALIDATOR.is_valid(example), (page, [error.message for error in VALIDATOR.iter_errors(example)])
-        assert checked(example)[1] == [], page
+        assert validate(example)[1] == [], page
         assert parse_hooks(example.get("hooks"))[1] == [], page

@@ -10,7 +10,7 @@ import pytest
 from wieldy.permissions.rules import RuleError
 from wieldy.permissions.suggest import select_savable_rules
 from wieldy.permissions.trust import Trust
-from wieldy.settings.keys import FILE, KEYS, as_text, find, settings_schema
+from wieldy.settings.keys import FILE, KEYS, as_text, find_key, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 
 
@@ -75,7 +75,7 @@ def test_the_shipped_schema_is_the_one_the_table_makes() -> None:
 def test_the_schema_agrees_with_the_checks() -> None:
     import jsonschema_rs
 
-    from wieldy.settings.check import checked
+    from wieldy.settings.check import validate
 
     validator = jsonschema_rs.validator_for(settings_schema())
     good = {
@@ -84,7 +84,7 @@ def test_the_schema_agrees_with_the_checks() -> None:
         "features": {"memory": True},
         "env": {"A": "b"},
     }
-    assert validator.is_valid(good) and not checked(good)[1]
+    assert validator.is_valid(good) and not validate(good)[1]
     unfit: list[dict[str, Any]] = [
         {"permissions": {"allow": "Bash"}},
         {"permissions": {"allow": [3]}},
@@ -98,7 +98,7 @@ def test_the_schema_agrees_with_the_checks() -> None:
     ]
     for bad in unfit:
         assert not validator.is_valid(bad), bad
-        assert checked(bad)[1], bad
+        assert validate(bad)[1], bad
 
 
 def test_every_setting_that_is_asked_for_is_in_the_table() -> None:
@@ -109,12 +109,12 @@ def test_every_setting_that_is_asked_for_is_in_the_table() -> None:
         for name in re.findall(r"\bsetting\(\s*\"([a-zA-Z_.]+)\"", file.read_text("utf-8"))
     }
     assert asked, "the search finds nothing any more"
-    assert {name for name in asked if find(name) is None} == set(), "add it to settings/keys.py"
+    assert {name for name in asked if find_key(name) is None} == set(), "add it to settings/keys.py"
 
 
 def test_the_documentation_tells_of_every_key() -> None:
     page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text("utf-8")
     told = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     assert told >= {key.name for key in KEYS} - {"$schema"}
-    free = set(re.findall(r"^\| `([^`]+)` \|.*✓ \|$", page, re.MULTILINE))
-    assert free == {key.name for key in KEYS if key.free} - {"$schema"}
+    settable = set(re.findall(r"^\| `([^`]+)` \|.*✓ \|$", page, re.MULTILINE))
+    assert settable == {key.name for key in KEYS if key.project_may_set} - {"$schema"}

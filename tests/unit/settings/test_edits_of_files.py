@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.settings.document import ShapeError, read, with_items, with_value
+from wieldy.schema.json_positions import JsonDocument, parse_json
+from wieldy.settings.store import ShapeError, with_items, with_value
+
+
+def read(text: str) -> JsonDocument:
+    return parse_json(text, relaxed=True)
+
 
 ALLOW = ("permissions", "allow")
 

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from wieldy.settings.document import DocumentError, read
+from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
+
+
+def read(text: str) -> JsonDocument:
+    return parse_json(text, relaxed=True)
 
 
 def test_every_value_knows_its_line() -> None:
@@ -42,7 +46,7 @@ def test_comments_trailing_commas_and_a_byte_order_mark_are_tolerated() -> None:
     ],
 )
 def test_what_is_not_json_is_named_with_line_and_column(text: str, line: int, column: int, said: str) -> None:
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(JsonSyntaxError) as caught:
         read(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert said in caught.value.message.lower()
