@@ -9,7 +9,7 @@ from typing import Protocol
 from wieldy.core.provider import Delta, ProviderFailure
 from wieldy.providers.errors import connection_failure, response_failure
 from wieldy.providers.sse import read_events
-from wieldy.web.http import HttpClient, HttpError, HttpResponse, check_headers, host_and_port, parse_url
+from wieldy.web.http import HttpClient, HttpError, HttpResponse, check_headers, host_and_port, parse_server_url
 
 
 class StreamParser(Protocol):
@@ -32,7 +32,7 @@ class ApiEndpoint:
     def __init__(
         self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float
     ) -> None:
-        self.url = parse_url(base_url)
+        self.url = parse_server_url(base_url)
         self._headers = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "wieldy"}
         self._headers |= headers
         check_headers(self._headers)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.schema.fields import Param
 
 
 @tool(
@@ -17,18 +18,13 @@ from wieldy.core.tool_decorator import tool
     aliases={"bash_id": "shell_id"},
     max_result_chars=100_000,
     timeout=660.0,
-    input_schema={
-        "type": "object",
-        "properties": {
-            "shell_id": {"type": "string"},
-            "filter": {"type": "string", "description": "regex; only matching lines"},
-            "wait": {"type": "number", "minimum": 0, "maximum": 600, "description": "seconds to wait for new output"},
-        },
-        "required": ["shell_id"],
-        "additionalProperties": False,
-    },
 )
-async def bash_output(shell_id: str, ctx: ToolContext, filter: str | None = None, wait: float = 0.0) -> Output:
+async def bash_output(
+    shell_id: str,
+    ctx: ToolContext,
+    filter: Annotated[str, "regex; only matching lines"] = "",
+    wait: Annotated[float, Param("seconds to wait for new output", ge=0, le=600)] = 0.0,
+) -> Output:
     from wieldy.shell.running.background import BackgroundShells
 
     output = await ctx.workspace.service(BackgroundShells).read_output(shell_id, filter=filter, wait=wait)

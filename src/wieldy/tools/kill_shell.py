@@ -14,12 +14,6 @@ from wieldy.core.tool_decorator import tool
     # It reaches only shells this workspace started itself.
     needs_permission=False,
     aliases={"bash_id": "shell_id"},
-    input_schema={
-        "type": "object",
-        "properties": {"shell_id": {"type": "string"}},
-        "required": ["shell_id"],
-        "additionalProperties": False,
-    },
 )
 async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
     from wieldy.shell.running.background import BackgroundShells

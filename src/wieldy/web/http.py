@@ -382,7 +382,7 @@ def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def parse_url(text: str) -> SplitResult:
+def parse_server_url(text: str) -> SplitResult:
     """Parse the address of a server. The default scheme is https, on this machine http. Raises `PermanentError`."""
     scheme = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
     try:

@@ -10,7 +10,7 @@ from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refuse
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.registry import pick
-from wieldy.web.http import parse_url
+from wieldy.web.http import parse_server_url
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
 
@@ -189,7 +189,7 @@ def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
 
 def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
     for url, scheme in (("localhost:8000/v1", "http"), ("127.0.0.1:1", "http"), ("models.test/v1", "https")):
-        assert parse_url(url).scheme == scheme
+        assert parse_server_url(url).scheme == scheme
     with pytest.raises(SessionError, match="not an http address"):
         pick("my-model", base_url="ftp://x", env={})
 

@@ -111,7 +111,7 @@ class BackgroundShells:
         known = ", ".join(f"{each.id} ({each.status})" for each in self._shells.values()) or "none"
         raise ToolFailure(f"There is no background shell `{id}`. Known shells: {known}.")
 
-    async def read_output(self, id: str, *, filter: str | None = None, wait: float = 0.0) -> BackgroundOutput:
+    async def read_output(self, id: str, *, filter: str = "", wait: float = 0.0) -> BackgroundOutput:
         """The output since the last call; waits up to `wait` seconds for (matching) output or the end."""
         background = self.find(id)
         shell = background.shell

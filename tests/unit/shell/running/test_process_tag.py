@@ -1,4 +1,4 @@
-"""Brands: numbers in a limit that nothing enforces, which say to which command a process belongs."""
+"""Process tags: numbers in a resource limit that say to which command a process belongs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_even_the_lowest_and_the_highest_numbers_stay_within_their_session() -> 
 @pytest.mark.parametrize(
     "tag", ["", "test-0a1b2c.", "a-tag-nobody-carries.", "0123456789abcde.", "0123456789abcdef.x."]
 )
-def test_what_is_no_mark_of_a_session_has_no_numbers_and_brands_nobody(
+def test_text_that_is_no_tag_has_no_numbers_and_tags_nobody(
     tag: str, child: subprocess.Popen[bytes]
 ) -> None:
     assert not tag_numbers(tag)
@@ -73,7 +73,7 @@ def test_what_is_no_mark_of_a_session_has_no_numbers_and_brands_nobody(
     assert not has_tag_number(child.pid, range(1 << 63))
 
 
-def test_a_brand_tells_one_command_and_one_session_from_another(token: str, child: subprocess.Popen[bytes]) -> None:
+def test_a_tag_tells_one_command_and_one_session_from_another(token: str, child: subprocess.Popen[bytes]) -> None:
     tag_process(child.pid, f"{token}.3.")
     assert has_tag_number(child.pid, tag_numbers(f"{token}.3."))
     assert has_tag_number(child.pid, tag_numbers(f"{token}."))
@@ -103,7 +103,7 @@ def test_a_process_just_born_is_not_behind_the_one_born_last(child: subprocess.P
     assert born[-1] >= child.pid or born[-1] < child.pid // 2
 
 
-def test_the_dead_carry_nothing_and_cannot_be_branded(token: str) -> None:
+def test_the_dead_carry_nothing_and_cannot_be_tagged(token: str) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     tag_process(dead.pid, f"{token}.1.")
@@ -142,7 +142,7 @@ def test_a_hard_limit_below_every_number_is_left_alone(token: str) -> None:
     assert limited.communicate("\n")[0] == "5\n5\n"
 
 
-def test_bash_brands_itself_before_the_command_starts_anything(token: str) -> None:
+def test_bash_tags_itself_before_the_command_starts_anything(token: str) -> None:
     [number] = tag_numbers(f"{token}.1.")
     env = {"BASH_ENV": PREAMBLE, "WIELDY_AT_EXIT": "", TAG_NUMBER_VARIABLE: str(number), "PATH": os.environ["PATH"]}
     said = subprocess.run(
@@ -167,7 +167,7 @@ def test_bash_brands_itself_before_the_command_starts_anything(token: str) -> No
     ("command", "stays", "by_bash"),
     [("make", False, True), ("ls", True, False), ("env -i setsid ls &", True, True)],
 )
-async def test_only_where_nothing_can_hide_bash_is_not_told_its_brand(
+async def test_only_where_nothing_can_hide_bash_is_not_told_its_tag(
     tmp_path: Path, command: str, stays: bool, by_bash: bool
 ) -> None:
     told: list[str | None] = []

@@ -52,7 +52,7 @@ def names(tree: ProcessTree) -> list[str]:
         "nohup sleep 300 >/dev/null 2>&1 & disown; exit 0",
     ],
 )
-def test_a_mark_finds_what_has_left_its_parent_group_and_session(tag, command):
+def test_a_tag_finds_what_has_left_its_parent_group_and_session(tag, command):
     bash(command, tag).wait()
     until(lambda: names(ProcessTree(tag)) == ["sleep"])
     assert end_tree(ProcessTree(tag)) == []
