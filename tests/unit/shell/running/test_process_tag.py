@@ -64,9 +64,7 @@ def test_even_the_lowest_and_the_highest_numbers_stay_within_their_session() -> 
 @pytest.mark.parametrize(
     "tag", ["", "test-0a1b2c.", "a-tag-nobody-carries.", "0123456789abcde.", "0123456789abcdef.x."]
 )
-def test_text_that_is_no_tag_has_no_numbers_and_tags_nobody(
-    tag: str, child: subprocess.Popen[bytes]
-) -> None:
+def test_text_that_is_no_tag_has_no_numbers_and_tags_nobody(tag: str, child: subprocess.Popen[bytes]) -> None:
     assert not tag_numbers(tag)
     tag_process(child.pid, tag)
     assert not has_tag_number(child.pid, tag_numbers(tag))
