@@ -15,7 +15,7 @@ from wieldy.shell.policy.analysis import Analysis, analyze
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
 
 
-def look(command: str) -> Analysis:
+def analysis_of(command: str) -> Analysis:
     return analyze(command, cwd="/project/here", home="/home/me", root="/project/here")
 
 
@@ -95,13 +95,13 @@ BEFORE = st.sampled_from(
 def test_no_surroundings_make_a_command_harmless(command: str, around: list[str]) -> None:
     for shape in around:
         command = shape.replace("{}", command)
-    assert look(command).verdict != "read_only", command
+    assert analysis_of(command).verdict != "read_only", command
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(SIMPLE_HOSTILE), st.lists(BEFORE, min_size=1, max_size=3))
 def test_no_wrapper_makes_a_command_harmless(command: str, wrappers: list[str]) -> None:
-    assert look("".join(wrappers) + command).verdict != "read_only"
+    assert analysis_of("".join(wrappers) + command).verdict != "read_only"
 
 
 @settings(max_examples=100, deadline=None)
@@ -109,7 +109,7 @@ def test_no_wrapper_makes_a_command_harmless(command: str, wrappers: list[str]) 
 def test_no_nesting_of_shells_makes_a_command_harmless(command: str, depth: int, shell: str) -> None:
     for _ in range(depth):
         command = f"{shell} {shlex.quote(command)}"
-    assert look(command).verdict != "read_only"
+    assert analysis_of(command).verdict != "read_only"
 
 
 def spelled(draw: st.DrawFn, name: str) -> str:
@@ -138,10 +138,10 @@ def spellings(draw: st.DrawFn) -> tuple[str, str]:
 @given(spellings())
 def test_no_spelling_of_a_program_makes_it_harmless_or_hides_it_from_a_rule(pair: tuple[str, str]) -> None:
     plain, odd = pair
-    analysis = look(odd)
+    analysis = analysis_of(odd)
     assert analysis.verdict != "read_only"
     named = {text for part in analysis.parts for text in part.deny_texts}
-    assert look(plain).parts[-1].deny_texts[0] in named or analysis.problems
+    assert analysis_of(plain).parts[-1].deny_texts[0] in named or analysis.problems
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,7 +152,7 @@ def test_a_denied_command_is_named_through_any_wrapping(wrappers: list[str], aro
     command = "".join(wrappers) + "rm x"
     for shape in around:
         command = shape.replace("{}", command)
-    assert any(text == "rm x" for part in look(command).parts for text in part.deny_texts), command
+    assert any(text == "rm x" for part in analysis_of(command).parts for text in part.deny_texts), command
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,14 +164,14 @@ def test_a_denied_command_is_named_through_any_wrapping(wrappers: list[str], aro
 )
 def test_every_abbreviation_of_a_writing_option_writes(length: int, target: str, joined: bool, others: str) -> None:
     option = "--output"[:length]
-    analysis = look(f"sort {others}{option}{'=' if joined else ' '}{target} x")
+    analysis = analysis_of(f"sort {others}{option}{'=' if joined else ' '}{target} x")
     assert analysis.verdict != "read_only"
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from("bdfgiMhnRrVmsuz"), max_size=5, unique=True), st.booleans())
 def test_a_writing_flag_is_seen_in_any_bundle(flags: list[str], joined: bool) -> None:
-    analysis = look(f"sort -{''.join(flags)}o{'' if joined else ' '}F x")
+    analysis = analysis_of(f"sort -{''.join(flags)}o{'' if joined else ' '}F x")
     assert analysis.verdict == "known"
     assert "it writes /project/here/F" in {part.why for part in analysis.parts}
 
@@ -210,7 +210,7 @@ SHELLISH = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(SHELLISH, st.text(max_size=30)))
 def test_any_text_gets_an_answer(text: str) -> None:
-    analysis = look(text)
+    analysis = analysis_of(text)
     if analysis.verdict == "read_only":
         assert analysis.parts and not analysis.problems and not analysis.catastrophic
         assert all(part.read_only and part.known for part in analysis.parts)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.unit.shell.policy.rule_matching import look
+from tests.unit.shell.policy.rule_matching import analysis_of
 
 from wieldy.shell.running.neutral_git import neutral_git_environment
 
@@ -84,7 +84,7 @@ def test_the_trap_works_without_the_neutral_environment(trap: Path) -> None:
 
 @pytest.mark.parametrize("command", LOOKING)
 def test_looking_runs_nothing_of_the_repositorys_choosing(trap: Path, command: str) -> None:
-    assert look(command).verdict == "read_only"
+    assert analysis_of(command).verdict == "read_only"
     neutral = neutral_git_environment(str(trap))
     (trap.parent / "mark").unlink(missing_ok=True)
     done = git(trap, command, neutral)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wieldy.shell.policy.pipeline_input import PipelineInput
-from wieldy.shell.policy.programs.spec import ParsedArgs, option_table, parse_args, word_set
+from wieldy.shell.policy.programs.spec import ParsedArgs, UnknownArguments, option_table, parse_args, word_set
 from wieldy.shell.policy.words import Word, command_text, literal, unquoted_text
 
 MAX_WRAPPERS = 12
@@ -49,19 +49,21 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
     reads: list[Word] = []
     variables: list[str] = []
     script, problem = None, ""
-    while (name := _program_name(words)) and len(wrappers) < MAX_WRAPPERS:
-        unwrapper = _UNWRAPPERS.get(name)
-        inner = unwrapper(words[1:]) if unwrapper else None
+    while (name := _program_name(words)) and name in _UNWRAPPERS and len(wrappers) < MAX_WRAPPERS:
+        try:
+            inner = _UNWRAPPERS[name](words[1:])
+        except UnknownArguments as error:
+            wrappers.append(name)
+            harmless = transparent = False
+            problem = f"`{name}`: {error}"
+            deny.extend(text for index in range(1, min(len(words), 9)) for text in _deny_texts(words[index:]))
+            break
         if inner is None:
             break
         wrappers.append(name)
         harmless, transparent = harmless and inner.harmless, transparent and inner.transparent
         reads.extend(inner.reads)
         variables.extend(inner.variables)
-        if inner.problem:
-            problem = f"`{name}`: {inner.problem}"
-            deny.extend(text for index in range(1, min(len(words), 9)) for text in _deny_texts(words[index:]))
-            break
         if inner.script is not None:
             script = inner.script
             break
@@ -131,9 +133,9 @@ class InnerCommand(Struct, frozen=True):
     takes_input_arguments: bool = False
     placeholder: str = ""
     null_separated: bool = False
-    problem: str = ""
 
 
+# Returns None if the wrapper runs nothing.
 Unwrapper: TypeAlias = Callable[[tuple[Word, ...]], InnerCommand | None]
 
 
@@ -148,13 +150,11 @@ class CommandWrapper(Struct, frozen=True):
 
     def __call__(self, args: tuple[Word, ...]) -> InnerCommand | None:
         parsed = parse_args(args, option_table(self.options, stops_at_operand=True))
-        if parsed.problem:
-            return InnerCommand(problem=parsed.problem)
         operands, words = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
         while self.takes_assignments and words and _ASSIGNMENT.match(words[0].prefix):
             words = words[1:]
         if any(not word.static for word in operands):
-            return InnerCommand(problem="an operand that is not known in advance")
+            raise UnknownArguments("an operand that is not known in advance")
         if not words:
             return None
         harmless = self.harmless and not parsed.writes
@@ -164,8 +164,6 @@ class CommandWrapper(Struct, frozen=True):
 def _env(args: tuple[Word, ...]) -> InnerCommand | None:
     options = "-i0v -u: --ignore-environment --null --unset= --debug !--split-string !--chdir"
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
-    if parsed.problem:
-        return InnerCommand(problem=parsed.problem)
     variables: list[str] = []
     rest = parsed.operands
     cleared = parsed.has("-i", "--ignore-environment")
@@ -173,11 +171,13 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
         rest, cleared = rest[1:], True
     while rest and (match := _ASSIGNMENT.match(rest[0].prefix)):
         if rest[0].kind == "multiple":
-            return InnerCommand(problem="an assignment that is not known in advance")
+            raise UnknownArguments("an assignment that is not known in advance")
         variables.append(match.group(1))
         rest = rest[1:]
     if not rest:
-        return None if not variables else InnerCommand(problem="`env` with assignments and no command")
+        if variables:
+            raise UnknownArguments("`env` with assignments and no command")
+        return None
     # Unsetting PATH and the like decides what runs, as setting them does.
     unset = [word.text for word in parsed.values("-u", "--unset")]
     return InnerCommand(tuple(rest), harmless=not cleared, variables=(*variables, *unset))
@@ -195,8 +195,6 @@ def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:
         "--max-lines=? --delimiter= --max-chars= --arg-file=r !--interactive !--open-tty !--process-slot-var"
     )
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
-    if parsed.problem:
-        return InnerCommand(problem=parsed.problem)
     return InnerCommand(
         tuple(parsed.operands) or (literal("echo"),),
         transparent=not parsed.options,
@@ -224,10 +222,10 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
         word = args[index]
         index += 1
         if not word.static:
-            return InnerCommand(problem="options that are not known in advance")
+            raise UnknownArguments("options that are not known in advance")
         if word.text in ("-o", "+o", "-O", "+O"):
             if index >= len(args) or not args[index].static:
-                return InnerCommand(problem="a setting that is not known in advance")
+                raise UnknownArguments("a setting that is not known in advance")
             index += 1
         elif word.text == "--":
             break
@@ -235,37 +233,35 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
             has_command = has_command or "c" in word.text
             harmless = harmless and not set(word.text) & set("liv")
         elif word.text not in ("--norc", "--noprofile"):
-            return InnerCommand(problem=f"the option `{word.text}`")
+            raise UnknownArguments(f"the option `{word.text}`")
     if not has_command:
         return None
     if index >= len(args):
-        return InnerCommand(problem="`-c` without a script")
+        raise UnknownArguments("`-c` without a script")
     return InnerCommand(script=args[index], harmless=harmless, transparent=harmless)
 
 
 def _foreign_shell(args: tuple[Word, ...]) -> InnerCommand | None:
     """A shell with another language: read as bash to find what rules forbid, never to prove anything."""
     inner = _shell(args)
-    return inner and InnerCommand(script=inner.script, problem=inner.problem)
+    return inner and InnerCommand(script=inner.script)
 
 
 def _eval(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].static and args[0].text == "--":
         args = args[1:]
     if any(not word.static for word in args):
-        return InnerCommand(problem="`eval` of text that is not known in advance")
+        raise UnknownArguments("`eval` of text that is not known in advance")
     return InnerCommand(script=_joined(args), harmless=True, transparent=True) if args else None
 
 
 def _watch(args: tuple[Word, ...]) -> InnerCommand | None:
     options = "-bcdegtpwx -n: -q: --differences=? --interval= --no-title --exec --color"
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
-    if parsed.problem:
-        return InnerCommand(problem=parsed.problem)
     if parsed.has("-x", "--exec"):
         return InnerCommand(tuple(parsed.operands))
     if any(not word.static for word in parsed.operands):
-        return InnerCommand(problem="`watch` of text that is not known in advance")
+        raise UnknownArguments("`watch` of text that is not known in advance")
     return InnerCommand(script=_joined(tuple(parsed.operands))) if parsed.operands else None
 
 
@@ -276,8 +272,8 @@ def _joined(words: tuple[Word, ...]) -> Word:
 def _flock(args: tuple[Word, ...]) -> InnerCommand | None:
     options = "-senouxFv -w: -E: --shared --exclusive --nonblock --wait= --timeout= --close"
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
-    if parsed.problem or len(parsed.operands) < 2:
-        return InnerCommand(problem=parsed.problem or "a lock without a command")
+    if len(parsed.operands) < 2:
+        raise UnknownArguments("a lock without a command")
     words = tuple(parsed.operands[1:])
     if words[0].text in ("-c", "--command") and len(words) == 2:
         return InnerCommand(script=words[1])
@@ -290,8 +286,8 @@ def _script_option(options: str) -> Unwrapper:
     def unwrapper(args: tuple[Word, ...]) -> InnerCommand | None:
         parsed = parse_args(args, option_table(options))
         scripts = parsed.values("-c", "--command")
-        if parsed.problem or not scripts:
-            return InnerCommand(problem=parsed.problem or "no command")
+        if not scripts:
+            raise UnknownArguments("no command")
         return InnerCommand(script=scripts[-1])
 
     return unwrapper

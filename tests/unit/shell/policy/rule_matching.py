@@ -1,4 +1,4 @@
-"""The least a rule matcher must do, to show what parts have to offer: prefix rules at a word boundary, and written paths."""
+"""A minimal rule matcher for tests of command parts: prefix rules that end at a word boundary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOME = "/home/me"
 ROOT = "/home/me/work"
 
 
-def look(command: str) -> Analysis:
+def analysis_of(command: str) -> Analysis:
     return analyze(command, cwd=ROOT, home=HOME, root=ROOT)
 
 
@@ -19,12 +19,12 @@ def matches(text: str, rule: str) -> bool:
 
 
 def denied(command: str, *rules: str) -> bool:
-    return any(matches(text, rule) for part in look(command).parts for text in part.deny_texts for rule in rules)
+    return any(matches(text, rule) for part in analysis_of(command).parts for text in part.deny_texts for rule in rules)
 
 
 def uncovered(command: str, *rules: str) -> list[CommandPart]:
     """The parts that neither an allow rule nor a proof covers, and those that write outside the null device."""
-    analysis = look(command)
+    analysis = analysis_of(command)
     if analysis.problems:
         return list(analysis.parts) or [CommandPart(command, (), None, (), False, False)]
     return [part for part in analysis.parts if not (part.read_only or (_named(part, rules) and not _escapes(part)))]
@@ -39,8 +39,8 @@ def _escapes(part: CommandPart) -> bool:
 
 
 def reads(command: str) -> set[str]:
-    return {effect.path for effect in look(command).effects if isinstance(effect, Reads)}
+    return {effect.path for effect in analysis_of(command).effects if isinstance(effect, Reads)}
 
 
 def writes(command: str) -> set[str]:
-    return {effect.path for effect in look(command).effects if isinstance(effect, Writes)}
+    return {effect.path for effect in analysis_of(command).effects if isinstance(effect, Writes)}

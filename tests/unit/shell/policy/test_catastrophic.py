@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.policy.rule_matching import HOME, ROOT, look
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, analysis_of
 
 from wieldy.shell.policy.analysis import classify
 
@@ -176,25 +176,25 @@ kill -9 123
 
 @pytest.mark.parametrize("command", NEVER)
 def test_no_mode_runs_it(command: str) -> None:
-    assert "deny" in {danger.behavior for danger in look(command).catastrophic}
+    assert "deny" in {danger.behavior for danger in analysis_of(command).catastrophic}
     assert classify(command, cwd=ROOT, home=HOME) == "deny"
 
 
 @pytest.mark.parametrize("command", ASKED)
 def test_a_person_must_agree_in_every_mode(command: str) -> None:
-    found = look(command).catastrophic
+    found = analysis_of(command).catastrophic
     assert found and all(danger.behavior == "ask" and not danger.only_if_dirty for danger in found)
 
 
 @pytest.mark.parametrize("command", ASKED_OVER_WORK)
 def test_a_person_must_agree_where_work_would_be_lost(command: str) -> None:
-    found = look(command).catastrophic
+    found = analysis_of(command).catastrophic
     assert found and all(danger.behavior == "ask" and danger.only_if_dirty for danger in found)
 
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_everyday_commands_are_no_catastrophe(command: str) -> None:
-    assert look(command).catastrophic == ()
+    assert analysis_of(command).catastrophic == ()
 
 
 def test_the_workspace_is_guarded_from_a_folder_inside_it() -> None:

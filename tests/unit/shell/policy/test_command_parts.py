@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.policy.rule_matching import HOME, ROOT, denied, look, reads, uncovered, writes
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, analysis_of, denied, reads, uncovered, writes
 
 from wieldy.core.effects import Fetches, Runs, Writes
 from wieldy.shell.policy.command_part import CommandPart
 
 
 def one(command: str) -> CommandPart:
-    (part,) = look(command).parts
+    (part,) = analysis_of(command).parts
     return part
 
 
@@ -51,11 +51,11 @@ def test_the_text_of_a_rule_is_normalized(command: str, text: str) -> None:
 
 @pytest.mark.parametrize("command", ["watch ls", "setsid ls", "ionice -c 3 ls", "flock f ls"])
 def test_exec_wrappers_need_an_exact_rule(command: str) -> None:
-    assert all(part.exact_rule for part in look(command).parts)
+    assert all(part.exact_rule for part in analysis_of(command).parts)
 
 
 def test_find_that_executes_or_deletes_needs_an_exact_rule_for_the_whole() -> None:
-    for part in look(r"find . -name x -exec rm {} \;").parts:
+    for part in analysis_of(r"find . -name x -exec rm {} \;").parts:
         assert part.exact_rule
         assert part.allow_texts == (r"find . -name x -exec rm {} \;",)
     assert one("find . -name x -delete").exact_rule
@@ -69,7 +69,7 @@ def test_a_shell_inside_a_wrapper_that_is_not_transparent_is_covered_by_the_oute
 
 
 def test_the_parts_of_nested_shells_are_judged_one_by_one() -> None:
-    analysis = look("bash -c 'ls; bash -c \"rm x | cat\"'")
+    analysis = analysis_of("bash -c 'ls; bash -c \"rm x | cat\"'")
     assert [part.program for part in analysis.parts] == ["ls", "rm", "cat"]
     assert analysis.parts[1].deny_texts[-1] == "rm x"
 
@@ -106,7 +106,7 @@ def test_the_parts_of_nested_shells_are_judged_one_by_one() -> None:
     ],
 )
 def test_every_simple_command_is_one_part(command: str, programs: str) -> None:
-    assert [part.program for part in look(command).parts if part.program] == programs.split()
+    assert [part.program for part in analysis_of(command).parts if part.program] == programs.split()
 
 
 def test_a_change_of_folder_holds_for_what_follows() -> None:
@@ -134,15 +134,15 @@ def test_a_change_of_folder_holds_for_what_follows() -> None:
     ],
 )
 def test_a_folder_that_cannot_be_told_makes_relative_paths_unknown(command: str) -> None:
-    assert look(command).verdict == "unknown"
-    assert not any(part.known for part in look(command).parts if part.program == "cat")
+    assert analysis_of(command).verdict == "unknown"
+    assert not any(part.known for part in analysis_of(command).parts if part.program == "cat")
 
 
 def test_loops_over_known_words_are_followed_value_by_value() -> None:
     assert reads('for f in a "b c"; do cat "$f"; done') == {f"{ROOT}/a", f"{ROOT}/b c"}
     assert reads("for d in x y; do cat $d/f; done") == {f"{ROOT}/x/f", f"{ROOT}/y/f"}
-    assert look("for f in a b; do f=/etc/shadow; cat $f; done").verdict == "unknown"
-    assert look("for f in a b; do read f; cat $f; done").verdict == "unknown"
+    assert analysis_of("for f in a b; do f=/etc/shadow; cat $f; done").verdict == "unknown"
+    assert analysis_of("for f in a b; do read f; cat $f; done").verdict == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_loops_over_known_words_are_followed_value_by_value() -> None:
 )
 def test_writers_say_what_they_write(command: str, paths: set[str]) -> None:
     assert writes(command) == {f"{ROOT}/{path}".removesuffix("/.") for path in paths}
-    assert look(command).verdict == "known"
+    assert analysis_of(command).verdict == "known"
 
 
 def test_fetchers_say_where_they_go() -> None:
-    assert Fetches("https://example.com/x") in look("curl -sSL https://example.com/x").effects
-    assert Fetches("tcp://h:80") in look("cat < /dev/tcp/h/80").effects
-    assert look("cat < /dev/tcp/h/80").verdict == "unknown"
+    assert Fetches("https://example.com/x") in analysis_of("curl -sSL https://example.com/x").effects
+    assert Fetches("tcp://h:80") in analysis_of("cat < /dev/tcp/h/80").effects
+    assert analysis_of("cat < /dev/tcp/h/80").verdict == "unknown"
 
 
 @pytest.mark.parametrize("target", ["/dev/null", "/dev/stderr", "&1", "/dev/fd/3"])
@@ -189,8 +189,8 @@ def test_streams_are_not_files(target: str) -> None:
 
 
 def test_a_part_is_contained_only_when_everything_it_touches_is_known() -> None:
-    assert Runs("cat f", contained=True) in look("cat f").effects
-    assert Runs("unknown f", contained=False) in look("unknown f").effects
+    assert Runs("cat f", contained=True) in analysis_of("cat f").effects
+    assert Runs("unknown f", contained=False) in analysis_of("unknown f").effects
 
 
 def test_what_redirections_do_is_told_apart_from_what_the_program_does() -> None:
@@ -208,9 +208,9 @@ def test_assignments_alone_are_parts_with_nothing_to_run() -> None:
 
 
 def test_a_function_shadows_a_program_of_its_name() -> None:
-    assert look("ls() { rm x; }; ls").verdict == "known"
+    assert analysis_of("ls() { rm x; }; ls").verdict == "known"
     assert denied("ls() { rm x; }; ls", "rm")
-    assert look("unknown() { ls; }; unknown").verdict == "read_only"
+    assert analysis_of("unknown() { ls; }; unknown").verdict == "read_only"
 
 
 def test_a_function_called_cd_does_not_move() -> None:
@@ -234,7 +234,7 @@ def test_a_wrapped_change_of_folder_may_fail_like_any_other() -> None:
 )
 def test_text_fed_to_a_shell_is_code(command: str) -> None:
     assert denied(command, "rm")
-    assert look(command).verdict != "read_only"
+    assert analysis_of(command).verdict != "read_only"
 
 
 def test_the_uncovered_part_is_the_only_one_named() -> None:
@@ -242,7 +242,7 @@ def test_the_uncovered_part_is_the_only_one_named() -> None:
 
 
 def test_answers_are_remembered() -> None:
-    assert look("ls -la") is look("ls -la")
+    assert analysis_of("ls -la") is analysis_of("ls -la")
 
 
 @pytest.mark.parametrize("shape", ["true && {}", "true | {}", "true; {}", "! {}", "(true; {})", "{{ true; {}; }}"])
@@ -250,15 +250,15 @@ def test_long_and_deep_commands_are_answered(shape: str) -> None:
     command = "ls"
     while len(command) < 9_000:
         command = shape.format(command)
-    assert look(command).verdict in ("read_only", "unknown")
-    assert look("true && " * 1200 + "ls").verdict == "read_only"
-    assert look("if true; then " * 300 + "ls" + "; fi" * 300).verdict == "unknown"
+    assert analysis_of(command).verdict in ("read_only", "unknown")
+    assert analysis_of("true && " * 1200 + "ls").verdict == "read_only"
+    assert analysis_of("if true; then " * 300 + "ls" + "; fi" * 300).verdict == "unknown"
 
 
 def test_loops_and_functions_that_multiply_are_not_followed_for_ever() -> None:
     loops = "".join(f"for v{i} in a b c d e f; do " for i in range(20)) + "ls $v1;" + " done;" * 20
     functions = "".join(f"f{i}() {{ f{i - 1}; f{i - 1}; }};" for i in range(1, 100)) + "f99"
     for command in (loops, functions, "echo " + "$((" * 1000 + "1" + "))" * 1000):
-        assert look(command).verdict == "unknown"
+        assert analysis_of(command).verdict == "unknown"
     for command in ("echo " + "{a,b}" * 500, "echo " + "{" * 5000, "echo " + "[" * 5000):
-        assert [part.program for part in look(command).parts] == ["echo"]
+        assert [part.program for part in analysis_of(command).parts] == ["echo"]

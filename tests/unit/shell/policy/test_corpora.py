@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.shell.policy.rule_matching import look
+from tests.unit.shell.policy.rule_matching import analysis_of
 
 from wieldy.shell.policy.programs.registry import TABLES
 
@@ -33,13 +33,13 @@ def test_no_program_is_in_two_tables() -> None:
 
 @pytest.mark.parametrize("command", READ_ONLY)
 def test_an_everyday_command_is_proven_read_only(command: str) -> None:
-    analysis = look(command)
+    analysis = analysis_of(command)
     assert analysis.verdict == "read_only", (analysis.problems, [part.why for part in analysis.parts if part.why])
     assert all(part.read_only and part.known for part in analysis.parts)
 
 
 @pytest.mark.parametrize("command", NOT_READ_ONLY)
 def test_a_command_that_could_change_something_is_not_called_read_only(command: str) -> None:
-    analysis = look(command)
+    analysis = analysis_of(command)
     assert analysis.verdict != "read_only"
     assert analysis.problems or any(part.why for part in analysis.parts), "a person must be told why"

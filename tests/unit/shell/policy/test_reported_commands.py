@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.policy.rule_matching import HOME, ROOT, denied, look, reads, uncovered, writes
+from tests.unit.shell.policy.rule_matching import HOME, ROOT, analysis_of, denied, reads, uncovered, writes
 
 from wieldy.shell.policy.analysis import classify
 
@@ -69,13 +69,13 @@ history -a F
 
 @pytest.mark.parametrize("command", NOT_READ_ONLY)
 def test_programs_that_execute_or_write_are_not_called_read_only(command: str) -> None:
-    assert look(command).verdict != "read_only"
+    assert analysis_of(command).verdict != "read_only"
     assert classify(command, cwd=ROOT, home=HOME) == "ask"
 
 
 def test_the_position_of_p_decides_whether_git_starts_a_pager() -> None:
-    assert look("git log -p").verdict == "read_only"
-    assert look("git -p log").verdict == "unknown"
+    assert analysis_of("git log -p").verdict == "read_only"
+    assert analysis_of("git -p log").verdict == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ def test_a_prefix_rule_ends_at_a_word() -> None:
 
 @pytest.mark.parametrize("command", ["git diff --no-index -- a b", "git diff --"])
 def test_a_double_dash_does_not_end_the_judging(command: str) -> None:
-    assert [part.program for part in look(command).parts] == ["git"]
+    assert [part.program for part in analysis_of(command).parts] == ["git"]
 
 
 @pytest.mark.parametrize("command", ["", "   ", "# only a comment", "\n\n"])
 def test_an_empty_parse_is_never_allowed(command: str) -> None:
-    assert look(command).verdict == "unknown"
-    assert look(command).problems
+    assert analysis_of(command).verdict == "unknown"
+    assert analysis_of(command).problems
 
 
 def test_a_foreign_letter_in_a_program_name_matches_nothing_and_is_named() -> None:
-    analysis = look("g\u0456t push")
+    analysis = analysis_of("g\u0456t push")
     assert uncovered("g\u0456t push", "git push", "git")
     assert any("cyrillic" in problem for problem in analysis.problems)
 
 
 def test_a_carriage_return_does_not_separate_words() -> None:
-    analysis = look("echo a\rrm d")
+    analysis = analysis_of("echo a\rrm d")
     assert [[word.text for word in part.argv] for part in analysis.parts] == [["echo", "a\rrm", "d"]]
     assert analysis.verdict == "unknown"
 
@@ -173,7 +173,7 @@ def test_a_rule_that_denies_rm_is_hit(command: str) -> None:
 
 
 def test_an_unknown_wrapper_is_asked_about() -> None:
-    assert look("mywrap rm x").verdict == "unknown"
+    assert analysis_of("mywrap rm x").verdict == "unknown"
 
 
 def test_a_denied_git_command_is_found_at_the_end_of_a_chain() -> None:
@@ -266,7 +266,7 @@ def test_a_reader_of_files_it_does_not_name_says_where_it_sweeps(command: str) -
     ],
 )
 def test_a_look_at_names_or_at_named_files_sweeps_nothing(command: str) -> None:
-    assert look(command).verdict == "read_only"
+    assert analysis_of(command).verdict == "read_only"
     assert ROOT not in sweeps(command)
 
 
@@ -275,7 +275,7 @@ def test_a_folder_named_to_git_is_swept() -> None:
 
 
 def sweeps(command: str) -> set[str]:
-    return {folder for part in look(command).parts for folder in part.bulk_reads}
+    return {folder for part in analysis_of(command).parts for folder in part.bulk_reads}
 
 
 @pytest.mark.parametrize(
@@ -289,12 +289,12 @@ def sweeps(command: str) -> set[str]:
     ],
 )
 def test_a_compound_of_harmless_parts_never_prompts(command: str) -> None:
-    assert look(command).verdict == "read_only"
+    assert analysis_of(command).verdict == "read_only"
 
 
 def test_quotes_hide_operators_from_the_shell_and_from_us() -> None:
     command = """q "u?a=1&b=2" | jq '.[] | select(.f == "x") | .p'"""
-    assert [part.program for part in look(command).parts] == ["q", "jq"]
+    assert [part.program for part in analysis_of(command).parts] == ["q", "jq"]
     assert not uncovered(command, "q")
 
 
@@ -304,10 +304,10 @@ def test_a_substitution_is_covered_by_the_rule_that_covers_both_parts() -> None:
 
 def test_lines_of_a_quoted_here_document_are_data() -> None:
     command = "git commit -m \"$(cat <<'EOF'\nfix: `rm x` $(rm y)\n\nrm z\nEOF\n)\""
-    assert [part.program for part in look(command).parts] == ["cat", "git"]
+    assert [part.program for part in analysis_of(command).parts] == ["cat", "git"]
     assert not denied(command, "rm")
     assert not [
         part
-        for part in look(command).parts
+        for part in analysis_of(command).parts
         if part.program == "git" and not part.allow_texts[0].startswith("git commit")
     ]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shell.policy.rule_matching import look
+from tests.unit.shell.policy.rule_matching import analysis_of
 
 from wieldy.shell.policy.analysis import non_ascii_characters, unusual_characters
 
@@ -26,10 +26,10 @@ def test_ordinary_text_is_not_odd(text: str) -> None:
 )
 def test_what_cannot_be_seen_is_named_and_makes_a_command_unknown(char: str, name: str) -> None:
     assert unusual_characters(f"ls {char}x") == [f"the command contains {name}"]
-    assert look(f"ls {char}x").verdict == "unknown"
+    assert analysis_of(f"ls {char}x").verdict == "unknown"
 
 
 def test_letters_that_look_alike_are_named() -> None:
     assert non_ascii_characters("g\u0456t") == ["U+0456 (cyrillic small letter byelorussian-ukrainian i)"]
     assert non_ascii_characters("git") == []
-    assert look("g\u0456t status").problems
+    assert analysis_of("g\u0456t status").problems

@@ -33,8 +33,6 @@ _FORBIDDEN = word_set("system getline close ARGV ARGC PROCINFO SYMTAB FUNCTAB ex
 
 def check_awk(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_OPTIONS, stops_at_operand=True))
-    if parsed.problem:
-        return unknown(parsed.problem)
     if not parsed.operands or not parsed.operands[0].static:
         return unknown("the awk program is not written out")
     if problem := _program_problem(parsed.operands[0].text):

@@ -112,22 +112,16 @@ def _set(call: ProgramCall) -> CallEffects:
 
 
 def _read(call: ProgramCall) -> CallEffects:
-    parsed = parse_args(call.args, option_table("-ers -d: -n: -N: -p: -t: -u:", exact=True))
-    if parsed.problem:
-        return unknown(parsed.problem)
-    return _names_only(parsed.operands)
+    return _names_only(parse_args(call.args, option_table("-ers -d: -n: -N: -p: -t: -u:", exact=True)).operands)
 
 
 def _unset(call: ProgramCall) -> CallEffects:
-    parsed = parse_args(call.args, option_table("-v", exact=True))
-    return unknown(parsed.problem) if parsed.problem else _names_only(parsed.operands)
+    return _names_only(parse_args(call.args, option_table("-v", exact=True)).operands)
 
 
 def _declare(call: ProgramCall) -> CallEffects:
     """`export`, `local`, `declare` and `readonly` of names without subscripts that influence no program."""
     parsed = parse_args(call.args, option_table("-rxp" if call.name != "local" else "-r", exact=True))
-    if parsed.problem:
-        return unknown(parsed.problem)
     for word in parsed.operands:
         name, equals, _ = word.prefix.partition("=")
         if (

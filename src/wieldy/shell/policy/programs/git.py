@@ -211,8 +211,7 @@ def check_git(call: ProgramCall) -> CallEffects:
     if not git.command or git.command in ("--version", "version", "-v"):
         return unknown("`git version` with arguments") if git.args else CallEffects()
     if git.command in WRITING_COMMANDS:
-        if problem := _parse(git.args, WRITING_COMMANDS[git.command]).problem:
-            return unknown(problem)
+        _parse(git.args, WRITING_COMMANDS[git.command])
         why = f"`git {git.command}` writes to the repository"
         return CallEffects(reads=(here,), writes=(here,), changes=True, why=why)
     effects = _check_reading(git)
@@ -239,8 +238,6 @@ def _parse(args: tuple[Word, ...], options: str) -> ParsedArgs:
 
 
 def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
-    if parsed.problem:
-        return unknown(parsed.problem)
     for name in ("--format", "--pretty"):
         for value in parsed.values(name):
             # %G… runs the configured signature program.
@@ -284,8 +281,6 @@ def _check_listing(git: GitCall) -> CallEffects:
 
 def _check_config(git: GitCall) -> CallEffects:
     parsed = _parse(git.args, CONFIG_READ_OPTIONS)
-    if parsed.problem:
-        return unknown(parsed.problem)
     operands = parsed.operands
     word = operands[0].text if operands and operands[0].static else ""
     reads = (

@@ -10,7 +10,14 @@ from wieldy.shell.policy.programs.find import check_find
 from wieldy.shell.policy.programs.git import check_git
 from wieldy.shell.policy.programs.read_only_tools import READ_ONLY_TOOLS, VERSION_OPTIONS
 from wieldy.shell.policy.programs.sed import check_sed
-from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, ProgramCheck, unknown
+from wieldy.shell.policy.programs.spec import (
+    NO_EFFECTS,
+    CallEffects,
+    ProgramCall,
+    ProgramCheck,
+    UnknownArguments,
+    unknown,
+)
 from wieldy.shell.policy.programs.special import SPECIAL_PROGRAMS
 from wieldy.shell.policy.programs.writers import WRITERS
 
@@ -32,4 +39,9 @@ def check_program(call: ProgramCall) -> CallEffects:
     if len(call.args) == 1 and call.args[0].static and call.args[0].text in VERSION_OPTIONS.get(call.name, ()):
         return NO_EFFECTS
     check = _PROGRAMS.get(call.name)
-    return check(call) if check else unknown(f"`{call.name}` is not a program known to be read-only")
+    if check is None:
+        return unknown(f"`{call.name}` is not a program known to be read-only")
+    try:
+        return check(call)
+    except UnknownArguments as error:
+        return unknown(str(error))

@@ -26,8 +26,6 @@ class _RefusedScript(ValueError):
 
 def check_sed(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_OPTIONS))
-    if parsed.problem:
-        return unknown(parsed.problem)
     scripts = parsed.values("-e", "--expression")
     files = parsed.operands
     if not scripts:

@@ -48,6 +48,10 @@ ProgramCheck: TypeAlias = Callable[[ProgramCall], CallEffects]
 NO_EFFECTS = CallEffects()
 
 
+class UnknownArguments(ValueError):
+    """Arguments that are not known to be harmless; the message says why."""
+
+
 def unknown(why: str) -> CallEffects:
     return CallEffects(known=False, why=why)
 
@@ -78,8 +82,6 @@ class ProgramSpec(Struct, frozen=True):
 
     def __call__(self, call: ProgramCall) -> CallEffects:
         args = parse_args(call.args, option_table(self.options, harmless=self.harmless, exact=self.exact))
-        if args.problem:
-            return unknown(args.problem)
         files = _without_dash(args.operands)
         match self.operands:
             case "files":
@@ -176,12 +178,9 @@ def _option(name: str, takes: str, how: str) -> Option:
 
 
 class ParsedArgs:
-    """Options with their values, the files they read and write, and operands; `problem` names the first unaccepted option.
+    """Options with their values, the files they read and write, and operands; `options_ended`: `--` stood before these."""
 
-    `options_ended`: a `--` stood before all operands.
-    """
-
-    __slots__ = ("operands", "options", "options_ended", "problem", "reads", "writes")
+    __slots__ = ("operands", "options", "options_ended", "reads", "writes")
 
     def __init__(self) -> None:
         self.options: dict[str, list[Word | None]] = {}
@@ -189,7 +188,6 @@ class ParsedArgs:
         self.writes: list[Word] = []
         self.operands: list[Word] = []
         self.options_ended = False
-        self.problem = ""
 
     def has(self, *names: str) -> bool:
         return any(name in self.options for name in names)
@@ -200,8 +198,7 @@ class ParsedArgs:
 
     def add(self, option: Option, values: list[Word]) -> None:
         if any(value.kind == "multiple" for value in values):
-            self.problem = f"the value of `{option.name}` is not known in advance"
-            return
+            raise UnknownArguments(f"the value of `{option.name}` is not known in advance")
         self.options.setdefault(option.name, []).append(values[-1] if values else None)
         if values and option.meaning == "r":
             self.reads.append(values[-1])
@@ -210,7 +207,7 @@ class ParsedArgs:
 
 
 def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
-    """Sort the arguments into options and operands."""
+    """Sort the arguments into options and operands. Raises `UnknownArguments`."""
     parsed = ParsedArgs()
     rest = iter(args)
     for word in rest:
@@ -223,14 +220,12 @@ def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
                 parsed.operands.extend(rest)
         elif not word.prefix:
             if not table.harmless:
-                parsed.problem = f"`{word.source or 'its input'}` could become an option"
+                raise UnknownArguments(f"`{word.source or 'its input'}` could become an option")
             parsed.operands.append(word)
         elif word.prefix.startswith("--"):
             _parse_long(word, rest, table, parsed)
         else:
             _parse_short(word, rest, table, parsed)
-        if parsed.problem:
-            break
     return parsed
 
 
@@ -238,8 +233,8 @@ def _parse_long(word: Word, rest: Iterator[Word], table: OptionTable, parsed: Pa
     name, equals, value = word.prefix[2:].partition("=")
     option = _long_option(name, table) if equals or word.static else None
     if option is None or (equals and not option.values):
-        parsed.problem = f"the option `{word.source}` is not known to be harmless"
-    elif equals:
+        raise UnknownArguments(f"the option `{word.source}` is not known to be harmless")
+    if equals:
         parsed.add(option, [_attached_value(word, len(word.prefix) - len(value))])
     else:
         _parse_values(option, rest, table, parsed)
@@ -261,8 +256,7 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
     for index, flag in enumerate(word.prefix[1:], 1):
         option = table.short.get(flag)
         if option is None:
-            parsed.problem = f"the option `-{flag}` in `{word.source}` is not known to be harmless"
-            return
+            raise UnknownArguments(f"the option `-{flag}` in `{word.source}` is not known to be harmless")
         if not option.values:
             parsed.add(option, [])
         elif index + 1 < len(word.prefix) or not word.static:
@@ -271,7 +265,7 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
         else:
             _parse_values(option, rest, table, parsed)
     if not word.static:
-        parsed.problem = f"`{word.source}` could become other options"
+        raise UnknownArguments(f"`{word.source}` could become other options")
 
 
 def _attached_value(word: Word, start: int) -> Word:
@@ -282,8 +276,7 @@ def _parse_values(option: Option, rest: Iterator[Word], table: OptionTable, pars
     count = 0 if option.attached else option.values
     values = [word for _, word in zip(range(count), rest, strict=False)]
     if len(values) < count:
-        parsed.problem = f"the option `{option.name}` lacks its value"
-    elif any(value.kind == "glob" for value in values) and not table.harmless:
-        parsed.problem = f"the value of `{option.name}` could become several"
-    else:
-        parsed.add(option, values)
+        raise UnknownArguments(f"the option `{option.name}` lacks its value")
+    if any(value.kind == "glob" for value in values) and not table.harmless:
+        raise UnknownArguments(f"the value of `{option.name}` could become several")
+    parsed.add(option, values)

@@ -64,8 +64,6 @@ def _date(call: ProgramCall) -> CallEffects:
             "--debug --resolution --help --version !--set !--file"
         ),
     )
-    if parsed.problem:
-        return unknown(parsed.problem)
     if any(not word.prefix.startswith("+") for word in parsed.operands):
         return unknown("`date` with an operand can set the clock")
     return CallEffects(reads=tuple(parsed.reads))
@@ -96,8 +94,6 @@ def _tar(call: ProgramCall) -> CallEffects:
     if args and args[0].static and re.fullmatch(r"[tvzjJf]+", args[0].text):
         args = (literal("-" + args[0].text), *args[1:])
     parsed = parse_args(args, option_table(_TAR_LIST))
-    if parsed.problem:
-        return unknown(parsed.problem)
     if not parsed.has("-t", "--list"):
         return unknown("`tar` that does not only list")
     archives = parsed.values("-f", "--file")
@@ -112,8 +108,6 @@ def _gzip(call: ProgramCall) -> CallEffects:
         call.args,
         option_table("-cdlqtv123456789 --stdout --to-stdout --decompress --list --quiet --test --verbose --version"),
     )
-    if parsed.problem:
-        return unknown(parsed.problem)
     if not parsed.has("-l", "-t", "-c", "--list", "--test", "--stdout", "--to-stdout", "--version"):
         return CallEffects(writes=tuple(parsed.operands), changes=True) if parsed.operands else NO_EFFECTS
     return CallEffects(reads=tuple(parsed.operands))
@@ -121,15 +115,13 @@ def _gzip(call: ProgramCall) -> CallEffects:
 
 def _unzip(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table("-lvtzqZ1"))
-    if parsed.problem or not parsed.has("-l", "-v", "-t", "-z", "-Z"):
-        return unknown(parsed.problem or "`unzip` that does not only list")
+    if not parsed.has("-l", "-v", "-t", "-z", "-Z"):
+        return unknown("`unzip` that does not only list")
     return CallEffects(reads=tuple(parsed.operands[:1]))
 
 
 def _fd(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_FD, exact=True))
-    if parsed.problem:
-        return unknown(parsed.problem)
     return CallEffects(reads=tuple(parsed.operands[1:]) or (literal("."),))
 
 
@@ -137,27 +129,23 @@ def _docker(call: ProgramCall) -> CallEffects:
     word = call.args[0] if call.args else literal("")
     if not word.static or word.text not in _DOCKER:
         return unknown(f"`docker {word.source}` is not known to be read-only")
-    parsed = parse_args(call.args[1:], option_table(_DOCKER[word.text], exact=True))
-    return unknown(parsed.problem) if parsed.problem else NO_EFFECTS
+    parse_args(call.args[1:], option_table(_DOCKER[word.text], exact=True))
+    return NO_EFFECTS
 
 
 def _pip(call: ProgramCall) -> CallEffects:
     word = call.args[0].text if call.args and call.args[0].static else ""
     if word not in ("list", "show", "freeze"):
         return unknown(f"`pip {word}` is not known to be read-only")
-    parsed = parse_args(
-        call.args[1:],
-        option_table("-leqvf --local --editable --user --all --files --verbose --format= --not-required", exact=True),
-    )
-    return unknown(parsed.problem) if parsed.problem else NO_EFFECTS
+    options = "-leqvf --local --editable --user --all --files --verbose --format= --not-required"
+    parse_args(call.args[1:], option_table(options, exact=True))
+    return NO_EFFECTS
 
 
 def _env(call: ProgramCall) -> CallEffects:
     """`env` that prints the environment; with a command it is a wrapper."""
     parsed = parse_args(call.args, option_table("-0 --null --help --version", exact=True))
-    if parsed.problem or parsed.operands:
-        return unknown(parsed.problem or "`env` with a command")
-    return NO_EFFECTS
+    return unknown("`env` with a command") if parsed.operands else NO_EFFECTS
 
 
 def _command(call: ProgramCall) -> CallEffects:

@@ -47,8 +47,6 @@ class CopyCommand(Struct, frozen=True):
 
     def __call__(self, call: ProgramCall) -> CallEffects:
         parsed = parse_args(call.args, option_table(self.options))
-        if parsed.problem:
-            return unknown(parsed.problem)
         sources, targets = parsed.operands, parsed.writes
         if not targets:
             if len(sources) < 2:
@@ -70,8 +68,6 @@ class AttributeCommand(Struct, frozen=True):
         modes = ("-r", "-w", "-x", "-X", "-s", "-t")
         has_mode = call.name == "chmod" and bool(args) and args[0].static and args[0].text[:2] in modes
         parsed = parse_args(args[1:] if has_mode else args, option_table(self.options))
-        if parsed.problem:
-            return unknown(parsed.problem)
         skip = 0 if has_mode or parsed.has("--reference") else 1
         return CallEffects(reads=tuple(parsed.reads), writes=tuple(parsed.operands[skip:]), changes=True)
 
@@ -93,8 +89,6 @@ def _dd(call: ProgramCall) -> CallEffects:
 def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> CallEffects:
     """A download; with `cwd_options` the program names the file itself, in the working directory."""
     parsed = parse_args(call.args, option_table(options))
-    if parsed.problem:
-        return unknown(parsed.problem)
     if any(not word.static for word in parsed.operands):
         return unknown("an address that is not known in advance")
     files = [literal(word.text[1:]) for word in parsed.values("-d", "--data", "--json") if word.text.startswith("@")]
