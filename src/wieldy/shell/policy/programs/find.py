@@ -8,13 +8,13 @@ from wieldy.shell.policy.words import Word, literal
 _LEADING_OPTIONS = frozenset({"-H", "-L", "-P", "-O0", "-O1", "-O2", "-O3"})
 _FLAGS = word_set(
     "-depth -d -daystart -follow -ignore_readdir_race -noignore_readdir_race -mount -xdev -nowarn -warn -empty "
-    "-executable -false -true -nogroup -nouser -readable -writable -print -print0 -prune -quit -ls -not -a -and "
-    "-o -or ! ( ) , -help --help -version --version"
+    "-executable -false -true -nogroup -nouser -readable -writable -print -print0 -prune -quit -ls -not -a -and -o "
+    "-or ! ( ) , -help --help -version --version"
 )
 _VALUED = word_set(
-    "-maxdepth -mindepth -regextype -amin -atime -cmin -ctime -fstype -gid -group -ilname -iname -inum -ipath "
-    "-iregex -iwholename -links -lname -mmin -mtime -name -path -perm -regex -size -type -uid -used -user "
-    "-wholename -xtype -context -printf"
+    "-maxdepth -mindepth -regextype -amin -atime -cmin -ctime -fstype -gid -group -ilname -iname -inum -ipath -iregex "
+    "-iwholename -links -lname -mmin -mtime -name -path -perm -regex -size -type -uid -used -user -wholename -xtype "
+    "-context -printf"
 )
 _FILE_TESTS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FILE_ACTIONS = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})

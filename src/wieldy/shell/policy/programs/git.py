@@ -24,29 +24,27 @@ _DIFF = (
     "--patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic --minimal --patience --histogram "
     "--anchored= --diff-algorithm= --stat=? --stat-width= --stat-name-width= --stat-count= --compact-summary "
     "--numstat --shortstat --dirstat=? --cumulative --summary --name-only --name-status --submodule=? --color=? "
-    "--no-color --color-moved=? --no-color-moved --color-moved-ws= --word-diff=? --word-diff-regex= "
-    "--color-words=? --no-renames --rename-empty --no-rename-empty --check --ws-error-highlight= --full-index "
-    "--binary --abbrev=? --no-abbrev --break-rewrites=? --find-renames=? --find-copies=? --find-copies-harder "
-    "--irreversible-delete --diff-filter= --pickaxe-all --pickaxe-regex --skip-to= --rotate-to= --relative=? "
-    "--no-relative --text --ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space "
-    "--ignore-blank-lines --ignore-matching-lines= -I: --inter-hunk-context= --function-context --exit-code "
-    "--quiet --no-ext-diff --no-textconv --ignore-submodules=? --src-prefix= --dst-prefix= --no-prefix "
-    "--default-prefix --line-prefix= --ita-invisible-in-index --cc --combined-all-paths -c -m -t --diff-merges= "
-    "--no-diff-merges --remerge-diff --dd"
+    "--no-color --color-moved=? --no-color-moved --color-moved-ws= --word-diff=? --word-diff-regex= --color-words=? "
+    "--no-renames --rename-empty --no-rename-empty --check --ws-error-highlight= --full-index --binary --abbrev=? "
+    "--no-abbrev --break-rewrites=? --find-renames=? --find-copies=? --find-copies-harder --irreversible-delete "
+    "--diff-filter= --pickaxe-all --pickaxe-regex --skip-to= --rotate-to= --relative=? --no-relative --text "
+    "--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines "
+    "--ignore-matching-lines= -I: --inter-hunk-context= --function-context --exit-code --quiet --no-ext-diff "
+    "--no-textconv --ignore-submodules=? --src-prefix= --dst-prefix= --no-prefix --default-prefix --line-prefix= "
+    "--ita-invisible-in-index --cc --combined-all-paths -c -m -t --diff-merges= --no-diff-merges --remerge-diff --dd"
 )
 _REVISIONS = (
     "-n: -# -i -E -F -P -g -r --max-count= --skip= --since= --after= --until= --before= --author= --committer= "
     "--grep-reflog= --grep= --all-match --invert-grep --regexp-ignore-case --basic-regexp --extended-regexp "
-    "--fixed-strings --perl-regexp --remove-empty --merges --no-merges --min-parents= --max-parents= "
-    "--no-min-parents --no-max-parents --first-parent --exclude-first-parent-only --not --all --branches=? "
-    "--tags=? --remotes=? --glob= --exclude= --exclude-hidden= --reflog --alternate-refs --single-worktree "
-    "--ignore-missing --boundary --simplify-by-decoration --full-history --dense --sparse --simplify-merges "
-    "--ancestry-path=? --show-pulls --cherry-mark --cherry-pick --left-only --right-only --cherry --walk-reflogs "
-    "--merge --date-order --author-date-order --topo-order --reverse --no-walk=? --do-walk --pretty=? --format= "
-    "--abbrev-commit --no-abbrev-commit --oneline --encoding= --expand-tabs=? --no-expand-tabs --notes=? "
-    "--no-notes --relative-date --date= --parents --children --left-right --graph --no-graph "
-    "--show-linear-break=? --since-as-filter= --no-merge-base --count --timestamp --objects --bisect --bisect-all "
-    "--use-bitmap-index --header"
+    "--fixed-strings --perl-regexp --remove-empty --merges --no-merges --min-parents= --max-parents= --no-min-parents "
+    "--no-max-parents --first-parent --exclude-first-parent-only --not --all --branches=? --tags=? --remotes=? "
+    "--glob= --exclude= --exclude-hidden= --reflog --alternate-refs --single-worktree --ignore-missing --boundary "
+    "--simplify-by-decoration --full-history --dense --sparse --simplify-merges --ancestry-path=? --show-pulls "
+    "--cherry-mark --cherry-pick --left-only --right-only --cherry --walk-reflogs --merge --date-order "
+    "--author-date-order --topo-order --reverse --no-walk=? --do-walk --pretty=? --format= --abbrev-commit "
+    "--no-abbrev-commit --oneline --encoding= --expand-tabs=? --no-expand-tabs --notes=? --no-notes --relative-date "
+    "--date= --parents --children --left-right --graph --no-graph --show-linear-break=? --since-as-filter= "
+    "--no-merge-base --count --timestamp --objects --bisect --bisect-all --use-bitmap-index --header"
 )
 _LOG = (
     f"{_DIFF} {_REVISIONS} -L: --follow --no-follow --decorate=? --no-decorate --decorate-refs= --decorate-refs-exclude= "
@@ -71,17 +69,16 @@ READING_COMMANDS: Mapping[str, str] = {
     "--no-merges --all",
     "rev-parse": (
         "-q --all --branches=? --tags=? --remotes=? --glob= --exclude= --verify --quiet --short=? --symbolic "
-        "--symbolic-full-name --abbrev-ref=? --default= --revs-only --no-revs --flags --no-flags "
-        "--is-inside-git-dir --is-inside-work-tree --is-bare-repository --is-shallow-repository --show-cdup "
-        "--show-prefix --show-toplevel --show-superproject-working-tree --git-dir --absolute-git-dir "
-        "--git-common-dir --git-path= --show-object-format=? --path-format= --since= --until= --not "
-        "--disambiguate= --local-env-vars"
+        "--symbolic-full-name --abbrev-ref=? --default= --revs-only --no-revs --flags --no-flags --is-inside-git-dir "
+        "--is-inside-work-tree --is-bare-repository --is-shallow-repository --show-cdup --show-prefix --show-toplevel "
+        "--show-superproject-working-tree --git-dir --absolute-git-dir --git-common-dir --git-path= "
+        "--show-object-format=? --path-format= --since= --until= --not --disambiguate= --local-env-vars"
     ),
     "ls-files": (
         "-c -d -m -o -i -s -k -u -t -v -f -z -x: -X:r --cached --deleted --modified --others --ignored --stage "
-        "--killed --unmerged --directory --no-empty-directory --exclude= --exclude-from=r "
-        "--exclude-per-directory= --exclude-standard --error-unmatch --with-tree= --full-name "
-        "--recurse-submodules --abbrev=? --eol --deduplicate --format= --debug --resolve-undo"
+        "--killed --unmerged --directory --no-empty-directory --exclude= --exclude-from=r --exclude-per-directory= "
+        "--exclude-standard --error-unmatch --with-tree= --full-name --recurse-submodules --abbrev=? --eol "
+        "--deduplicate --format= --debug --resolve-undo"
     ),
     "ls-tree": "-d -r -t -l -z --name-only --name-status --object-only --long --abbrev=? --full-name --full-tree "
     "--format=",
@@ -109,13 +106,13 @@ READING_COMMANDS: Mapping[str, str] = {
     "check-attr": "-a -z --all --cached --source=",
     "check-ref-format": "--branch --allow-onelevel --normalize --refspec-pattern",
     "grep": (
-        "-a -i -w -v -h -H -E -G -F -P -n -l -L -z -o -c -p -W -q -e: -f:r -m: -A: -B: -C: -# --cached "
-        "--untracked --no-index --text --no-exclude-standard --exclude-standard --ignore-case --word-regexp "
-        "--invert-match --full-name --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number "
-        "--column --files-with-matches --name-only --files-without-match --null --only-matching --count --color=? "
-        "--no-color --break --heading --show-function --after-context= --before-context= --context= "
-        "--function-context --threads= --and --or --not --all-match --quiet --max-depth= --max-count= "
-        "--no-textconv --recursive --no-recursive"
+        "-a -i -w -v -h -H -E -G -F -P -n -l -L -z -o -c -p -W -q -e: -f:r -m: -A: -B: -C: -# --cached --untracked "
+        "--no-index --text --no-exclude-standard --exclude-standard --ignore-case --word-regexp --invert-match "
+        "--full-name --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column "
+        "--files-with-matches --name-only --files-without-match --null --only-matching --count --color=? --no-color "
+        "--break --heading --show-function --after-context= --before-context= --context= --function-context "
+        "--threads= --and --or --not --all-match --quiet --max-depth= --max-count= --no-textconv --recursive "
+        "--no-recursive"
     ),
     "cherry": "-v --abbrev=?",
     "range-diff": f"{_DIFF} --creation-factor= --no-dual-color --left-only --right-only",
@@ -123,8 +120,8 @@ READING_COMMANDS: Mapping[str, str] = {
 }
 _REFS = (
     "-l -i -n? -v -q -a -r --list --verbose --quiet --all --remotes --contains=? --no-contains=? --merged=? "
-    "--no-merged=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev=? "
-    "--no-abbrev --ignore-case --omit-empty"
+    "--no-merged=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev=? --no-abbrev "
+    "--ignore-case --omit-empty"
 )
 _TAGS = (
     "-l -i -n? --list --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --sort= --format= "
@@ -148,9 +145,9 @@ LISTING_COMMANDS: Mapping[str, dict[str, str]] = {
     "lfs": {},
 }
 CONFIG_READ_OPTIONS = (
-    "-l -z --get --get-all --get-regexp --get-urlmatch --list --global --system --local --worktree --null "
-    "--name-only --show-origin --show-scope --includes --no-includes --type= --bool --int --bool-or-int --path "
-    "--default= --all --file=r -f:r"
+    "-l -z --get --get-all --get-regexp --get-urlmatch --list --global --system --local --worktree --null --name-only "
+    "--show-origin --show-scope --includes --no-includes --type= --bool --int --bool-or-int --path --default= --all "
+    "--file=r -f:r"
 )
 # Only what runs no hooks and writes nowhere but into the work tree and the repository.
 WRITING_COMMANDS: Mapping[str, str] = {

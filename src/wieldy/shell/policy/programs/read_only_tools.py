@@ -36,8 +36,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     ),
     "nl": ProgramSpec(
         "-p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering= --section-delimiter= --footer-numbering= "
-        "--header-numbering= --line-increment= --join-blank-lines= --number-format= --no-renumber "
-        "--number-separator= --starting-line-number= --number-width= --help --version",
+        "--header-numbering= --line-increment= --join-blank-lines= --number-format= --no-renumber --number-separator= "
+        "--starting-line-number= --number-width= --help --version",
         "files",
         harmless=True,
     ),
@@ -84,10 +84,10 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     ),
     "sort": ProgramSpec(
         "-bdfgiMhnRrVcCmsuz -k: -t: -S: -o:w --ignore-leading-blanks --dictionary-order --ignore-case "
-        "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort "
-        "--random-sort --random-source=r --reverse --sort= --version-sort --batch-size= --check=? --debug --key= "
-        "--merge --stable --buffer-size= --field-separator= --parallel= --unique --zero-terminated --output=w "
-        "--help --version !--compress-program !--files0-from !--temporary-directory",
+        "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort --random-sort "
+        "--random-source=r --reverse --sort= --version-sort --batch-size= --check=? --debug --key= --merge --stable "
+        "--buffer-size= --field-separator= --parallel= --unique --zero-terminated --output=w --help --version "
+        "!--compress-program !--files0-from !--temporary-directory",
         "files",
     ),
     "shuf": ProgramSpec(
@@ -101,13 +101,12 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     ),
     "grep": ProgramSpec(
         "-EFGPivwxzcLlqsbHhnTZUoaIrRyuV -e: -f:r -m: -A: -B: -C: -d: -D: -# --extended-regexp --fixed-strings "
-        "--basic-regexp --perl-regexp --regexp= --file=r --ignore-case --no-ignore-case --invert-match "
-        "--word-regexp --line-regexp --null-data --count --color=? --colour=? --files-without-match "
-        "--files-with-matches --max-count= --only-matching --quiet --silent --no-messages --byte-offset "
-        "--with-filename --no-filename --label= --line-number --initial-tab --null --after-context= "
-        "--before-context= --context= --text --binary-files= --devices= --directories= --exclude= "
-        "--exclude-from=r --exclude-dir= --include= --recursive --dereference-recursive --line-buffered --binary "
-        "--unix-byte-offsets --help --version",
+        "--basic-regexp --perl-regexp --regexp= --file=r --ignore-case --no-ignore-case --invert-match --word-regexp "
+        "--line-regexp --null-data --count --color=? --colour=? --files-without-match --files-with-matches "
+        "--max-count= --only-matching --quiet --silent --no-messages --byte-offset --with-filename --no-filename "
+        "--label= --line-number --initial-tab --null --after-context= --before-context= --context= --text "
+        "--binary-files= --devices= --directories= --exclude= --exclude-from=r --exclude-dir= --include= --recursive "
+        "--dereference-recursive --line-buffered --binary --unix-byte-offsets --help --version",
         "pattern then files",
         harmless=True,
         pattern_options=("-e", "-f", "--regexp", "--file"),
@@ -115,17 +114,16 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     ),
     "rg": ProgramSpec(
         "-isSFwxvclnNHIopPUquaL0.hV -e: -f:r -g: -t: -T: -A: -B: -C: -m: -M: -r: -E: -d: -j: --regexp= --file=r "
-        "--glob= --iglob= --type= --type-not= --type-list --files --files-with-matches --files-without-match "
-        "--count --count-matches --line-number --no-line-number --hidden --no-hidden --no-ignore --no-ignore-vcs "
+        "--glob= --iglob= --type= --type-not= --type-list --files --files-with-matches --files-without-match --count "
+        "--count-matches --line-number --no-line-number --hidden --no-hidden --no-ignore --no-ignore-vcs "
         "--no-ignore-parent --no-ignore-global --no-ignore-dot --no-ignore-files --ignore-case --smart-case "
         "--case-sensitive --fixed-strings --word-regexp --line-regexp --invert-match --context= --after-context= "
-        "--before-context= --max-count= --max-depth= --maxdepth= --max-columns= --max-columns-preview --json "
-        "--stats --multiline --multiline-dotall --pcre2 --engine= --only-matching --replace= --sort= --sortr= "
-        "--color= --colors= --heading --no-heading --column --no-column --vimgrep --with-filename --no-filename "
-        "--trim --text --quiet --null --null-data --follow --unrestricted --encoding= --max-filesize= "
-        "--one-file-system --passthru --pretty --no-messages --threads= --crlf --binary --no-config "
-        "--glob-case-insensitive --context-separator= --field-match-separator= --include-zero --line-buffered "
-        "--path-separator= --debug --help --version",
+        "--before-context= --max-count= --max-depth= --maxdepth= --max-columns= --max-columns-preview --json --stats "
+        "--multiline --multiline-dotall --pcre2 --engine= --only-matching --replace= --sort= --sortr= --color= "
+        "--colors= --heading --no-heading --column --no-column --vimgrep --with-filename --no-filename --trim --text "
+        "--quiet --null --null-data --follow --unrestricted --encoding= --max-filesize= --one-file-system --passthru "
+        "--pretty --no-messages --threads= --crlf --binary --no-config --glob-case-insensitive --context-separator= "
+        "--field-match-separator= --include-zero --line-buffered --path-separator= --debug --help --version",
         "pattern then files",
         exact=True,
         pattern_options=("-e", "-f", "--regexp", "--file", "--files", "--type-list"),
@@ -136,11 +134,10 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--unified=? --ed --rcs --side-by-side --width= --left-column --suppress-common-lines --show-c-function "
         "--show-function-line= --label= --expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive "
         "--no-dereference --new-file --unidirectional-new-file --ignore-file-name-case --no-ignore-file-name-case "
-        "--exclude= --exclude-from=r --starting-file= --from-file=r --to-file=r --ignore-case "
-        "--ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space "
-        "--ignore-blank-lines --ignore-matching-lines= --text --strip-trailing-cr --minimal --normal "
-        "--horizon-lines= --speed-large-files --color=? --palette= --help --version !--paginate !--ifdef "
-        "!--GTYPE-group-format !--line-format",
+        "--exclude= --exclude-from=r --starting-file= --from-file=r --to-file=r --ignore-case --ignore-tab-expansion "
+        "--ignore-trailing-space --ignore-space-change --ignore-all-space --ignore-blank-lines "
+        "--ignore-matching-lines= --text --strip-trailing-cr --minimal --normal --horizon-lines= --speed-large-files "
+        "--color=? --palette= --help --version !--paginate !--ifdef !--GTYPE-group-format !--line-format",
         "files",
         recursive=True,
     ),
@@ -183,9 +180,9 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--ignore-backups --color=? --directory --dired --classify=? --file-type --format= --full-time "
         "--group-directories-first --no-group --human-readable --si --dereference-command-line "
         "--dereference-command-line-symlink-to-dir --hide= --hyperlink=? --indicator-style= --inode --ignore= "
-        "--kibibytes --dereference --numeric-uid-gid --literal --hide-control-chars --show-control-chars "
-        "--quote-name --quoting-style= --reverse --recursive --size --sort= --time= --time-style= --tabsize= "
-        "--width= --context --zero --help --version",
+        "--kibibytes --dereference --numeric-uid-gid --literal --hide-control-chars --show-control-chars --quote-name "
+        "--quoting-style= --reverse --recursive --size --sort= --time= --time-style= --tabsize= --width= --context "
+        "--zero --help --version",
         "files or cwd",
         harmless=True,
     ),
@@ -203,8 +200,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         harmless=True,
     ),
     "file": ProgramSpec(
-        "-bEhiIklLnNrsv0 -e: -F: -P: --brief --mime --mime-type --mime-encoding --dereference --no-dereference "
-        "--raw --keep-going --extension --apple --version --help !--compile !--files-from !--uncompress "
+        "-bEhiIklLnNrsv0 -e: -F: -P: --brief --mime --mime-type --mime-encoding --dereference --no-dereference --raw "
+        "--keep-going --extension --apple --version --help !--compile !--files-from !--uncompress "
         "!--uncompress-noreport !--magic-file",
         "files",
     ),
@@ -270,9 +267,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "w": ProgramSpec("-fhisuoV --no-header --short --from", "text"),
     "last": ProgramSpec("-adFiwxR -n: -s: -t: -p: -#", "text"),
     "ps": ProgramSpec(
-        "-AaedfFHjlLmNTVyMcwxrhZ -o: -O: -p: -q: -C: -u: -U: -g: -G: -t: -s: --sort= --forest --no-headers "
-        "--headers --pid= --ppid= --user= --format= --cols= --columns= --width= --lines= --rows= --help=? "
-        "--version",
+        "-AaedfFHjlLmNTVyMcwxrhZ -o: -O: -p: -q: -C: -u: -U: -g: -G: -t: -s: --sort= --forest --no-headers --headers "
+        "--pid= --ppid= --user= --format= --cols= --columns= --width= --lines= --rows= --help=? --version",
         "text",
         harmless=True,
     ),
@@ -304,9 +300,9 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
 # Programs that print their version before they look at any file of the project. `go`, `cargo` and `rustc` are not among
 # them: files of the project may name another toolchain that they fetch or run.
 _VERSION_PROGRAMS = word_set(
-    "python python3 node nodejs npm deno bun java javac ruby perl php gcc g++ clang cc make cmake docker "
-    "podman helm git bash zsh tsc uv pip pip3 pipx ruff mypy black sqlite3 psql curl wget rg fd jq gh "
-    "ffmpeg tar unzip sed awk gawk grep find"
+    "python python3 node nodejs npm deno bun java javac ruby perl php gcc g++ clang cc make cmake docker podman helm "
+    "git bash zsh tsc uv pip pip3 pipx ruff mypy black sqlite3 psql curl wget rg fd jq gh ffmpeg tar unzip sed awk "
+    "gawk grep find"
 )
 VERSION_OPTIONS: Mapping[str, frozenset[str]] = {
     **{name: frozenset({"--version"}) for name in _VERSION_PROGRAMS},

@@ -8,8 +8,7 @@ from wieldy.shell.policy.programs.spec import CallEffects, ProgramCall, option_t
 
 _OPTIONS = (
     "-nErsuz -e: -l: -i? --quiet --silent --regexp-extended --separate --unbuffered --null-data --zero-terminated "
-    "--expression= --line-length= --posix --sandbox --in-place=? --help --version !--file !--debug "
-    "!--follow-symlinks"
+    "--expression= --line-length= --posix --sandbox --in-place=? --help --version !--file !--debug !--follow-symlinks"
 )
 _ADDRESS = re.compile(r"(\d+(~\d+)?|\$|\+\d+|~\d+)")
 _SPACE = re.compile(r"[ \t\n;]*")

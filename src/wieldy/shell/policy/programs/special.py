@@ -22,8 +22,8 @@ _XXD_FLAGS = word_set("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -aut
 _XXD_VALUED = word_set("-c -cols -g -groupsize -l -len -n -name -o -s -seek")
 _TAR_LIST = (
     "-tvzjJ -f: --list --verbose --file= --gzip --bzip2 --xz --zstd --force-local --wildcards --no-wildcards "
-    "--exclude= --full-time --numeric-owner !--to-command !--use-compress-program !--checkpoint-action "
-    "!--rsh-command !--info-script !--files-from"
+    "--exclude= --full-time --numeric-owner !--to-command !--use-compress-program !--checkpoint-action !--rsh-command "
+    "!--info-script !--files-from"
 )
 _FD = (
     "-HIusigFapL0q1hV -d: -t: -e: -E: -S: -c: -j: --hidden --no-ignore --no-ignore-vcs --unrestricted "
@@ -33,10 +33,9 @@ _FD = (
     "--help --version"
 )
 _JQ = ProgramSpec(
-    "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input "
-    "--raw-output --raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output "
-    "--monochrome-output --exit-status --raw-input -R --tab --indent= --stream --seq --args --jsonargs "
-    "--help --version -h -V",
+    "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input --raw-output "
+    "--raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output --monochrome-output --exit-status "
+    "--raw-input -R --tab --indent= --stream --seq --args --jsonargs --help --version -h -V",
     "pattern then files",
     exact=True,
 )

@@ -20,15 +20,15 @@ from wieldy.shell.policy.words import Word, literal
 
 _COPY_OPTIONS = (
     "-abdfiHlLnPprRsTuvxZ -S: -t:w --archive --attributes-only --backup=? --copy-contents --force --interactive "
-    "--dereference --link --no-clobber --no-dereference --preserve=? --no-preserve= --parents --recursive "
-    "--reflink=? --remove-destination --sparse= --strip-trailing-slashes --symbolic-link --suffix= "
-    "--target-directory=w --no-target-directory --update=? --verbose --one-file-system"
+    "--dereference --link --no-clobber --no-dereference --preserve=? --no-preserve= --parents --recursive --reflink=? "
+    "--remove-destination --sparse= --strip-trailing-slashes --symbolic-link --suffix= --target-directory=w "
+    "--no-target-directory --update=? --verbose --one-file-system"
 )
 _CURL_OPTIONS = (
     "-sSfLkvigI#N46 -o:w -O -H: -X: -d: -A: -e: -m: -u: -w: -b: -r: --silent --show-error --fail --location "
     "--insecure --verbose --include --head --output=w --remote-name --header= --request= --data= --data-raw= "
-    "--user-agent= --max-time= --connect-timeout= --retry= --compressed --write-out= --progress-bar --http1.1 "
-    "--http2 --json= --fail-with-body"
+    "--user-agent= --max-time= --connect-timeout= --retry= --compressed --write-out= --progress-bar --http1.1 --http2 "
+    "--json= --fail-with-body"
 )
 _WGET_OPTIONS = (
     "-qvncS -O:w -P:w -T: -t: -U: --quiet --verbose --output-document=w --directory-prefix=w --timeout= "
