@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream
 
-from wieldy.agent.streamed_message import StreamedMessage
+from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.anthropic import MessageParser
 from wieldy.providers.endpoint import StreamParser, parse_events

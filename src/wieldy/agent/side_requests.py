@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from wieldy.agent.model_turn import StreamedMessage
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import SideRequestMade
-from wieldy.agent.streamed_message import StreamedMessage
 from wieldy.agent.transcript import Transcript
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.agent.streamed_message import StreamedMessage
+from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from wieldy.agent.streamed_message import StreamedMessage
+from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
 from wieldy.providers.anthropic import Anthropic
