@@ -1,4 +1,4 @@
-"""Which encoding bytes are in: byte order mark, strict UTF-8, the NUL pattern of UTF-16 and 32, then statistics."""
+"""Detect the encoding of bytes: byte order mark, strict UTF-8, the NUL pattern of UTF-16 and UTF-32, then statistics."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ BOMS: tuple[tuple[bytes, str], ...] = (
 
 WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 
-# What text files are really kept in. Encodings that switch state (ISO-2022, HZ, UTF-7) are left out: their bytes are
-# plain ASCII, and cutting such a text anywhere but at its start changes its meaning.
+# Encodings of real text files. Those that switch state (ISO-2022, HZ, UTF-7) are left out: their bytes are plain ASCII,
+# and cutting such a text anywhere but at its start changes its meaning.
 MULTIBYTE = ("gb18030", "cp932", "euc_jis_2004", "big5hkscs", "cp949")
 SINGLE_BYTE = (
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874"),
     *("iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9", "iso8859-15"),
     *("koi8-r", "koi8-u", "cp866", "cp437", "cp850"),
 )
-# Named as the older, smaller codec where it fits, so that an edit cannot bring in characters its programs do not know;
-# Latin-1 as Windows has it, which differs only in holding quotes and dashes where Latin-1 has control characters.
-NAMED = {"euc_jis_2004": "euc_jp", "big5hkscs": "big5", "iso8859-1": "cp1252"}
+# The older, smaller codec is preferred where it fits, so that an edit cannot add characters that other programs do not know;
+# and cp1252 to Latin-1, from which it differs only in having quotes and dashes instead of control characters.
+PREFERRED = {"euc_jis_2004": "euc_jp", "big5hkscs": "big5", "iso8859-1": "cp1252"}
 
 SAMPLE = 32 * 1024
 WIDE_SAMPLE = 4096
-# Below the first the statistics rank languages by chance; from the second on a guess is called sure.
-WEAK = 0.03
-SURE = 0.3
+# Below the first confidence the ranking is chance; from the second on a guess is called sure.
+MIN_CONFIDENCE = 0.03
+SURE_CONFIDENCE = 0.3
 
 
 class Encoding(Struct, frozen=True):
-    """A Python codec and the mark before the text; not `sure` where it is a guess or some bytes do not decode."""
+    """A Python codec and the byte order mark; not `sure` where it is a guess or some bytes do not decode."""
 
     name: str
     bom: bytes = b""
@@ -56,25 +56,25 @@ UTF8 = Encoding("utf-8")
 def detect_encoding(data: bytes, *, whole: bool = True) -> Encoding:
     """The encoding of `data`; with `whole=False` it is only the head of a text, and a character cut at its end is fine.
 
-    The codec decodes the bytes after the mark strictly, with two exceptions, both with `sure=False`: a text marked by
-    its BOM, or mostly UTF-8, that holds some bytes which do not decode. `latin-1`, the last resort, decodes anything.
+    The codec decodes the bytes after the mark strictly, except that a text with a BOM, or one that is mostly UTF-8, may
+    hold some bytes that do not decode; then it is not `sure`. `latin-1`, the last resort, decodes anything.
     """
-    told = detect_certain(data, whole=whole)
-    if told is not None:
-        return told
+    certain = detect_certain(data, whole=whole)
+    if certain is not None:
+        return certain
     if _mostly_utf8(data):
         return Encoding("utf-8", sure=False)
-    return _by_statistics(data, whole)
+    return _guess(data, whole)
 
 
 def detect_certain(data: bytes, *, whole: bool = True) -> Encoding | None:
-    """The encoding of `data` where nothing has to be guessed, which takes long."""
+    """The encoding of `data` where nothing has to be guessed; guessing is slow."""
     if data.isascii() and b"\0" not in data:
         return UTF8
-    marked = _by_bom(data, whole)
-    if marked is not None:
-        return marked
-    if b"\0" in data and (wide := wide_codec(data, whole=whole)):
+    by_bom = _by_bom(data, whole)
+    if by_bom is not None:
+        return by_bom
+    if b"\0" in data and (wide := detect_wide_codec(data, whole=whole)):
         return Encoding(wide)
     return UTF8 if decodes(data, "utf-8", whole=whole) else None
 
@@ -91,8 +91,8 @@ def decodes(data: bytes, codec: str, *, whole: bool = True) -> bool:
     return True
 
 
-def wide_codec(data: bytes, *, whole: bool = False) -> str | None:
-    """The UTF-16 or UTF-32 codec of a text without byte order mark, told by where its NUL bytes stand."""
+def detect_wide_codec(data: bytes, *, whole: bool = False) -> str | None:
+    """The UTF-16 or UTF-32 codec of a text without byte order mark, by the positions of its NUL bytes."""
     head = data[:WIDE_SAMPLE]
     for codec in WIDE:
         width = 4 if codec.startswith("utf-32") else 2
@@ -108,51 +108,53 @@ def wide_codec(data: bytes, *, whole: bool = False) -> str | None:
 
 
 def _by_bom(data: bytes, whole: bool) -> Encoding | None:
-    marked = [(bom, codec) for bom, codec in BOMS if data.startswith(bom)]
-    for bom, codec in marked:
+    candidates = [(bom, codec) for bom, codec in BOMS if data.startswith(bom)]
+    for bom, codec in candidates:
         if decodes(data[len(bom) :], codec, whole=whole):
             return Encoding(codec, bom)
-    if marked:
-        bom, codec = marked[-1]
+    if candidates:
+        bom, codec = candidates[-1]
         return Encoding(codec, bom, sure=False)
     return None
 
 
 def _reads_as_text(text: str) -> bool:
-    """Whether there is something of ASCII in the text, and nothing that no text holds."""
-    plain = sum(map(str.isascii, text))
-    if not plain or any(char not in "\t\n\r\f\x1b" and category(char) in {"Cc", "Cn", "Co", "Cs"} for char in text):
+    """Whether the text has some ASCII, and no characters that texts never have."""
+    ascii_count = sum(map(str.isascii, text))
+    if not ascii_count or any(
+        char not in "\t\n\r\f\x1b" and category(char) in {"Cc", "Cn", "Co", "Cs"} for char in text
+    ):
         return False
-    # Two letters of a narrow text, taken for one wide character, look Chinese. Real Chinese is not all of that kind.
+    # Two ASCII letters taken for one wide character look Chinese. Real Chinese is not all of that kind.
     paired = sum(0x20 <= ord(char) >> 8 <= 0x7E and 0x20 <= ord(char) & 0xFF <= 0x7E for char in text)
-    return paired <= plain or paired * 5 <= (len(text) - plain) * 4
+    return paired <= ascii_count or paired * 5 <= (len(text) - ascii_count) * 4
 
 
 def _mostly_utf8(data: bytes) -> bool:
-    """Whether good characters beyond ASCII outweigh what does not decode; the longer a good one, the less by chance."""
+    """Whether valid characters beyond ASCII outweigh what does not decode; a long valid sequence is rarely chance."""
     good = data.decode("utf-8", "ignore")
     continued = len(good.encode()) - len(good)
-    bad = data.decode("utf-8", "replace").count(_MARK) - data.count(_MARK.encode())
+    bad = data.decode("utf-8", "replace").count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
     return continued >= 2 * bad
 
 
-def _by_statistics(data: bytes, whole: bool) -> Encoding:
+def _guess(data: bytes, whole: bool) -> Encoding:
     import chardet
 
-    part = _telling_part(data)
+    sample = _sample(data)
     guesses = chardet.detect_all(
-        part,
+        sample,
         ignore_threshold=True,
         compat_names=False,
         include_encodings=(*MULTIBYTE, *SINGLE_BYTE),
     )
     for rank, guess in enumerate(guesses):
         codec, confidence = guess["encoding"] or "", guess["confidence"]
-        if codec not in MULTIBYTE + SINGLE_BYTE or (confidence < WEAK and (rank > 0 or codec in SINGLE_BYTE)):
+        if codec not in MULTIBYTE + SINGLE_BYTE or (confidence < MIN_CONFIDENCE and (rank > 0 or codec in SINGLE_BYTE)):
             continue
-        for name in (NAMED.get(codec, codec), codec):
-            if decodes(data, name, whole=whole) and not _mixes_scripts(part.decode(name, "ignore")):
-                return Encoding(name, sure=confidence >= SURE)
+        for name in (PREFERRED.get(codec, codec), codec):
+            if decodes(data, name, whole=whole) and not _mixes_scripts(sample.decode(name, "ignore")):
+                return Encoding(name, sure=confidence >= SURE_CONFIDENCE)
     return Encoding("cp1252" if decodes(data, "cp1252") else "latin-1", sure=False)
 
 
@@ -163,8 +165,8 @@ def _mixes_scripts(text: str) -> bool:
     return inside * 4 > foreign
 
 
-def _telling_part(data: bytes) -> bytes:
-    """Some whole lines from the first byte beyond ASCII on: a long English preface says nothing."""
+def _sample(data: bytes) -> bytes:
+    """Some whole lines from the first byte beyond ASCII on: a long English preface tells nothing."""
     rest = data.lstrip(_ASCII)
     start = data.rfind(b"\n", 0, len(data) - len(rest)) + 1
     part = data[start : start + SAMPLE]
@@ -173,4 +175,4 @@ def _telling_part(data: bytes) -> bytes:
 
 
 _ASCII = bytes(range(128))
-_MARK = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -1,12 +1,12 @@
-"""What a file that is no text is, told by its first bytes."""
+"""Name the type of a binary file by its first bytes."""
 
 from __future__ import annotations
 
-from wieldy.files.encodings import BOMS, wide_codec
+from wieldy.files.encodings import BOMS, detect_wide_codec
 
 HEAD = 8192
 
-# Bytes at an offset that no text file starts with.
+# Offset and bytes that no text file has.
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x7fELF", "ELF executable"),
     (0, b"\xfe\xed\xfa\xce", "Mach-O executable"),
@@ -48,7 +48,7 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (257, b"ustar", "tar archive"),
 )
 
-# Letters a text may well start with: they count only where a NUL byte says that it is none.
+# A text may start with these letters: they count only where a NUL byte shows that it is none.
 MAGIC_WITH_NUL: tuple[tuple[int, bytes, str], ...] = (
     (0, b"MZ", "Windows executable"),
     (0, b"BM", "BMP image"),
@@ -69,21 +69,21 @@ OFFICE = ((b"word/", "Word document"), (b"xl/", "Excel workbook"), (b"ppt/", "Po
 def binary_kind(head: bytes) -> str | None:
     """The name of the type when a file that begins with `head` is no text ("ZIP archive", "binary data"), else None."""
     head = head[:HEAD]
-    named = _named(head, MAGIC) if head[:1] in _FIRST_BYTES or head.startswith(b"ustar", 257) else None
-    if named is not None:
-        return _kind_of_zip(head) if named == "ZIP archive" else named
+    kind = _match_magic(head, MAGIC)
+    if kind is not None:
+        return _zip_kind(head) if kind == "ZIP archive" else kind
     if head.startswith(b"RIFF") and head[8:12] in RIFF:
         return RIFF[head[8:12]]
     if b"\0" not in head or _is_wide_text(head):
         return None
-    return _named(head, MAGIC_WITH_NUL) or "binary data"
+    return _match_magic(head, MAGIC_WITH_NUL) or "binary data"
 
 
-def _named(head: bytes, table: tuple[tuple[int, bytes, str], ...]) -> str | None:
+def _match_magic(head: bytes, table: tuple[tuple[int, bytes, str], ...]) -> str | None:
     return next((name for offset, magic, name in table if head.startswith(magic, offset)), None)
 
 
-def _kind_of_zip(head: bytes) -> str:
+def _zip_kind(head: bytes) -> str:
     if b"[Content_Types].xml" in head:
         return next((name for folder, name in OFFICE if folder in head), "Office document")
     if b"META-INF/" in head[:512]:
@@ -96,9 +96,5 @@ def _kind_of_zip(head: bytes) -> str:
 
 
 def _is_wide_text(head: bytes) -> bool:
-    marked = any(head.startswith(bom) for bom, codec in BOMS if codec != "utf-8")
-    return marked or wide_codec(head) is not None
-
-
-# Nearly every file that is read is text, and told apart by its first byte.
-_FIRST_BYTES = frozenset(magic[:1] for offset, magic, _ in MAGIC if offset == 0)
+    has_bom = any(head.startswith(bom) for bom, codec in BOMS if codec != "utf-8")
+    return has_bom or detect_wide_codec(head) is not None

@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from wieldy.files.encodings import Encoding, decodes, detect_encoding, wide_codec
+from wieldy.files.encodings import Encoding, decodes, detect_encoding, detect_wide_codec
 
 SAMPLES = {
     "gbk": "#include <stdio.h>\n// 读取配置文件并初始化系统\nint main(void) { return 0; } /* 主函数 */\n",
@@ -110,9 +110,9 @@ def test_bytes_that_fit_nothing_are_latin1_which_decodes_them_all() -> None:
 
 
 def test_nul_bytes_alone_are_no_sign_of_wide_text() -> None:
-    assert wide_codec(b"\x01\x00\x02\x00\x03\x00") is None
-    assert wide_codec(b"\0" * 64) is None
-    assert wide_codec(b"GET\0POST\0") is None
+    assert detect_wide_codec(b"\x01\x00\x02\x00\x03\x00") is None
+    assert detect_wide_codec(b"\0" * 64) is None
+    assert detect_wide_codec(b"GET\0POST\0") is None
 
 
 def test_a_line_feed_is_as_wide_as_the_code_unit() -> None:
