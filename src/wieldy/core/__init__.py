@@ -1,1 +1,1 @@
-"""The vocabulary: frozen data, protocols, events and failures. Standard library only; asyncio only in `threads`."""
+"""Shared types: calls, effects, decisions, outcomes, events, errors and the protocols of collaborators."""

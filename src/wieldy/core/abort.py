@@ -1,4 +1,4 @@
-"""One flag that says: stop. Threads look at it; whoever is waiting is told."""
+"""A flag that stops running work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Abort:
-    """Set once, never cleared."""
+    """Set once, never cleared. Threads poll `aborted`; others register a listener."""
 
     __slots__ = ("_listeners", "aborted", "reason")
 
@@ -16,7 +16,7 @@ class Abort:
         self._listeners: dict[int, Callable[[], None]] = {}
 
     def set(self, reason: str = "interrupted by the user") -> None:
-        """Raise the flag and tell the listeners. Later calls change nothing."""
+        """Set the flag and call the listeners. Later calls change nothing."""
         if self.aborted:
             return
         self.aborted, self.reason = True, reason
@@ -25,7 +25,7 @@ class Abort:
         self._listeners.clear()
 
     def listen(self, listener: Callable[[], None]) -> int:
-        """Have `listener` called when the flag goes up, or now if it is up. Returns what `forget` takes."""
+        """Call `listener` when the flag is set, or now if it is. Returns the key for `forget`."""
         if self.aborted:
             listener()
         key = id(listener)
@@ -33,5 +33,5 @@ class Abort:
         return key
 
     def forget(self, key: int) -> None:
-        """Stop telling a listener."""
+        """Remove a listener."""
         self._listeners.pop(key, None)

@@ -1,4 +1,4 @@
-"""One call as a value that changes type: the model's words, bound to a tool, planned, cleared to run."""
+"""One call as a value that changes type: as the model sent it, bound to a tool, planned, cleared to run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RawInput: TypeAlias = Mapping[str, Any] | bytes | str
 
 
 class ToolCall(Struct, frozen=True):
-    """What the model said. `complete` is false when its JSON was cut off; such a call never runs."""
+    """A call as the model sent it. `complete` is false when its JSON was cut off; such a call never runs."""
 
     id: str
     name: str
@@ -25,7 +25,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class BoundCall(Struct, frozen=True):
-    """The tool is found and the input fits it. `input` is JSON under canonical names, `args` are Python values."""
+    """A call with its tool and valid input. `input` is JSON under canonical names, `args` are Python values."""
 
     call: ToolCall
     tool: Tool
@@ -47,7 +47,7 @@ class PlannedCall(Struct, frozen=True):
 
 
 class ClearedCall(Struct, frozen=True):
-    """Allowed to run, and by whom."""
+    """A call that may run, and the decision that allowed it."""
 
     plan: PlannedCall
     decision: Decision

@@ -1,4 +1,4 @@
-"""The tools of a toolbox by name. Built-in ones are loaded when first needed."""
+"""The tools of a toolbox by name. Built-in tools are loaded when first needed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Catalog:
-    """Name → tool, in order of registration. A loader stands for a tool until somebody looks at it."""
+    """Name → tool, in order of registration. A loader stands for a tool until it is needed."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Tool]] | None = None) -> None:
         self._tools: dict[str, Tool | Callable[[], Tool]] = dict(loaders or {})
-        self.changes = 0  # how often a tool has come or gone: whoever remembers the number knows whether to look again
+        self.changes = 0  # incremented when a tool is added or removed, so that others can tell whether to list again
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
@@ -30,20 +30,19 @@ class Catalog:
         return name in self._tools
 
     def find(self, name: str) -> Tool | None:
-        """The tool of exactly this name."""
-        found = self._tools.get(name)
-        if found is None or isinstance(found, Tool):
-            return found
-        tool = self._tools[name] = found()
-        return tool
+        """Return the tool of exactly this name, loading it if needed."""
+        entry = self._tools.get(name)
+        if entry is not None and not isinstance(entry, Tool):
+            entry = self._tools[name] = entry()
+        return entry
 
     def add(self, tool: Tool) -> None:
-        """Offer a tool. Raises `ToolDefinitionError` for one that no model could call."""
+        """Add a tool. Raises `ToolDefinitionError` for one that no model could call."""
         if not isinstance(tool, Tool):
             raise ToolDefinitionError(
                 f"{tool!r} is not a tool: decorate the function with @tool, or use Tool.from_schema"
             )
-        if reason := unusable(tool):
+        if reason := definition_problem(tool):
             raise ToolDefinitionError(reason)
         if tool.name in self._tools:
             raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
@@ -51,21 +50,20 @@ class Catalog:
         self.changes += 1
 
     def adapt(self, name: str, change: Callable[[Tool], Tool]) -> None:
-        """Have a tool, or whatever its loader gives, replaced by a changed one."""
-        found = self._tools.get(name)
-        if isinstance(found, Tool):
-            self._tools[name] = change(found)
-        elif found is not None:
-            load = found
+        """Replace a tool by a changed one; a loader is changed so that it loads the changed tool."""
+        entry = self._tools.get(name)
+        if isinstance(entry, Tool):
+            self._tools[name] = change(entry)
+        elif entry is not None:
+            load = entry
             self._tools[name] = lambda: change(load())
 
     def remove(self, name: str) -> None:
-        """Offer a tool no longer."""
         self._tools.pop(name, None)
         self.changes += 1
 
 
-def unusable(tool: Tool) -> str | None:
+def definition_problem(tool: Tool) -> str | None:
     """Why a definition cannot be offered to a model, or None."""
     if not tool.name:
         return f"{type(tool).__name__} has no name"
@@ -88,7 +86,7 @@ def unusable(tool: Tool) -> str | None:
 
 
 class ToolAvailability(Struct, frozen=True):
-    """One tool, whether a model is offered it, and why or why not."""
+    """Whether a model is offered a tool, and why or why not."""
 
     tool: Tool
     offered: bool

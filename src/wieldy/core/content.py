@@ -1,4 +1,4 @@
-"""What a result is made of: text for the model to read, pictures for it to look at."""
+"""The content of a result: text and images."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from msgspec import Struct
 
 
 class Text(Struct, frozen=True):
-    """A piece of text."""
-
     text: str
 
     def as_wire(self) -> dict[str, Any]:
-        """This block as a `tool_result` carries it."""
+        """The block in a `tool_result` of the Anthropic Messages API."""
         return {"type": "text", "text": self.text}
 
 
 class Image(Struct, frozen=True):
-    """A picture, base64-encoded."""
+    """An image, base64-encoded."""
 
     media_type: str
     data: str
 
     def as_wire(self) -> dict[str, Any]:
-        """This block as a `tool_result` carries it."""
+        """The block in a `tool_result` of the Anthropic Messages API."""
         return {"type": "image", "source": {"type": "base64", "media_type": self.media_type, "data": self.data}}
 
 
@@ -33,5 +31,5 @@ Content: TypeAlias = tuple[Block, ...]
 
 
 def text_of(content: Content) -> str:
-    """The text blocks of a content, joined by line breaks."""
+    """Join the text blocks by line breaks."""
     return "\n".join(block.text for block in content if isinstance(block, Text))

@@ -1,4 +1,4 @@
-"""Who may do what, as data: opinions go in, one decision with its reasons comes out."""
+"""Permission decisions: opinions go in, one decision with its reasons comes out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Reason(Struct, frozen=True):
-    """One step of the trail: what spoke, what it said, and where it is written."""
+    """One step of the reason trail: what kind of source, its verdict, and where it is written."""
 
     kind: Literal["rule", "mode", "hook", "default", "guard", "path", "analysis", "tool", "answer"]
     behavior: Behavior
@@ -33,7 +33,7 @@ class Reason(Struct, frozen=True):
 
 
 class Opinion(Struct, frozen=True):
-    """What a hook or an analysis thinks of a call; the decision weighs it with rules and mode."""
+    """The verdict of a hook, an analysis or a tool's own check, which is combined with rules and mode."""
 
     who: str
     behavior: Behavior
@@ -41,7 +41,7 @@ class Opinion(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """Allow, ask or deny, with the whole trail. `suggestions` are rules that would have allowed the call."""
+    """Allow, ask or deny, with all reasons. `suggestions` are rules that would have allowed the call."""
 
     behavior: Behavior
     reasons: tuple[Reason, ...]
@@ -57,7 +57,7 @@ class Decision(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """What one adviser has to say before a call runs; `updated_input` replaces the whole input."""
+    """What one adviser returns before a call runs; `updated_input` replaces the whole input."""
 
     opinions: tuple[Opinion, ...] = ()
     updated_input: Mapping[str, Any] | None = None
@@ -65,7 +65,7 @@ class Advice(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a person is asked; `agent` is the sub-agent that wants it, where one does."""
+    """A permission question for a person; `agent` names the sub-agent that makes the call, if any."""
 
     plan: PlannedCall
     decision: Decision
@@ -73,7 +73,7 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the person said; `words` go to the model when it is a no, `remember` are rules to keep."""
+    """The person's answer; `words` go to the model when it is a no, `remember` are rules to save."""
 
     allowed: bool
     words: str = ""
@@ -82,36 +82,30 @@ class Answer(Struct, frozen=True):
 
 
 class Adviser(Protocol):
-    """Gives opinions on a planned call: hooks, analysis. All advisers of a call run side by side."""
+    """Gives opinions on a planned call, such as hooks. All advisers of a call run side by side."""
 
     def wants(self, plan: PlannedCall) -> bool:
-        """Whether it may have something to say. Quick: it is asked about every call."""
+        """Whether to call `advise`. Must be fast: it runs for every call."""
         ...
 
-    async def advise(self, plan: PlannedCall) -> Advice:
-        """Judge one call."""
-        ...
+    async def advise(self, plan: PlannedCall) -> Advice: ...
 
 
 class Reviewer(Protocol):
-    """Looks at what came of a call that ran: may add to it, or replace it."""
+    """Reviews the outcome of a call that ran, such as a PostToolUse hook."""
 
     async def review(self, plan: PlannedCall, outcome: Outcome, seconds: float) -> Outcome:
-        """The outcome to go on with."""
+        """Return the outcome, changed or not."""
         ...
 
 
 class Judge(Protocol):
-    """Decides. Pure: no I/O, no clock, no waiting."""
+    """Decides on calls. Pure: no I/O, no clock, no waiting."""
 
-    def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
-        """Weigh a call and the opinions on it."""
-        ...
+    def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision: ...
 
 
 class Approver(Protocol):
-    """Asks a person, one question at a time."""
+    """Asks a person. The engine asks one question at a time."""
 
-    async def ask(self, question: Question) -> Answer:
-        """Put the question and wait for the answer."""
-        ...
+    async def ask(self, question: Question) -> Answer: ...

@@ -1,4 +1,4 @@
-"""What a call touches. Declared once by a tool; scheduling, permissions, undo, previews and hooks all read it from here."""
+"""What a call touches. A tool declares it once; scheduling, permissions, undo, previews and hooks all use it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Runs(Struct, frozen=True):
 
 
 class Fetches(Struct, frozen=True):
-    """Talks to a URL."""
+    """Sends a request to a URL."""
 
     url: str
 
 
 class Opaque(Struct, frozen=True):
-    """Touches who knows what: runs alone, and a person is asked."""
+    """Unknown effects: the call runs alone, and a person is asked."""
 
 
 Effect: TypeAlias = Reads | Writes | Runs | Fetches | Opaque
@@ -45,17 +45,17 @@ UNKNOWN_EFFECTS: Effects = (Opaque(),)
 
 
 def is_opaque(effect: Effect) -> bool:
-    """Whether nothing can be said about what this effect touches."""
+    """Whether it is unknown what this effect touches."""
     return isinstance(effect, Opaque) or (isinstance(effect, Runs) and not effect.contained)
 
 
 def is_lasting(effect: Effect) -> bool:
-    """Whether doing it once more would not be the same as having done it once, as far as anybody can tell."""
+    """Whether repeating the call may differ from making it once, so that the transcript must record it first."""
     return isinstance(effect, Writes) or is_opaque(effect)
 
 
 def clash(one: Effects, other: Effects) -> bool:
-    """Whether two calls must not overlap: one of them is opaque, or one writes what the other touches."""
+    """Whether two calls must not overlap: one is opaque, or one writes what the other touches."""
     if any(map(is_opaque, one)) or any(map(is_opaque, other)):
         return True
     return any(_collide(a, b) for a in one for b in other)

@@ -1,8 +1,8 @@
-"""Everything that can go wrong, in one tree.
+"""The exceptions that wieldy raises on purpose.
 
     WieldyError
-    ├── ToolDefinitionError   a tool that cannot be offered: said at registration
-    ├── Refusal               a call that will not run: the stage that said no, and what the model can do next
+    ├── ToolDefinitionError   a tool that cannot be offered: raised at registration
+    ├── Refusal               a call that will not run: the stage that refused, and what the model can do next
     ├── ToolFailure           a tool that ran and failed: message, then stderr, then stdout
     └── SessionError          the run cannot go on: one line for the person
 

@@ -1,4 +1,4 @@
-"""Everything a screen, a log or a transcript can observe, one frozen class a step. Events inform; they never steer."""
+"""Events: everything a user interface, a log or a transcript can observe. They inform and never change what happens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wieldy.core.outcome import ToolResult
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened, and when (seconds since the epoch)."""
+    """The base of all events; `at` is in seconds since the epoch."""
 
     kind: ClassVar[str] = "event"
     at: float = field(default_factory=time.time)
 
 
 class CallEvent(Event, frozen=True, kw_only=True):
-    """Something that happened to one call."""
+    """The base of events about one call."""
 
     call_id: str
     name: str
@@ -55,7 +55,7 @@ class ToolEnded(CallEvent, frozen=True, kw_only=True):
 
 
 class ToolSucceeded(ToolEnded, frozen=True, kw_only=True):
-    """The tool gave a result."""
+    """The tool returned a result."""
 
     kind: ClassVar[str] = "tool.succeeded"
 
@@ -67,7 +67,7 @@ class ToolFailed(ToolEnded, frozen=True, kw_only=True):
 
 
 class ToolCancelled(ToolEnded, frozen=True, kw_only=True):
-    """The call was interrupted."""
+    """The user interrupted the call."""
 
     kind: ClassVar[str] = "tool.cancelled"
 
@@ -88,7 +88,7 @@ class PermissionDecided(CallEvent, frozen=True, kw_only=True):
 
 
 class HookStarted(Event, frozen=True, kw_only=True):
-    """A hook begins."""
+    """A hook starts."""
 
     kind: ClassVar[str] = "hook.started"
     hook_event: str
@@ -96,7 +96,7 @@ class HookStarted(Event, frozen=True, kw_only=True):
 
 
 class HookEnded(Event, frozen=True, kw_only=True):
-    """A hook ended: `outcome` says how, in a word."""
+    """A hook ended; `outcome` is one word."""
 
     kind: ClassVar[str] = "hook.ended"
     hook_event: str
@@ -113,7 +113,7 @@ class EventsDropped(Event, frozen=True, kw_only=True):
 
 
 class Notice(Event, frozen=True, kw_only=True):
-    """Something a person should know that belongs to no call, such as the end of a background shell."""
+    """A message for people that belongs to no call, such as the end of a background shell."""
 
     kind: ClassVar[str] = "notice"
     text: str
@@ -121,7 +121,7 @@ class Notice(Event, frozen=True, kw_only=True):
 
 
 class AgentEvent(Event, frozen=True, kw_only=True):
-    """Something that happened inside a sub-agent: `call_id` is the call that it works for."""
+    """An event inside a sub-agent; `call_id` is the Agent call that started it."""
 
     kind: ClassVar[str] = "agent.event"
     call_id: str
@@ -139,7 +139,7 @@ class ModelRequested(Event, frozen=True, kw_only=True):
 
 
 class ModelTextDelta(Event, frozen=True, kw_only=True):
-    """The model said a piece of text, or thought it."""
+    """The model streamed a piece of text or thinking."""
 
     kind: ClassVar[str] = "model.said"
     text: str
@@ -148,7 +148,7 @@ class ModelTextDelta(Event, frozen=True, kw_only=True):
 
 
 class ToolInputDelta(Event, frozen=True, kw_only=True):
-    """The model is writing a tool call; `piece` is the next piece of its JSON."""
+    """The model streamed a piece of the JSON of a tool call."""
 
     kind: ClassVar[str] = "model.calls"
     call_id: str
@@ -158,7 +158,7 @@ class ToolInputDelta(Event, frozen=True, kw_only=True):
 
 
 class ModelBlockDelta(Event, frozen=True, kw_only=True):
-    """A block of the model's message begins as `start`, grows by something nobody is shown (`grew`), or has ended."""
+    """A block begins (`start`), grows by something that is not shown (`delta`), or has ended."""
 
     kind: ClassVar[str] = "model.block"
     index: int
@@ -167,7 +167,7 @@ class ModelBlockDelta(Event, frozen=True, kw_only=True):
 
 
 class ModelAnswered(Event, frozen=True, kw_only=True):
-    """A message of the model's is complete, in the API's own form."""
+    """The model's message is complete; `content` has the format of the API."""
 
     kind: ClassVar[str] = "model.answered"
     content: tuple[Mapping[str, Any], ...]
@@ -178,7 +178,7 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
 
 
 class Retried(Event, frozen=True, kw_only=True):
-    """The model could not be heard and is asked again."""
+    """A request failed and will be retried after `seconds`."""
 
     kind: ClassVar[str] = "retry"
     attempt: int
@@ -189,7 +189,7 @@ class Retried(Event, frozen=True, kw_only=True):
 
 
 class Compacted(Event, frozen=True, kw_only=True):
-    """The conversation was shortened."""
+    """The conversation was compacted."""
 
     kind: ClassVar[str] = "compact"
     trigger: str
@@ -198,7 +198,7 @@ class Compacted(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    """A run is over: `why` is a word, `text` the model's last words."""
+    """A run is over; `why` is one word, `text` the model's last text."""
 
     kind: ClassVar[str] = "run.ended"
     why: str

@@ -1,4 +1,4 @@
-"""A conversation: messages in the form of the Anthropic Messages API, each encoded for a wire at most once."""
+"""The messages of a conversation, in the format of the Anthropic Messages API; each is encoded at most once per wire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ContentBlock: TypeAlias = Mapping[str, Any]
 
 
 class Message(Struct, frozen=True, eq=False):
-    """One message. What a model said is kept verbatim: its blocks are never edited, reordered or merged."""
+    """One message. The blocks of a model are kept verbatim: never edited, reordered or merged."""
 
     role: Role
     content: tuple[ContentBlock, ...]
@@ -20,22 +20,20 @@ class Message(Struct, frozen=True, eq=False):
 
     @classmethod
     def user(cls, text: str) -> Message:
-        """A message of the person's."""
         return cls("user", ({"type": "text", "text": text},))
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> bytes:
-        """This message on a wire, encoded the first time it is asked for."""
-        found = self._wires.get(wire)
-        if found is None:
-            found = self._wires[wire] = encode(self)
-        return found
+        """Return the message encoded for a wire, from the cache if it was encoded before."""
+        data = self._wires.get(wire)
+        if data is None:
+            data = self._wires[wire] = encode(self)
+        return data
 
     def as_dict(self) -> dict[str, Any]:
-        """This message as the API takes it."""
         return {"role": self.role, "content": [dict(block) for block in self.content]}
 
     def calls(self) -> tuple[ContentBlock, ...]:
-        """The tool uses in it."""
+        """The tool_use blocks."""
         return tuple(block for block in self.content if block["type"] == "tool_use")
 
 

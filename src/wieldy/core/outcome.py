@@ -1,4 +1,4 @@
-"""How a call ended. Every call ends in exactly one of these."""
+"""How a call ended: each has exactly one outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wieldy.core.errors import Stage
 
 
 class Done(Struct, frozen=True):
-    """The tool ran and gave a result."""
+    """The tool returned a result."""
 
     content: Content
     data: Any = None
@@ -19,14 +19,14 @@ class Done(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The tool ran and failed."""
+    """The tool raised an error."""
 
     message: str
     data: Any = None
 
 
 class Refused(Struct, frozen=True):
-    """The tool did not run: which stage said no, and what it advises the model to do."""
+    """The tool did not run: the stage that refused, and what the model can do next."""
 
     stage: Stage
     advice: str
@@ -34,7 +34,7 @@ class Refused(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """Stopped by the person before it ended; `partial` is what it had said until then."""
+    """The user stopped the call; `partial` is the output until then."""
 
     reason: str = "interrupted by the user"
     partial: str = ""
@@ -44,7 +44,7 @@ Outcome: TypeAlias = Done | Failed | Refused | Interrupted
 
 
 class ToolResult(Struct, frozen=True):
-    """The one result of one call."""
+    """What the model and the caller get."""
 
     call_id: str
     name: str
@@ -55,7 +55,6 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text the model reads."""
         return text_of(self.content)
 
     def as_wire(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a model is to us: a request goes out, deltas come in. Each API has one adapter that speaks this."""
+"""The interface of a model provider: a request goes out, deltas come in. Each API has one adapter."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequ
 
 
 class BlockStarted(Struct, frozen=True):
-    """A block begins; `block` is as the API announced it, its text still to come."""
+    """A block begins; `block` is as the API announced it, without its text."""
 
     index: int
     block: ContentBlock
 
 
 class BlockDelta(Struct, frozen=True):
-    """A block got longer. `field` says which part of it: the input of a tool use arrives as pieces of JSON."""
+    """The next piece of one field of a block; the input of a tool use arrives as pieces of JSON."""
 
     index: int
     field: Field
@@ -35,7 +35,7 @@ class BlockDelta(Struct, frozen=True):
 
 
 class BlockEnded(Struct, frozen=True):
-    """A block is complete: a tool use may start now, while the model still speaks."""
+    """A block is complete: its tool may start now, while the model still streams."""
 
     index: int
 
@@ -50,13 +50,13 @@ class Usage(Struct, frozen=True):
 
 
 class UsageReported(Struct, frozen=True):
-    """What the request has cost so far."""
+    """The tokens that the request has used so far."""
 
     usage: Usage
 
 
 class Stopped(Struct, frozen=True):
-    """The model is done, and why."""
+    """The message is complete; `reason` says why it ended."""
 
     reason: StopReason
 
@@ -65,7 +65,7 @@ Delta: TypeAlias = BlockStarted | BlockDelta | BlockEnded | UsageReported | Stop
 
 
 class ToolSpec(Struct, frozen=True):
-    """One tool as a model is shown it; `encoded` caches its bytes by wire."""
+    """A tool definition as it is sent to a model; `encoded` caches its bytes by wire."""
 
     name: str
     description: str
@@ -92,7 +92,7 @@ FailureKind: TypeAlias = Literal[
 
 
 class ProviderFailure(WieldyError):
-    """The model could not be heard. `transient` failures may be tried again; the message is one line for the person."""
+    """A request failed. `transient` failures may be retried; the message is one line for the user."""
 
     def __init__(
         self, kind: FailureKind, message: str, *, status: int | None = None, retry_after: float | None = None
@@ -116,16 +116,16 @@ class Provider(Protocol):
     context_window: int
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        """Send a request and give its deltas. Raises `ProviderFailure`; leaving early closes the connection."""
+        """Send a request and stream its deltas. Raises `ProviderFailure`; leaving early closes the connection."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
 class Completion(Struct, frozen=True):
-    """What a model said to one request."""
+    """The text of one answer; `cut` says that it hit the token limit."""
 
     text: str
     model: str
@@ -133,15 +133,15 @@ class Completion(Struct, frozen=True):
 
 
 class CompletionFunction(Protocol):
-    """Puts a request to a model."""
+    """Sends one request without tools to a model."""
 
     async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
-        """Its answer. Raises `WieldyError`."""
+        """Return the answer. Raises `WieldyError`."""
         ...
 
 
 class SideModel:
-    """The model of one workspace, as others may ask it. Whoever has a model sets `speak`."""
+    """The model for requests beside the conversation, such as MCP sampling. The session sets `complete`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.complete: CompletionFunction | None = None

@@ -1,4 +1,4 @@
-"""Where wieldy keeps its own files: settings follow XDG config, everything else XDG state; `WIELDY_HOME` moves both."""
+"""The folders for wieldy's own files: XDG config for settings, XDG state for the rest; `WIELDY_HOME` replaces both."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def config_home(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the user's settings."""
+    """The folder for the user's settings."""
     return _home(env, "XDG_CONFIG_HOME", ".config")
 
 
 def state_home(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of sessions, journal and spilled results."""
+    """The folder for sessions, journal and spilled results."""
     return _home(env, "XDG_STATE_HOME", ".local/state")
 
 
@@ -24,7 +24,7 @@ def skill_homes(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def shared_folders(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """The user's own folders that may be read from any project: what an agent remembers, and skills."""
+    """The user's own folders that may be read from any project: memory and skills."""
     return (config_home(env) / "memory", *skill_homes(env))
 
 

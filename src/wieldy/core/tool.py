@@ -1,4 +1,4 @@
-"""What a tool is: a name and words for the model, an input, what it touches, and how it runs."""
+"""The `Tool` interface: name, description, input, effects, and how it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_MAX_RESULT_CHARS = 50_000
 
 
 class Progress(Struct, frozen=True):
-    """How far a tool is. For people only, never sent to the model."""
+    """Progress of a running tool, shown to people and never sent to the model."""
 
     text: str
     data: Any = None
@@ -41,14 +41,13 @@ class Output(Struct, frozen=True):
 
     @property
     def blocks(self) -> Content:
-        """The content as blocks."""
         if isinstance(self.content, str):
             return (Text(self.content),)
         return self.content if isinstance(self.content, tuple) else (self.content,)
 
 
 class Doubt(Struct, frozen=True):
-    """A tool's own check is not sure: let the person decide."""
+    """The result of a tool's own check that asks the person to decide."""
 
     why: str
 
@@ -64,7 +63,7 @@ class Options(Struct, frozen=True):
 
 
 class ToolContext(Struct, eq=False):
-    """What a running tool may use. There are no globals: everything it needs is here or came with the tool."""
+    """What a running tool may use. There are no globals: everything it needs is here."""
 
     call_id: str
     workspace: Workspace
@@ -77,12 +76,12 @@ class ToolContext(Struct, eq=False):
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
 
     def resolved(self, path: str) -> str:
-        """Where a path of this call led when it was judged: the only file a tool may open for it."""
+        """Return the realpath that was judged for a path of this call: the only file a tool may open for it."""
         return self.resolved_paths.get(path) or os.path.realpath(path)
 
 
 class Tool:
-    """A tool in full. Most tools are made by `@tool` or `Tool.from_schema`; subclass when you need more.
+    """A tool. Most are made by `@tool` or `Tool.from_schema`; subclass it when you need more.
 
     `input` is always the call's JSON under canonical names; `args` are the Python values made from it.
     """
@@ -99,7 +98,7 @@ class Tool:
     paths: tuple[str, ...] = ()
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
-    # `check` only tries what `run` would refuse by itself, in the same words: it is for whoever may be asked about a call.
+    # `check` fails exactly where `run` would, with the same message: it may be skipped where nobody is asked.
     check_is_dry_run: bool = False
 
     @cached_property
@@ -115,7 +114,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema a model is shown."""
+        """The JSON Schema that is sent to a model."""
         return self.parameters.schema
 
     async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
@@ -128,19 +127,19 @@ class Tool:
 
     @property
     def has_enabled_check(self) -> bool:
-        """Whether there is an `enabled` of its own to be asked."""
+        """Whether the tool overrides `enabled`."""
         return type(self).enabled is not Tool.enabled
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-        """The canonical form of an input."""
+        """Return the canonical form of an input."""
         return input
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        """What this call touches."""
+        """What a call with this input touches."""
         return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
 
     def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
-        """Whether the call may run beside others; None leaves it to its effects."""
+        """Whether the call may run beside others; None derives it from the effects."""
         return None
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
@@ -153,11 +152,11 @@ class Tool:
 
     @property
     def has_check(self) -> bool:
-        """Whether there is a check of its own to be asked."""
+        """Whether the tool overrides `check`."""
         return type(self).check is not Tool.check
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
-        """The tool's own rules. Raise `Refusal("check", …)` for an error, return a `Doubt` to have the person asked."""
+        """Check a call before permission is asked. Raise `Refusal("check", …)`, or return a `Doubt` to ask the person."""
         return None
 
     def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
@@ -165,22 +164,22 @@ class Tool:
         raise NotImplementedError
 
     def show_use(self, input: Mapping[str, Any]) -> str:
-        """One line for a person: what is being called."""
-        shown = ", ".join(f"{key}={_short(value)}" for key, value in input.items())
-        return f"{self.title or self.name}({shown})"
+        """One line for people: what is being called."""
+        arguments = ", ".join(f"{key}={_short(value)}" for key, value in input.items())
+        return f"{self.title or self.name}({arguments})"
 
     def show_progress(self, progress: Progress) -> str:
-        """One line for a person: how far it is."""
+        """One line for people: how far it is."""
         return progress.text
 
     def show_result(self, result: ToolResult) -> str:
-        """A few lines for a person: what came of it."""
+        """A few lines for people: the result."""
         lines = result.text.splitlines()
         more = f"\n… {len(lines) - 5} more lines" if len(lines) > 5 else ""
         return "\n".join(lines[:5]) + more
 
     def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
-        """One line for a person: what was not done, and why."""
+        """One line for people: what was not run, and why."""
         return f"{self.show_use(input)} was not run: {why}"
 
     @staticmethod
@@ -191,7 +190,7 @@ class Tool:
         handler: Callable[..., Any],
         **declared: Any,
     ) -> Tool:
-        """A tool from a raw JSON Schema and a handler that takes the input as one dict (and a context, if it wants one)."""
+        """Make a tool of a raw JSON Schema and a handler, which takes the input as one dict and optionally a context."""
         from wieldy.core.tool_decorator import schema_tool
 
         return schema_tool(name, description, input_schema, handler, **declared)
@@ -203,7 +202,7 @@ def _short(value: Any) -> str:
 
 
 async def maybe_await(value: Any) -> Any:
-    """Await a value if it wants to be awaited."""
+    """Await a value if it is awaitable."""
     return await value if isinstance(value, Awaitable) else value
 
 

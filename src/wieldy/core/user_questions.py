@@ -1,4 +1,4 @@
-"""Questions of substance to the person: which way to go, not whether something may run (that is `decision.Question`)."""
+"""Questions that a tool asks the user about the task. Permission questions are `decision.Question`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class UserQuestion(Struct, frozen=True):
-    """One question. The person may always answer in words of their own; `several` lets them choose more than one option."""
+    """One question. The user may always type an answer; `several` allows more than one option."""
 
     question: str
     options: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class UserQuestion(Struct, frozen=True):
 
 
 class UserAnswer(Struct, frozen=True):
-    """What the person said: options they chose, words of their own, or both."""
+    """The options that the user chose, the text they typed, or both."""
 
     chosen: tuple[str, ...] = ()
     words: str = ""
@@ -33,31 +33,31 @@ class UserAnswer(Struct, frozen=True):
 
 
 class QuestionHandler(Protocol):
-    """Puts questions to a person. A terminal, an editor or a program behind an API is one."""
+    """Shows questions to the user: a terminal, an editor, or a program behind an API."""
 
-    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        """One reply to each question, in order, or None when the person does not want to answer."""
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        """One answer to each question, in order, or None when the user does not want to answer."""
         ...
 
 
 class UserQuestions:
-    """The person of one workspace, as tools may ask them: `workspace.service(Person)`. Whoever has a screen sets `asker`."""
+    """Asks the user of a workspace: `workspace.service(UserQuestions)`. The user interface sets `handler`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.handler: QuestionHandler | None = None
         # Entered while a question waits for the person, to run Notification hooks.
         self.while_waiting: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
 
-    async def answer(self, inquiries: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
-        """The person's replies. Raises `Refusal` where nobody is there, or they do not want to answer."""
+    async def answer(self, questions: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
+        """Return the answers. Raises `Refusal` where nobody is there, or the user does not want to answer."""
         if self.handler is None:
             raise Refusal(
                 "permission",
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
             )
-        async with self.while_waiting(inquiries[0].question):
-            replies = await self.handler.answer(inquiries)
-        if replies is None:
+        async with self.while_waiting(questions[0].question):
+            answers = await self.handler.answer(questions)
+        if answers is None:
             raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
-        return tuple(replies)
+        return tuple(answers)

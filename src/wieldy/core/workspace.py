@@ -1,4 +1,4 @@
-"""The place a toolbox works in: its root, where it stands now, its settings, and what lives as long as it does."""
+"""The project that tools work in: root, current folder, settings, and services that live as long as it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
-from wieldy.core.realpath import is_plain
 
 T = TypeVar("T")
 
@@ -18,7 +17,7 @@ NAME_MAX = 255
 
 
 class Workspace:
-    """One project as its tools see it. Residents are objects made at first use and closed with the workspace."""
+    """One project. Its services are created at first use and closed with the workspace."""
 
     def __init__(
         self,
@@ -41,11 +40,11 @@ class Workspace:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders work may happen in without asking."""
+        """The folders in which tools may work without asking."""
         return (self.root, *self.extra_roots)
 
     def setting(self, dotted: str, default: T) -> T:
-        """A setting by its dotted name, such as `edit.tolerance`; the default where it is absent or of another type."""
+        """Return a setting by its dotted name, such as `edit.tolerance`; the default where it is absent or of another type."""
         value: Any = self.settings
         for key in dotted.split("."):
             if not isinstance(value, Mapping) or key not in value:
@@ -56,14 +55,14 @@ class Workspace:
         return cast(T, value)
 
     def service(self, kind: type[T]) -> T:
-        """The one `kind` of this workspace, made as `kind(workspace)` when first asked for."""
-        found = self._services.get(kind)
-        if found is None:
-            found = self._services[kind] = kind(self)  # type: ignore[call-arg]
-        return cast(T, found)
+        """Return the one `kind` of this workspace, created as `kind(workspace)` on first use."""
+        service = self._services.get(kind)
+        if service is None:
+            service = self._services[kind] = kind(self)  # type: ignore[call-arg]
+        return cast(T, service)
 
     async def aclose(self) -> None:
-        """Close the residents that can be closed, newest first."""
+        """Close the services that can be closed, newest first."""
         while self._services:
             _, service = self._services.popitem()
             close = getattr(service, "aclose", None)
@@ -71,7 +70,7 @@ class Workspace:
                 await close()
 
     def resolve(self, path: str) -> str:
-        """An absolute path for what the model wrote: `~` expanded, relative to cwd, `..` taken as the system takes it."""
+        """Make a path from the model absolute: `~` expanded, relative to cwd, `..` as the kernel resolves it."""
         if "\0" in path:
             raise Refusal("normalize", "The path contains a NUL byte. Send the path without it.")
         try:
@@ -89,14 +88,12 @@ class Workspace:
         absolute = path if path.startswith("/") else os.path.join(self.cwd, path)
         if _is_too_long(absolute):
             raise Refusal("normalize", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
-        if is_plain(absolute):
-            return absolute
-        plain = os.path.normpath(absolute)
+        normalized = os.path.normpath(absolute)
         if ".." in absolute.split("/"):
-            # After a symlink, `..` is the target's parent: only where both readings agree may it be cancelled as text.
+            # After a symlink, `..` is the target's parent: it may be removed from the text only where both agree.
             real = os.path.realpath(absolute)
-            return plain if os.path.realpath(plain) == real else real
-        return plain
+            return normalized if os.path.realpath(normalized) == real else real
+        return normalized
 
 
 def _is_too_long(path: str) -> bool:

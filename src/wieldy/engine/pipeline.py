@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from types import CoroutineType
@@ -28,7 +29,6 @@ from wieldy.core.events import (
 )
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, ToolResult
-from wieldy.core.realpath import real_path
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
@@ -231,7 +231,7 @@ def _resolve_paths(effects: Effects) -> dict[str, str]:
 def _realpath(path: str) -> str:
     for _ in range(REALPATH_ATTEMPTS):
         try:
-            return real_path(path)
+            return os.path.realpath(path)
         except OSError:
             continue  # a symlink on the way vanished while it was being followed
     raise Refusal("normalize", f"{path} is being moved about by somebody else. Try again when that is over.")

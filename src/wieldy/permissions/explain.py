@@ -12,7 +12,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.invisible_text import escape_to_line
-from wieldy.core.realpath import plain
+from wieldy.core.realpath import normalize_path
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver, path_key
 from wieldy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard
@@ -157,7 +157,7 @@ def _matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
             return CommandPattern(specifier).matches(example.strip())
         case "path":
             expanded = paths.home + example[1:] if example.startswith("~/") else example
-            path = plain(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
+            path = normalize_path(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
             return path_pattern(rule, paths).matches(path_key(path))
         case "domain":
             host = host_of(example)

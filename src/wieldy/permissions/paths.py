@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from wieldy.core.realpath import plain, real_path
+from wieldy.core.realpath import normalize_path
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
 _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
@@ -88,7 +88,7 @@ class PathResolver:
     ) -> None:
         self.roots = tuple(roots)
         self.home = os.path.expanduser("~") if home is None else home
-        self.real = real_path if real is None else real
+        self.real = os.path.realpath if real is None else real
         self.is_folder = is_folder
         self.exists = exists
         self._readable = tuple(readable)
@@ -117,7 +117,7 @@ class PathResolver:
 
         `resolved` is the real path found when the call was planned: that file is opened, so that file is judged.
         """
-        normalized = plain(path)
+        normalized = normalize_path(path)
         try:
             real = resolved or self.real(path)  # not of `normalized`: behind a symlink, `..` is the target's parent
         except ValueError:  # no file can have such a name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from wieldy.core.events import Notice
-from wieldy.core.realpath import open_exact
+from wieldy.core.realpath import open_resolved
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
@@ -155,7 +155,7 @@ def format_listing(entries: Iterable[Named], *, max_chars: int, max_entry_chars:
 
 
 def _read(path: str) -> str:
-    descriptor = open_exact(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = open_resolved(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

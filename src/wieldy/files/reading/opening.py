@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.realpath import Swapped, open_exact
+from wieldy.core.realpath import PathChanged, open_resolved
 from wieldy.search.format import display_path
 
 HEAD = 256 * 1024
@@ -37,7 +37,7 @@ class OpenFile:
             self.real = real or os.path.realpath(path)
             # Checked before opening too: opening some devices already has an effect.
             _refuse_special(path, before or os.stat(path))
-            self._descriptor = open_exact(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            self._descriptor = open_resolved(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
         try:
@@ -95,7 +95,7 @@ def _refuse_special(path: str, stat: os.stat_result) -> None:
 def explain_unreadable(path: str, error: OSError) -> str:
     """Explain why a file cannot be read; suggests similar names where it is missing."""
     name = display_path(path)
-    if isinstance(error, Swapped):
+    if isinstance(error, PathChanged):
         return f"{name} leads elsewhere than when it was checked; nothing was read. Try again when nobody moves it."
     match error.errno:
         case errno.ENOENT if (target := _link_target(path)) is not None:

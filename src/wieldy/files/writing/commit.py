@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from wieldy.core.realpath import Swapped, open_exact_folder
+from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder, write_all
 from wieldy.files.writing.errors import RollbackError, StaleFileError, explain_os_error
 from wieldy.files.writing.metadata import PRIVATE_MODE, copy_metadata
@@ -135,7 +135,7 @@ class _Commit:
         if write.folder in self._folders:
             return
         for path in write.folders:
-            parent = open_exact_folder(os.path.dirname(path))
+            parent = open_resolved_folder(os.path.dirname(path))
             self._parents.append(parent)
             try:
                 self._disk.mkdir(os.path.basename(path), dir_fd=parent)
@@ -143,8 +143,8 @@ class _Commit:
                 continue
             self._created_folders.append(path)
         try:
-            self._folders[write.folder] = open_exact_folder(write.folder)
-        except (NotADirectoryError, Swapped):
+            self._folders[write.folder] = open_resolved_folder(write.folder)
+        except (NotADirectoryError, PathChanged):
             raise StaleFileError(write.path, "lies in a folder that was replaced meanwhile") from None
 
     def _prepare(self, write: FileWrite) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
-from wieldy.core.realpath import Swapped, open_exact_folder
+from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, pwrite_all, read_all, sync_folder, write_all
 from wieldy.files.writing.metadata import PRIVATE_MODE, copy_metadata
 from wieldy.files.writing.target import READ_FLAGS, FileWrite
@@ -150,8 +150,8 @@ def remove_empty_folders(folders: Iterable[str], disk: Disk) -> None:
     """Remove these folders, innermost first, as far as they exist and are empty."""
     for path in sorted(set(folders), key=len, reverse=True):
         try:
-            parent = open_exact_folder(os.path.dirname(path))
-        except (FileNotFoundError, NotADirectoryError, Swapped):
+            parent = open_resolved_folder(os.path.dirname(path))
+        except (FileNotFoundError, NotADirectoryError, PathChanged):
             continue
         try:
             disk.rmdir(os.path.basename(path), dir_fd=parent)
@@ -208,7 +208,7 @@ def _read(name: str, folder: int) -> bytes | Literal[False] | None:
 
 def _open_folder(path: str, stack: ExitStack) -> int | None:
     try:
-        fd = open_exact_folder(path)
+        fd = open_resolved_folder(path)
     except OSError:
         return None
     stack.callback(os.close, fd)

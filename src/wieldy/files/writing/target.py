@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.realpath import open_exact
+from wieldy.core.realpath import open_resolved
 from wieldy.files.writing.disk import read_all
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.metadata import can_keep_owner
@@ -85,7 +85,7 @@ def read_target(path: str, real_path: str | None = None) -> Target:
 def with_content(target: Target) -> Target:
     """Read the content of an existing target, following no symlink on the way."""
     try:
-        fd = open_exact(target.real_path, READ_FLAGS)
+        fd = open_resolved(target.real_path, READ_FLAGS)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
             raise StaleFileError(target.path, "was replaced while it was being opened") from None

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.realpath import Swapped, open_exact, open_exact_folder, real_path
+from wieldy.core.realpath import PathChanged, open_resolved, open_resolved_folder
 
 SWAPS = 1_000
 
@@ -19,7 +19,7 @@ SWAPS = 1_000
 def test_a_real_path_is_opened(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/f").write_text("hello")
-    file = open_exact(str(tmp_path / "a/f"), os.O_RDONLY)
+    file = open_resolved(str(tmp_path / "a/f"), os.O_RDONLY)
     assert os.read(file, 10) == b"hello"
     os.close(file)
 
@@ -34,8 +34,8 @@ def test_a_link_anywhere_on_the_way_is_refused(tmp_path, link):
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "real" / link)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(Swapped):
-        open_exact(str(tmp_path / "a/f"), os.O_RDONLY)
+    with pytest.raises(PathChanged):
+        open_resolved(str(tmp_path / "a/f"), os.O_RDONLY)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -44,12 +44,12 @@ def test_a_folder_behind_a_link_is_refused(tmp_path, link):
     (tmp_path / "real/a/b/c").mkdir(parents=True)
     (tmp_path / "a/b/c").mkdir(parents=True)
     path = str(tmp_path / "a/b/c")
-    os.close(open_exact_folder(path))
+    os.close(open_resolved_folder(path))
     (tmp_path / link).rename(tmp_path / "moved")
     (tmp_path / link).symlink_to(tmp_path / "real" / link)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(Swapped):
-        open_exact_folder(path)
+    with pytest.raises(PathChanged):
+        open_resolved_folder(path)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -57,12 +57,12 @@ def test_a_file_on_the_way_to_a_folder_is_no_folder(tmp_path):
     (tmp_path / "a").write_text("a file")
     for path in (tmp_path / "a", tmp_path / "a/b"):
         with pytest.raises(NotADirectoryError):
-            open_exact_folder(str(path))
+            open_resolved_folder(str(path))
 
 
 @pytest.mark.parametrize("path", ["/", "/usr", "/usr//bin", "/usr/"])
 def test_a_folder_is_found_however_it_is_spelled(path):
-    folder = open_exact_folder(path)
+    folder = open_resolved_folder(path)
     assert os.path.samestat(os.fstat(folder), os.stat(path))
     os.close(folder)
 
@@ -70,21 +70,19 @@ def test_a_folder_is_found_however_it_is_spelled(path):
 WITHOUT_PROC = """
 import os, sys
 from pathlib import Path
-from wieldy.core.realpath import Swapped, open_exact, open_exact_folder
-from wieldy.core.realpath import real_path
+from wieldy.core.realpath import PathChanged, open_resolved, open_resolved_folder
 
 assert not os.path.exists("/proc/self")
 root = Path(sys.argv[1])
 (root / "a").mkdir()
 (root / "a/f").write_text("hello")
 (root / "link").symlink_to("a")
-assert os.read(open_exact(f"{root}/a/f", os.O_RDONLY), 9) == b"hello"
-assert os.path.samestat(os.fstat(open_exact_folder(f"{root}/a")), os.stat(root / "a"))
-assert real_path(f"{root}/link/f") == real_path(f"{root}/a/f") == f"{root}/a/f"
-for opened in (lambda: open_exact(f"{root}/link/f", os.O_RDONLY), lambda: open_exact_folder(f"{root}/link")):
+assert os.read(open_resolved(f"{root}/a/f", os.O_RDONLY), 9) == b"hello"
+assert os.path.samestat(os.fstat(open_resolved_folder(f"{root}/a")), os.stat(root / "a"))
+for opened in (lambda: open_resolved(f"{root}/link/f", os.O_RDONLY), lambda: open_resolved_folder(f"{root}/link")):
     try:
         opened()
-    except Swapped:
+    except PathChanged:
         continue
     raise AssertionError("it was followed")
 print("as anywhere")
@@ -103,19 +101,9 @@ def test_where_the_system_does_not_tell_paths_all_is_the_same(tmp_path):
     assert (done.stdout, done.stderr) == ("as anywhere\n", "")
 
 
-def test_a_path_that_nothing_lies_on_is_seen_to_be_real(tmp_path):
-    deep = tmp_path / "a/b c/\u00e9/d"
-    deep.mkdir(parents=True)
-    (deep / "f").write_text("x")
-    (tmp_path / "l").symlink_to("a")
-    assert real_path(str(deep / "f")) == str(deep / "f")
-    assert real_path(str(tmp_path / "l/b c/\u00e9/d/f")) == str(deep / "f")
-    assert real_path(str(deep / "missing")) == str(deep / "missing")
-
-
 def test_what_is_missing_is_an_ordinary_error_with_its_path(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
-        open_exact(str(tmp_path / "no/f"), os.O_RDONLY)
+        open_resolved(str(tmp_path / "no/f"), os.O_RDONLY)
     assert caught.value.filename == str(tmp_path / "no/f")
 
 
