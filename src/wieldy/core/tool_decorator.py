@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from types import FunctionType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
@@ -19,16 +18,14 @@ if TYPE_CHECKING:
     from wieldy.schema.parameters import Parameters
 
 
-_ASYNC = 0x80 | 0x200  # CO_COROUTINE, CO_ASYNC_GENERATOR; the module that names them is slow to load
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names: TypeAlias = str | tuple[str, ...]
 Flag: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 
-if TYPE_CHECKING:  # a class of many fields takes long to define
+if TYPE_CHECKING:
 
     class Declared(TypedDict, total=False):
-        """What `@tool` takes beside the function; each has the default a cautious reader would expect."""
+        """The options of `@tool`."""
 
         name: str
         title: str
@@ -73,7 +70,7 @@ def tool(
 
     The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
     reads; its annotations are the input. Say `reads="path"` or `writes="path"` for parameters that name files, `read_only=True`
-    for a tool that changes nothing. A tool that says nothing runs alone and asks first. `described_in=__file__` takes description
+    for a tool that changes nothing. A tool that declares nothing runs alone and asks first. `described_in=__file__` takes description
     and prompt from the `.md` file beside the module; `cls` is a subclass of `FunctionTool` with methods of its own.
     """
     make = cls or FunctionTool
@@ -81,7 +78,7 @@ def tool(
 
 
 class FunctionTool(Tool):
-    """A tool whose work is one function."""
+    """A tool made of a function."""
 
     def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
         if module_file := declared.get("described_in"):
@@ -125,7 +122,7 @@ class FunctionTool(Tool):
         return Parameters.from_function(self.function, skip=skip, aliases=self.aliases)
 
     def run(self, args: Any, ctx: ToolContext) -> Any:
-        """Call the function; one that is sync runs in a thread, so that it cannot hold up anything else."""
+        """Call the function; a sync function runs in a thread."""
         if self._context:
             args = {**args, self._context: ctx}
         if self._is_async:
@@ -144,45 +141,37 @@ class FunctionTool(Tool):
         return (*read, *[Writes(path) for name in self.writes for path in _paths(input.get(name))])
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-        """The declared canonical form."""
         declared = self.declared.get("normalize")
         return declared(input, workspace) if declared else input
 
     def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
-        """What was declared, else left to the effects."""
         return _flag(self.declared.get("concurrency_safe"), input)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
-        """What was declared, else yes unless read-only."""
         declared = _flag(self.declared.get("needs_permission"), input)
         return super().needs_permission(input, effects) if declared is None else declared
 
     def destructive(self, input: Mapping[str, Any]) -> bool:
-        """What was declared, else no."""
         return bool(_flag(self.declared.get("destructive"), input))
 
     async def enabled(self, workspace: Workspace) -> bool | str:
-        """What the declared self-check says."""
         declared = self.declared.get("enabled")
         return True if declared is None else await maybe_await(declared(workspace))
 
     @property
     def has_enabled_check(self) -> bool:
-        """Whether a self-check was declared, or a subclass has one."""
         return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
 
     @property
     def has_check(self) -> bool:
-        """Whether a check was declared."""
         return "check" in self.declared
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
-        """What the declared check says."""
         declared = self.declared.get("check")
         return None if declared is None else await maybe_await(declared(input, ctx))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The plain function, for whoever wants to call it without a toolbox."""
+        """Call the function directly, without a toolbox."""
         return self.function(*args, **kwargs)
 
 
@@ -193,7 +182,7 @@ def schema_tool(
     handler: Callable[..., Any],
     **declared: Any,
 ) -> Tool:
-    """A tool from a raw schema; see `Tool.from_schema`."""
+    """Make a tool of a raw schema; see `Tool.from_schema`."""
     return HandlerTool(handler, {**declared, "name": name, "description": description, "input_schema": input_schema})  # type: ignore[typeddict-item]
 
 
@@ -201,7 +190,7 @@ class HandlerTool(FunctionTool):
     """A tool whose function takes the whole input as one dict."""
 
     def run(self, args: Any, ctx: ToolContext) -> Any:
-        """Hand the input over, and the context to whoever has a parameter for it."""
+        """Call the handler with the input, and with the context if it has a second parameter."""
         positional = (args, ctx) if self._takes_context else (args,)
         if self._is_async:
             return self.function(*positional)
@@ -222,9 +211,8 @@ class HandlerTool(FunctionTool):
 
 
 def load_description(module_file: str) -> tuple[str, str]:
-    """What the model reads of a tool, from the `.md` beside its module: the first paragraph describes it, the rest guides."""
-    with open(os.path.splitext(module_file)[0] + ".md", "rb", buffering=0) as file:
-        text = file.read().decode().replace("\r\n", "\n").strip()
+    """Read the `.md` beside a tool's module: the first paragraph is its description, the rest its prompt."""
+    text = Path(module_file).with_suffix(".md").read_text(encoding="utf-8").strip()
     description, _, prompt = text.partition("\n\n")
     return " ".join(description.split()), prompt.strip()
 
@@ -246,8 +234,6 @@ def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    if type(function) is FunctionType:
-        return bool(function.__code__.co_flags & _ASYNC)
     from inspect import isasyncgenfunction, iscoroutinefunction
 
     return iscoroutinefunction(function) or isasyncgenfunction(function)
