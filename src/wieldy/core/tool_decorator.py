@@ -71,7 +71,9 @@ def tool(
     The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
     reads; its annotations are the input. Say `reads="path"` or `writes="path"` for parameters that name files, `read_only=True`
     for a tool that changes nothing. A tool that declares nothing runs alone and asks first.
-    `described_in=__file__` takes description and prompt from the `.md` file beside the module; `cls` is a subclass of `FunctionTool` with methods of its own.
+
+    `described_in=__file__` takes description and prompt from the `.md` file beside the module; `cls` is a subclass of
+    `FunctionTool` with methods of its own.
     """
     make = cls or FunctionTool
     return make(function, declared) if function is not None else lambda function: make(function, declared)
