@@ -133,7 +133,7 @@ def test_ctrl_c_twice_at_the_prompt_leaves(chat):
     screen = chat(turns=[])
     screen.wait_for(">")
     screen.press(b"\x03")
-    screen.wait_for("once more leaves")
+    screen.wait_for("again to exit")
     screen.wait_for(">")
     screen.press(b"\x03")
     assert screen.process.wait(timeout=30) == 0
@@ -154,7 +154,7 @@ def test_without_a_model_it_says_how_to_set_one_up_and_runs_tools_by_hand(chat):
     screen.wait_for("/undo")
     screen.wait_for(">")
     screen.type("/nonsense")
-    screen.wait_for("there is no /nonsense")
+    screen.wait_for("there is no command /nonsense")
 
 
 def test_an_edit_is_shown_as_a_diff_and_can_be_undone(chat, project):

@@ -89,7 +89,7 @@ def test_the_kinds_of_agent_and_those_that_were_sent_are_listed(chat, project, t
     screen.type("/agents")
     screen.wait_for("explore")
     screen.wait_for("general")
-    screen.wait_for("none was sent")
+    screen.wait_for("none was started")
     screen.wait_for(">")
     screen.type("go")
     screen.wait_for("Seen.")
@@ -107,7 +107,7 @@ def test_the_last_session_of_the_folder_is_gone_on_with(chat, wieldy, option, tm
     (tmp_path / "first.json").write_text(json.dumps({"turns": [[{"text": "Noted."}]]}))
     assert wieldy("-p", "remember this", "--model", f"script:{tmp_path / 'first.json'}").returncode == 0
     screen = chat(option, "--model=script:" + str(tmp_path / "first.json"))
-    screen.wait_for("going on with")
+    screen.wait_for("resumed")
     screen.wait_for("2 messages")
 
 

@@ -72,7 +72,7 @@ def test_a_server_of_the_project_waits_for_consent(wieldy, project, line):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("add", "a b", "http://x.org"), "no name for a server"),
+        (("add", "a b", "http://x.org"), "cannot be the name of a server"),
         (("add", "x"), "either a URL or"),
         (("add", "x", "ftp://x.org"), "http:// or https://"),
         (("add", "x", "http://x.org", "--header", "nonsense"), "is not NAME:VALUE"),

@@ -1,4 +1,4 @@
-"""`wieldy call`: one tool through the whole pipeline."""
+"""`wieldy call`: run one tool through the whole pipeline."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.cli.arguments import command_parser, folder, mode
-from wieldy.cli.notices import with_notices
+from wieldy.cli.arguments import add_mode, add_root, command_parser
+from wieldy.cli.output import print_json, with_notices
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import UserQuestions
 from wieldy.engine.results import to_json_value
-from wieldy.terminal.commands import input_of, shown
+from wieldy.terminal.tool_input import format_result, parse_input
 from wieldy.toolbox import Toolbox
 
 EXAMPLES = """examples:
@@ -24,77 +24,74 @@ EXAMPLES = """examples:
   wieldy call Read '{"file_path": "README.md", "limit": 20}'
   echo '{"file_path": "a.txt", "content": "hi"}' | wieldy call Write - --mode acceptEdits
 
-A field's value is text where the tool takes text, and JSON otherwise (limit=5, edits='[…]').
-Editing tools want a file to have been read; here you vouch for having seen it."""
+A value is text where the tool takes text, and JSON otherwise (limit=5, edits='[…]').
+Tools that edit require that the file was read first. Here it is read for you: you know what you are editing."""
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy call`."""
     parser = command_parser(
         "wieldy call",
-        "Run one tool through the whole pipeline: checked, allowed or asked about, run, and undoable.",
+        "Run one tool through the whole pipeline: its input is checked, permission decided, changes recorded for undo.",
         EXAMPLES,
         allow_abbrev=False,
     )
-    parser.add_argument("tool", metavar="TOOL", help="the tool's name; `wieldy tools` lists them")
+    parser.add_argument("tool", metavar="TOOL", help="the name of the tool; `wieldy tools` lists them")
     parser.add_argument(
-        "fields", nargs="*", metavar="key=value | JSON | -", help="its input; `-` reads JSON from stdin"
+        "fields", nargs="*", metavar="key=value | JSON | -", help="the input; `-` reads JSON from stdin"
     )
     parser.add_argument("--json", action="store_true", help="print the structured result")
-    parser.add_argument(
-        "--root", type=folder, default=".", metavar="DIR", help="the folder to work in (default: this one)"
-    )
-    parser.add_argument(
-        "--mode", type=mode, metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions"
-    )
+    add_root(parser)
+    add_mode(parser)
     options, extra = parser.parse_known_args(argv)
-    if odd := [word for word in extra if word[:1] == "-" != word and "=" not in word]:
-        parser.error(f"unknown option {odd[0]}")
+    # Words such as `-n=true` are fields of the tool.
+    if unknown := [word for word in extra if word[:1] == "-" != word and "=" not in word]:
+        parser.error(f"unknown option {unknown[0]}")
     words = [*options.fields, *extra]
-    # Before there is a loop: whoever waits for stdin in one cannot be interrupted.
-    given = sys.stdin.read() if words == ["-"] else None
-    return asyncio.run(_call(options, words, given))
+    # Read before the event loop starts: a blocking read inside it could not be interrupted.
+    stdin = sys.stdin.read() if words == ["-"] else None
+    return asyncio.run(_call(options, words, stdin))
 
 
-async def _call(options: argparse.Namespace, words: list[str], given: str | None) -> int:
-    from wieldy.terminal.questions import terminal_ask, terminal_asker
+async def _call(options: argparse.Namespace, words: list[str], stdin: str | None) -> int:
+    from wieldy.terminal.questions import permission_callback, question_handler
 
-    box = Toolbox(root=options.root, mode=options.mode, ask=terminal_ask(), load_settings=True)
+    box = Toolbox(root=options.root, mode=options.mode, ask=permission_callback(), load_settings=True)
     async with with_notices(box):
-        box.workspace.service(UserQuestions).handler = terminal_asker()
+        box.workspace.service(UserQuestions).handler = question_handler()
         tool = box.catalog.find(options.tool)
-        input = input_of(words, tool) if given is None else given
-        await _look_first(box, tool, input)
+        input = parse_input(words, tool) if stdin is None else stdin
+        await _read_edited_files(box, tool, input)
         if sys.stderr.isatty() and not options.json:
-            box.subscribe(_show_progress)
+            box.subscribe(_print_progress)
         result = await box.call(options.tool, input)
     if options.json:
-        print(json.dumps(_as_json(result), ensure_ascii=False, indent=2))
+        print_json(_result_as_json(result))
     else:
-        print(shown(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
+        print(format_result(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
     return 1 if result.is_error else 0
 
 
-async def _look_first(box: Toolbox, tool: Tool | None, input: Mapping[str, Any] | str) -> None:
-    """Editing tools want the file read first. A person who names it has seen it, so it is read in their place."""
+async def _read_edited_files(box: Toolbox, tool: Tool | None, input: Mapping[str, Any] | str) -> None:
+    """Read the files that the call names, because tools that edit require it."""
     if tool is None or tool.read_only or not tool.paths:
         return
     try:
         fields = json.loads(input) if isinstance(input, str) else input
-        named = {tool.parameters.aliases.get(name, name): value for name, value in fields.items()}
+        values = {tool.parameters.aliases.get(name, name): value for name, value in fields.items()}
     except (ValueError, AttributeError):
         return
-    for path in (named.get(name) for name in tool.paths):
+    for path in (values.get(name) for name in tool.paths):
         if isinstance(path, str):
             await box.call("Read", file_path=path, limit=10_000_000)
 
 
-def _show_progress(event: Event) -> None:
+def _print_progress(event: Event) -> None:
     if isinstance(event, ToolProgress):
         print(f"  {event.text}", file=sys.stderr)
 
 
-def _as_json(result: ToolResult) -> dict[str, Any]:
+def _result_as_json(result: ToolResult) -> dict[str, Any]:
     return {
         "tool": result.name,
         "call_id": result.call_id,

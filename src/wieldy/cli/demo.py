@@ -1,4 +1,4 @@
-"""`wieldy demo`: the tools at work on a bundled sample project."""
+"""`wieldy demo`: watch the tools at work on a bundled sample project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run `wieldy demo`."""
     parser = command_parser(
         "wieldy demo",
-        "A recorded model works on a copy of a bundled sample project with the real tools: no key, no network.",
+        "A recorded model fixes a copy of a bundled sample project with the real tools: no key, no network.",
         "example:\n  wieldy demo",
     )
     parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`wieldy permissions`: what is allowed, and why; without running anything."""
+"""`wieldy permissions`: show, explain, change and test permission rules, without running anything."""
 
 from __future__ import annotations
 
@@ -8,150 +8,146 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from wieldy.agent.store import StoredSession, past_calls, read_session, session_folder, stored_sessions
-from wieldy.cli.arguments import command_parser, folder, mode
+from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
+from wieldy.cli.output import print_error, print_json
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
 from wieldy.engine.pipeline import bind, lookup, normalize
-from wieldy.permissions.explain import ChangedDecision, replay
+from wieldy.permissions.explain import (
+    ChangedDecision,
+    check_examples,
+    explain,
+    format_rules,
+    replay,
+    rules_as_json,
+)
 from wieldy.toolbox import Toolbox
-
-if TYPE_CHECKING:
-    from wieldy.core.decision import Behavior
-
 
 EXAMPLES = """examples:
   wieldy permissions list                                  every rule, with file and line
-  wieldy permissions explain Bash 'git log | xargs rm'     what would be decided, and the whole trail
-  wieldy permissions explain 'Bash(git push)'              the same in one word, as a rule is written
+  wieldy permissions explain Bash 'git log | xargs rm'     the decision about a call, with all reasons
+  wieldy permissions explain 'Bash(git push)'              the same, written as a rule
   wieldy permissions explain Edit '{"file_path": ".env"}' --json
   wieldy permissions allow 'Bash(npm run test:*)'          add a rule to .wieldy/settings.local.json
   wieldy permissions deny 'Read(./secrets/**)' --project   … to the settings the project shares
-  wieldy permissions test                                  check the examples that rules carry
-  wieldy permissions replay SESSION | --all                past calls against the rules of today: what would change
+  wieldy permissions test                                  check the examples of rules
+  wieldy permissions replay SESSION | --all                decide past calls again: what would change?
   wieldy permissions trust                                 consent to what this project's settings configure"""
 
-# The one field a plain string stands for in `explain TOOL 'STRING'`.
+# The field that plain text stands for in `explain TOOL TEXT`.
 MAIN_FIELD = {"Bash": "command", "WebFetch": "url", "Glob": "pattern", "Grep": "pattern", "LS": "path"}
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy permissions`."""
-    parser = command_parser("wieldy permissions", "What is allowed in this folder, and why. Nothing is run.", EXAMPLES)
-    verbs = parser.add_subparsers(
-        dest="verb", required=True, metavar="list | explain | allow | deny | ask | test | replay | trust"
+    parser = command_parser(
+        "wieldy permissions", "Show and change what is allowed in this folder. Runs nothing.", EXAMPLES
     )
-    _verb(verbs, "list", "every rule with its file and line").add_argument("--json", action="store_true")
-    explain = _verb(verbs, "explain", "what would be decided about a call")
-    explain.add_argument("tool", metavar="TOOL")
-    explain.add_argument(
+    subcommands = parser.add_subparsers(
+        dest="subcommand", required=True, metavar="list | explain | allow | deny | ask | test | replay | trust"
+    )
+
+    def add(name: str, about: str, example: str, *, json: bool = False) -> argparse.ArgumentParser:
+        subparser = add_subcommand(subcommands, name, about, f"permissions {example}")
+        add_root(subparser, "the folder")
+        if json:
+            subparser.add_argument("--json", action="store_true", help="print JSON")
+        return subparser
+
+    add("list", "list every rule with its file and line", "list --json", json=True)
+    explain_parser = add("explain", "explain the decision about a call", "explain Bash 'git push'", json=True)
+    explain_parser.add_argument("tool", metavar="TOOL")
+    explain_parser.add_argument(
         "input", metavar="INPUT", nargs="?", help="JSON, or for Bash the command and for file tools the path"
     )
-    explain.add_argument("--json", action="store_true")
-    explain.add_argument(
-        "--mode", type=mode, metavar="MODE", help="judge as in this mode (default: the configured one)"
-    )
-    for verb in ("allow", "deny", "ask"):
-        change = _verb(verbs, verb, f"add {'an' if verb != 'deny' else 'a'} {verb} rule")
+    add_mode(explain_parser)
+    for behavior in ("allow", "deny", "ask"):
+        article = "a" if behavior == "deny" else "an"
+        change = add(behavior, f"add {article} {behavior} rule", f"{behavior} 'Bash(npm run test:*)'")
         change.add_argument("rule", metavar="RULE", nargs="+")
-        where = change.add_mutually_exclusive_group()
-        where.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
-        where.add_argument("--user", action="store_true", help="to the settings of all your projects")
-    _verb(verbs, "test", "check the examples that rules carry").add_argument("--json", action="store_true")
-    again = _verb(verbs, "replay", "hold past calls against the rules of today")
-    again.add_argument(
-        "session", metavar="SESSION", nargs="?", help="the id of a session, as `wieldy sessions` shows it"
-    )
-    again.add_argument("--all", action="store_true", help="every session of this folder")
-    again.add_argument("--mode", type=mode, metavar="MODE", help="judge as in this mode (default: the configured one)")
-    again.add_argument("--json", action="store_true")
-    trust = _verb(verbs, "trust", "consent to what this project's settings configure")
-    trust.add_argument("--yes", action="store_true", help="without being asked")
+        scope = change.add_mutually_exclusive_group()
+        scope.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
+        scope.add_argument("--user", action="store_true", help="to the settings of all your projects")
+    add("test", "check the examples of rules", "test", json=True)
+    replay_parser = add("replay", "decide past calls again by the rules of today", "replay --all", json=True)
+    replay_parser.add_argument("session", metavar="SESSION", nargs="?", help="a session id from `wieldy sessions`")
+    replay_parser.add_argument("--all", action="store_true", help="every session of this folder")
+    add_mode(replay_parser)
+    trust = add("trust", "consent to what this project's settings configure", "trust")
+    trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     options = parser.parse_args(argv)
     return {
         "list": _list,
         "explain": _explain,
-        "allow": _change,
-        "deny": _change,
-        "ask": _change,
+        "allow": _add_rules,
+        "deny": _add_rules,
+        "ask": _add_rules,
         "test": _test,
         "replay": _replay,
         "trust": _trust,
-    }[options.verb](options)
-
-
-def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
-    parser.add_argument("--root", type=folder, default=".", metavar="DIR", help="the folder (default: this one)")
-    return parser
+    }[options.subcommand](options)
 
 
 def _list(options: argparse.Namespace) -> int:
-    from wieldy.permissions.explain import format_rules, rules_as_json
-
     box = Toolbox(options.root, load_settings=True)
     rules = box.policy.rules.rules
     if options.json:
-        print(json.dumps(rules_as_json(rules), ensure_ascii=False, indent=2))
+        print_json(rules_as_json(rules))
     else:
         print("\n".join([f"mode: {box.policy.mode}", *format_rules(rules)]))
     for problem in (*box.settings.errors, *box.settings.warnings, *box.settings.report):
-        print(f"wieldy: {problem}", file=sys.stderr)
+        print_error(problem)
     return 1 if box.settings.errors else 0
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from wieldy.permissions.explain import explain
-
     box = Toolbox(options.root, mode=options.mode, load_settings=True)
     tool, text = options.tool, options.input
-    if text is None:  # in one word, as a rule is written: `Bash(git push)`
+    if text is None:  # written as a rule: `Bash(git push)`
         tool, _, text = tool.partition("(")
         text = text.removesuffix(")")
     try:
-        plan = planned(box, tool, text)
+        plan = plan_call(box, tool, text)
     except Refusal as refusal:
-        print(f"wieldy: {refusal.advice}", file=sys.stderr)
+        print_error(refusal.advice)
         return 2
-    found = explain(box.policy, plan)
+    explanation = explain(box.policy, plan)
     if options.json:
-        print(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+        print_json(explanation.as_json())
     else:
-        print("\n".join(found.lines()))
+        print("\n".join(explanation.lines()))
     return 0
 
 
-def planned(box: Toolbox, tool: str, text: str) -> PlannedCall:
-    """A call as far as it goes without being decided; what is not needed to judge it may be left out."""
-    found = lookup(ToolCall("explain", tool, {}), box.catalog)
+def plan_call(box: Toolbox, name: str, text: str) -> PlannedCall:
+    """Plan a call from JSON or its main field; required fields that do not matter for the decision may be missing."""
+    tool = lookup(ToolCall("explain", name, {}), box.catalog)
     input: Any = text
     if text.lstrip().startswith("{"):
         with contextlib.suppress(ValueError):
             input = json.loads(text)
     else:
-        field = (
-            MAIN_FIELD.get(tool)
-            or next(iter(found.paths), None)
-            or next(iter(found.schema.get("properties", {})), "input")
-        )
+        properties = tool.schema.get("properties", {})
+        field = MAIN_FIELD.get(name) or next(iter(tool.paths), None) or next(iter(properties), "input")
         input = {field: text} if text else {}
     if isinstance(input, dict) and input:
-        given = {found.aliases.get(name, name) for name in input}
-        for name in set(found.schema.get("required", ())) - given:
-            input[name] = [] if found.schema["properties"][name].get("type") == "array" else ""
-    return normalize(bind(ToolCall("explain", tool, input), found), box.workspace)
+        present = {tool.aliases.get(key, key) for key in input}
+        for key in set(tool.schema.get("required", ())) - present:
+            input[key] = [] if tool.schema["properties"][key].get("type") == "array" else ""
+    return normalize(bind(ToolCall("explain", name, input), tool), box.workspace)
 
 
-def _change(options: argparse.Namespace) -> int:
+def _add_rules(options: argparse.Namespace) -> int:
     from wieldy.permissions.rules import parse
     from wieldy.settings.store import add_rules, local_file, project_file, remember, user_file
 
-    behavior: Behavior = options.verb
+    behavior: Behavior = options.subcommand
     rules = [parse(text, behavior) for text in options.rule]
     if options.user:
         file = user_file()
@@ -164,27 +160,20 @@ def _change(options: argparse.Namespace) -> int:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from wieldy.permissions.explain import check_examples
-
     box = Toolbox(options.root, load_settings=True)
-    tested = check_examples(box.policy, box.settings.left_out)
+    results = check_examples(box.policy, box.settings.left_out)
     if options.json:
-        rows = [{"rule": str(row.rule), "examples": row.examples, "failures": list(row.failures)} for row in tested]
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        rows = [{"rule": str(row.rule), "examples": row.examples, "failures": list(row.failures)} for row in results]
+        print_json(rows)
     else:
-        for row in tested:
-            print(f"{'✗' if row.failures else '✓'} {row.rule} ({row.examples} examples)")
-            for failure in row.failures:
+        for result in results:
+            print(f"{'✗' if result.failures else '✓'} {result.rule} ({result.examples} examples)")
+            for failure in result.failures:
                 print(f"    {failure}")
-        print(f"{len(tested)} rule(s) with examples")
+        print(f"{len(results)} rule(s) with examples")
     for problem in (*box.settings.errors, *box.settings.warnings):
-        print(f"wieldy: {problem}", file=sys.stderr)
-    return 1 if any(row.failures for row in tested) or box.settings.errors else 0
-
-
-def _replay(options: argparse.Namespace) -> int:
-
-    return run(options)
+        print_error(problem)
+    return 1 if any(result.failures for result in results) or box.settings.errors else 0
 
 
 def _trust(options: argparse.Namespace) -> int:
@@ -196,11 +185,11 @@ def _trust(options: argparse.Namespace) -> int:
         print("nothing waits for your consent")
         return 0
     print("This project's settings ask for:")
-    for wanted in pending:
-        print(f"  {wanted}")
+    for item in pending:
+        print(f"  {item}")
     if not options.yes:
         if not sys.stdin.isatty():
-            print("wieldy: nobody is there to ask; say --yes to consent to exactly these", file=sys.stderr)
+            print_error("there is no terminal to ask at; use --yes to consent to exactly these")
             return 1
         if input("Consent to exactly these? [y/N] ").strip().lower() not in ("y", "yes"):
             return 1
@@ -209,59 +198,55 @@ def _trust(options: argparse.Namespace) -> int:
     return 0
 
 
-class Replayed(Struct, frozen=True):
-    """What came of one session: how many calls were judged, how many no longer can be, and which change."""
+class ReplayResult(Struct, frozen=True):
+    """One session: how many calls were decided again, how many could not be, and which decisions changed."""
 
     session: str
-    judged: int
-    lost: int
+    decided: int
+    skipped: int
     changes: tuple[ChangedDecision, ...]
 
 
-def run(options: argparse.Namespace) -> int:
-    """Exit code 1 when a call that was denied or asked about would now be allowed."""
+def _replay(options: argparse.Namespace) -> int:
+    """Return 1 when a call that was denied or asked about would now be allowed."""
     if bool(options.session) == options.all:
-        print("wieldy: name a session, or say --all", file=sys.stderr)
+        print_error("name a session, or use --all")
         return 2
-    sessions = list(stored_sessions(options.root)) if options.all else [_named(options.session)]
-    replayed = [_replayed(session, options) for session in sessions]
+    sessions = list(stored_sessions(options.root)) if options.all else [_find_session(options.session)]
+    results = [_replay_session(session, options) for session in sessions]
     if options.json:
-        print(json.dumps([_row(done, one) for done in replayed for one in done.changes], ensure_ascii=False, indent=2))
+        print_json([_change_as_json(result, change) for result in results for change in result.changes])
     else:
-        print("\n".join(_lines(replayed, by_session=options.all)))
-    return 1 if any(change.widened for done in replayed for change in done.changes) else 0
+        print("\n".join(_format_replay(results, by_session=options.all)))
+    return 1 if any(change.widened for result in results for change in result.changes) else 0
 
 
-def _named(session: str) -> StoredSession:
-    folder = session_folder(session)
-    stored = read_session(folder, 0.0) if folder.is_dir() else None
-    if stored is None:
-        raise SessionError(f"there is no session {session}; `wieldy sessions` lists them")
-    return stored
+def _find_session(session_id: str) -> StoredSession:
+    folder = session_folder(session_id)
+    session = read_session(folder, 0.0) if folder.is_dir() else None
+    if session is None:
+        raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
+    return session
 
 
-def _replayed(session: StoredSession, options: argparse.Namespace) -> Replayed:
-    """One session, judged by the rules of the folder it worked in, wherever we are."""
+def _replay_session(session: StoredSession, options: argparse.Namespace) -> ReplayResult:
+    """Decide the calls of a session by the rules of the folder it worked in."""
     root = session.root if os.path.isdir(session.root) else options.root
     box = Toolbox(root, mode=options.mode, load_settings=True)
-    planned = list(_planned(session, box))
-    past = [one for one in planned if one is not None]
-    return Replayed(session.id, len(past), len(planned) - len(past), tuple(replay(box.policy, past)))
-
-
-def _planned(session: StoredSession, box: Toolbox) -> Iterator[tuple[PlannedCall, Behavior] | None]:
-    """The calls of a session as they would be planned today; None for one whose tool or input exists no more."""
+    plans: list[tuple[PlannedCall, Behavior]] = []
+    skipped = 0
     for number, (name, input, behavior) in enumerate(past_calls(session.folder)):
         call = ToolCall(f"past-{number}", name, dict(input))
         try:
-            yield normalize(bind(call, lookup(call, box.catalog)), box.workspace), behavior
-        except Refusal:
-            yield None
+            plans.append((normalize(bind(call, lookup(call, box.catalog)), box.workspace), behavior))
+        except Refusal:  # its tool or input no longer exists
+            skipped += 1
+    return ReplayResult(session.id, len(plans), skipped, tuple(replay(box.policy, plans)))
 
 
-def _row(done: Replayed, change: ChangedDecision) -> dict[str, object]:
+def _change_as_json(result: ReplayResult, change: ChangedDecision) -> dict[str, object]:
     return {
-        "session": done.session,
+        "session": result.session,
         "tool": change.plan.tool.name,
         "input": change.plan.input,
         "before": change.before,
@@ -270,14 +255,14 @@ def _row(done: Replayed, change: ChangedDecision) -> dict[str, object]:
     }
 
 
-def _lines(replayed: list[Replayed], *, by_session: bool) -> Iterator[str]:
-    for done in replayed:
-        if by_session and done.changes:
-            yield f"session {done.session}"
-        for change in done.changes:
+def _format_replay(results: list[ReplayResult], *, by_session: bool) -> Iterator[str]:
+    for result in results:
+        if by_session and result.changes:
+            yield f"session {result.session}"
+        for change in result.changes:
             yield f"{change.before} → {change.now.behavior}  {change.plan.tool.show_use(change.plan.input)}"
             yield f"    {change.now.why}"
-    judged, lost = sum(done.judged for done in replayed), sum(done.lost for done in replayed)
-    yield f"{judged} past call(s), {sum(len(done.changes) for done in replayed)} would be decided otherwise"
-    if lost:
-        yield f"{lost} more could not be judged: their tool or input exists no more"
+    decided, skipped = sum(result.decided for result in results), sum(result.skipped for result in results)
+    yield f"{decided} past call(s), {sum(len(result.changes) for result in results)} would be decided otherwise"
+    if skipped:
+        yield f"{skipped} more could not be judged: their tool or input no longer exists"

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from wieldy.cli.arguments import command_parser, count, folder
-from wieldy.cli.notices import with_notices
+from wieldy.cli.output import with_notices
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""A recorded model at work on a bundled sample project: no key, no network."""
+"""The demo: a recorded model fixes a bundled sample project, without key or network."""

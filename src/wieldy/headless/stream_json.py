@@ -1,10 +1,11 @@
-"""`stream-json`: every step of a session as one JSON object a line."""
+"""`stream-json`: every step of a session as one JSON object per line."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import uuid4
 
 from wieldy.agent.session import Session
 from wieldy.core.events import (
@@ -23,125 +24,43 @@ from wieldy.core.events import (
 )
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.results import to_json_value
-from wieldy.headless.summary import line, usage_of, uuid, was_denied
-
-Say = Callable[[Mapping[str, Any]], None]
+from wieldy.headless.summary import encode_line, is_denied, usage_as_dict
 
 
-class Partial:
-    """Turns what a session tells of an answer into the events of a stream. Blocks are opened and closed as the model does."""
+class StreamJsonWriter:
+    """Writes the events of a session as lines; with a `parent`, those of the subagent that this call started."""
 
-    def __init__(self, session: Session, say: Say) -> None:
-        self._session = session
-        self._say = say
-        self._begun = False
-        self.message = ""  # the id of the last one that began
-
-    def take(self, event: Event) -> None:
-        """Say what an event is in a stream, if anything."""
-        match event:
-            case ModelBlockDelta(start=start) if start is not None:
-                self._begin()
-                self._say({"type": "content_block_start", "index": event.index, "content_block": dict(start)})
-            case ModelBlockDelta(delta=delta) if delta is not None:
-                self._delta(event.index, delta)
-            case ModelBlockDelta():
-                self._say({"type": "content_block_stop", "index": event.index})
-            case ModelTextDelta():
-                kind = "thinking" if event.thinking else "text"
-                self._delta(event.index, {"type": f"{kind}_delta", kind: event.text})
-            case ToolInputDelta() if event.piece:
-                self._delta(event.index, {"type": "input_json_delta", "partial_json": event.piece})
-            case ModelAnswered():
-                self._end(event)
-            case Retried() | RunEnded():
-                self._begun = False  # what broke off is never ended: the next answer begins anew
-
-    def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun, self.message = True, message_id()
-        message: dict[str, Any] = {
-            "id": self.message,
-            "type": "message",
-            "role": "assistant",
-            "model": self._session.provider.model,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": usage_of(None),
-        }
-        self._say({"type": "message_start", "message": message})
-
-    def _end(self, event: ModelAnswered) -> None:
-        self._begin()
-        self._begun = False
-        delta = {"stop_reason": event.stop_reason, "stop_sequence": None}
-        self._say({"type": "message_delta", "delta": delta, "usage": usage_of(event.usage)})
-        self._say({"type": "message_stop"})
-
-    def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
-        self._say({"type": "content_block_delta", "index": index, "delta": dict(delta)})
-
-
-def message_id() -> str:
-    """A new id for a message, like those of the Messages API."""
-    return f"msg_{os.urandom(12).hex()}"
-
-
-Write = Callable[[str], object]
-
-
-class Lines:
-    """`stream-json`: every step of a session as one JSON object a line. With a `parent`, those of the sub-agent of a call."""
-
-    def __init__(self, session: Session, write: Write, *, partial: bool = False, parent: str | None = None) -> None:
+    def __init__(
+        self, session: Session, write: Callable[[str], object], *, partial: bool = False, parent: str | None = None
+    ) -> None:
         self._session = session
         self._write = write
-        self._partial = Partial(session, self._raw) if partial else None
+        self._partial = PartialMessages(session, self._write_stream_event) if partial else None
         self._parent = parent
-        self._asked: set[str] = set()
-        self._early: list[ToolResult] = []
-        self._agents: dict[str, Lines] = {}
-        self._held: list[AgentEvent] = []
+        self._has_init = parent is not None
+        self._written_calls: set[str] = set()
+        self._early_results: list[ToolResult] = []
+        self._subagents: dict[str, StreamJsonWriter] = {}
+        self._early_subagent_events: list[AgentEvent] = []
 
-    def begin(self) -> None:
-        """What is there: the folder, the tools, the model, the mode."""
-        from wieldy import __version__
-
-        box = self._session.box
-        self._say(
-            "system",
-            subtype="init",
-            cwd=box.workspace.cwd,
-            tools=self._session.offered,
-            mcp_servers=_servers(self._session),
-            model=self._session.provider.model,
-            permissionMode=box.policy.mode,
-            slash_commands=[],
-            apiKeySource="none",
-            output_style="default",
-            agents=_agents(self._session),
-            skills=[],
-            plugins=[],
-            wieldy_version=__version__,
-        )
-
-    def take(self, event: Event) -> None:
-        """Say what an event is to somebody who reads lines."""
+    def write_event(self, event: Event) -> None:
+        """Write what corresponds to an event, if anything; the first line is `system/init`."""
+        if not self._has_init and self._session.ready:
+            self._has_init = True
+            self._write_init()
         if self._partial is not None:
-            self._partial.take(event)
+            self._partial.convert(event)
         match event:
             case AgentEvent():
-                self._from_agent(event)
+                self._write_subagent_event(event)
             case ModelAnswered():
-                self._answered(event)
-            case ToolEnded() if event.call_id in self._asked:
-                self._ended(event.result)
+                self._write_answer(event)
+            case ToolEnded() if event.call_id in self._written_calls:
+                self._write_result(event.result)
             case ToolEnded():
-                self._early.append(event.result)
+                self._early_results.append(event.result)
             case Retried():
-                self._say(
+                self._write_line(
                     "system",
                     subtype="api_retry",
                     attempt=event.attempt,
@@ -151,73 +70,155 @@ class Lines:
                     error=event.why,
                 )
             case Compacted():
-                told = {"trigger": event.trigger, "pre_tokens": event.tokens_before, "post_tokens": event.tokens_after}
-                self._say("system", subtype="compact_boundary", compact_metadata=told)
+                metadata = {
+                    "trigger": event.trigger,
+                    "pre_tokens": event.tokens_before,
+                    "post_tokens": event.tokens_after,
+                }
+                self._write_line("system", subtype="compact_boundary", compact_metadata=metadata)
             case HookEnded():
-                name = {"hook_name": event.hook, "hook_event": event.hook_event}
-                self._say("system", subtype="hook_response", **name, outcome=event.outcome, output=event.detail)
+                hook = {"hook_name": event.hook, "hook_event": event.hook_event}
+                self._write_line("system", subtype="hook_response", **hook, outcome=event.outcome, output=event.detail)
             case Notice():
-                self._say("system", subtype="informational", content=event.text)
+                self._write_line("system", subtype="informational", content=event.text)
 
-    def end(self, result: Mapping[str, Any]) -> None:
-        """The last line of a run."""
-        self._write(line(result))
+    def _write_init(self) -> None:
+        from wieldy import __version__
 
-    def _from_agent(self, event: AgentEvent) -> None:
-        """Messages and results of a sub-agent; those that come before the call is told wait for it."""
-        if not isinstance(event.event, ModelAnswered | ToolEnded):
-            return
-        if event.call_id in self._asked:
-            inner = self._agents.get(event.agent_id)
-            if inner is None:
-                inner = self._agents[event.agent_id] = Lines(self._session, self._write, parent=event.call_id)
-            inner.take(event.event)
-            if not inner._asked <= self._asked:
-                self._asked |= inner._asked
-                self._release()
-        else:
-            self._held.append(event)
+        box = self._session.box
+        self._write_line(
+            "system",
+            subtype="init",
+            cwd=box.workspace.cwd,
+            tools=self._session.offered,
+            mcp_servers=_mcp_servers(self._session),
+            model=self._session.provider.model,
+            permissionMode=box.policy.mode,
+            slash_commands=[],
+            apiKeySource="none",
+            output_style="default",
+            agents=_agent_types(self._session),
+            skills=[],
+            plugins=[],
+            wieldy_version=__version__,
+        )
 
-    def _release(self) -> None:
-        held, self._held = self._held, []
-        for event in held:
-            self._from_agent(event)
-
-    def _answered(self, event: ModelAnswered) -> None:
+    def _write_answer(self, event: ModelAnswered) -> None:
         message = {
-            "id": self._partial.message if self._partial is not None else message_id(),
+            "id": self._partial.message_id if self._partial is not None else new_message_id(),
             "type": "message",
             "role": "assistant",
             "model": self._session.provider.model,
             "content": [dict(block) for block in event.content],
             "stop_reason": event.stop_reason,
             "stop_sequence": None,
-            "usage": usage_of(event.usage),
+            "usage": usage_as_dict(event.usage),
         }
-        self._say("assistant", message=message, parent_tool_use_id=self._parent)
-        self._asked.update(block["id"] for block in event.content if block["type"] == "tool_use")
-        # Results follow the message that asked for them, even where a tool was faster than the model.
-        early, self._early = self._early, []
-        for result in early:
-            self._ended(result)
-        self._release()
+        self._write_line("assistant", message=message, parent_tool_use_id=self._parent)
+        self._written_calls.update(block["id"] for block in event.content if block["type"] == "tool_use")
+        # A tool may end before the model does; its result still follows the message with the call.
+        results, self._early_results = self._early_results, []
+        for result in results:
+            self._write_result(result)
+        self._write_early_subagent_events()
 
-    def _ended(self, result: ToolResult) -> None:
+    def _write_result(self, result: ToolResult) -> None:
         message = {"role": "user", "content": [result.as_wire()]}
-        self._say("user", message=message, parent_tool_use_id=self._parent, tool_use_result=to_json_value(result.data))
-        if was_denied(result):
-            told = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}
-            self._say("system", subtype="permission_denied", **told)
+        data = to_json_value(result.data)
+        self._write_line("user", message=message, parent_tool_use_id=self._parent, tool_use_result=data)
+        if is_denied(result):
+            denial = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}
+            self._write_line("system", subtype="permission_denied", **denial)
 
-    def _raw(self, event: Mapping[str, Any]) -> None:
-        self._say("stream_event", event=event, parent_tool_use_id=None)
+    def _write_subagent_event(self, event: AgentEvent) -> None:
+        """Write messages and results of a subagent, but not before the message with the call that started it."""
+        if not isinstance(event.event, ModelAnswered | ToolEnded):
+            return
+        if event.call_id not in self._written_calls:
+            self._early_subagent_events.append(event)
+            return
+        writer = self._subagents.get(event.agent_id)
+        if writer is None:
+            writer = StreamJsonWriter(self._session, self._write, parent=event.call_id)
+            self._subagents[event.agent_id] = writer
+        writer.write_event(event.event)
+        if not writer._written_calls <= self._written_calls:
+            self._written_calls |= writer._written_calls
+            self._write_early_subagent_events()
 
-    def _say(self, kind: str, **fields: Any) -> None:
-        self._write(line({"type": kind, **fields, "session_id": self._session.id, "uuid": uuid()}))
+    def _write_early_subagent_events(self) -> None:
+        events, self._early_subagent_events = self._early_subagent_events, []
+        for event in events:
+            self._write_subagent_event(event)
+
+    def _write_stream_event(self, event: Mapping[str, Any]) -> None:
+        self._write_line("stream_event", event=event, parent_tool_use_id=None)
+
+    def _write_line(self, kind: str, **fields: Any) -> None:
+        self._write(encode_line({"type": kind, **fields, "session_id": self._session.id, "uuid": str(uuid4())}))
 
 
-def _agents(session: Session) -> list[str]:
-    """The kinds of sub-agent that can be sent."""
+class PartialMessages:
+    """Converts deltas of an answer into stream events of the Messages API."""
+
+    def __init__(self, session: Session, emit: Callable[[Mapping[str, Any]], None]) -> None:
+        self._session = session
+        self._emit = emit
+        self._is_open = False
+        self.message_id = ""  # of the last message that was started
+
+    def convert(self, event: Event) -> None:
+        match event:
+            case ModelBlockDelta(start=start) if start is not None:
+                self._start_message()
+                self._emit({"type": "content_block_start", "index": event.index, "content_block": dict(start)})
+            case ModelBlockDelta(delta=delta) if delta is not None:
+                self._emit_delta(event.index, delta)
+            case ModelBlockDelta():
+                self._emit({"type": "content_block_stop", "index": event.index})
+            case ModelTextDelta():
+                kind = "thinking" if event.thinking else "text"
+                self._emit_delta(event.index, {"type": f"{kind}_delta", kind: event.text})
+            case ToolInputDelta() if event.piece:
+                self._emit_delta(event.index, {"type": "input_json_delta", "partial_json": event.piece})
+            case ModelAnswered():
+                self._end_message(event)
+            case Retried() | RunEnded():
+                self._is_open = False  # a broken message gets no end: the next answer starts a new one
+
+    def _start_message(self) -> None:
+        if self._is_open:
+            return
+        self._is_open, self.message_id = True, new_message_id()
+        message: dict[str, Any] = {
+            "id": self.message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._session.provider.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_as_dict(None),
+        }
+        self._emit({"type": "message_start", "message": message})
+
+    def _end_message(self, event: ModelAnswered) -> None:
+        self._start_message()
+        self._is_open = False
+        delta = {"stop_reason": event.stop_reason, "stop_sequence": None}
+        self._emit({"type": "message_delta", "delta": delta, "usage": usage_as_dict(event.usage)})
+        self._emit({"type": "message_stop"})
+
+    def _emit_delta(self, index: int, delta: Mapping[str, Any]) -> None:
+        self._emit({"type": "content_block_delta", "index": index, "delta": dict(delta)})
+
+
+def new_message_id() -> str:
+    """Return a random message id in the form of the Messages API."""
+    return f"msg_{os.urandom(12).hex()}"
+
+
+def _agent_types(session: Session) -> list[str]:
     if "Agent" not in session.offered:
         return []
     from wieldy.subagents.definitions import AgentTypes
@@ -225,8 +226,7 @@ def _agents(session: Session) -> list[str]:
     return list(session.box.workspace.service(AgentTypes).definitions)
 
 
-def _servers(session: Session) -> list[dict[str, str]]:
-    """The MCP servers of a session, and how each of them stands."""
+def _mcp_servers(session: Session) -> list[dict[str, str]]:
     if not session.box.settings.get("mcpServers"):
         return []
     from wieldy.mcp.client.manager import McpServers

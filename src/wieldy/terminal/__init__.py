@@ -1,1 +1,1 @@
-"""What a person sees: events as lines, and a line prompt. Nothing here decides anything."""
+"""The terminal interface: a line prompt, events as lines, and questions."""

@@ -1,192 +1,138 @@
-"""Permission questions on a plain terminal: what will run, why it asks, and three answers."""
+"""Questions on a plain terminal: permission questions, and questions of tools to the user."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from wieldy.approval import Ask
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, Question
 from wieldy.core.invisible_text import escape_invisible
-from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
+MAX_SHOWN_CHARS = 4_000
+
+# Shows a prompt and returns the typed line.
+ReadLine: TypeAlias = Callable[[str], Awaitable[str]]
 
 
-MOST_SHOWN = 4_000
+class NoAnswer(Exception):
+    """The user left the question: Ctrl-C, Ctrl-D, or the end of the terminal."""
 
 
-class Unanswered(Exception):
-    """The person left the question: Ctrl-C, Ctrl-D, or the end of the terminal."""
+def is_interactive() -> bool:
+    """Return whether somebody can be asked at the terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def terminal_ask() -> Ask | None:
-    """A callback that asks at the terminal, or None where nobody sits."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return _ask
+def permission_callback() -> Ask | None:
+    """Return a callback that asks at the terminal; None without a terminal."""
+    return _ask_at_terminal if is_interactive() else None
 
 
-async def _ask(question: Question) -> Answer:
-    return await put(question, typed, by_hand=True)
+def question_handler() -> QuestionHandler | None:
+    """Return a handler that asks at the terminal; None without a terminal."""
+    return TerminalQuestions(read_line) if is_interactive() else None
 
 
-async def typed(prompt: str) -> str:
-    """A line from the terminal, which nothing else waits for meanwhile."""
-    return await in_thread(_line, prompt)
+async def _ask_at_terminal(question: Question) -> Answer:
+    return await ask_permission(question, read_line, ask_instead=False)
 
 
-async def put(question: Question, line: Callable[[str], Awaitable[str]], *, by_hand: bool = False) -> Answer:
-    """Show a question and ask with `line` until the answer is one. A question that is left is a no without words.
+async def read_line(prompt: str) -> str:
+    """Read a line of stdin in a thread. Raises `NoAnswer` at its end."""
+    return await in_thread(_read_line, prompt)
 
-    Whoever calls a tool `by_hand` is not asked what to do instead.
+
+def _read_line(prompt: str) -> str:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    if not (line := sys.stdin.readline()):
+        print(file=sys.stderr)
+        raise NoAnswer
+    return line
+
+
+async def ask_permission(question: Question, read_line: ReadLine, *, ask_instead: bool = True) -> Answer:
+    """Show a permission question and read until the answer is valid. Leaving the question is a no.
+
+    With `ask_instead`, a no is followed by the question what to do instead.
     """
-    plan, decision = question.plan, question.decision
-    rules = decision.suggestions
+    rules = question.decision.suggestions
     choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
-    who = [f"the {question.agent} asks:"] if question.agent else []
-    print("\n".join(["", *who, *asked_about(plan), f"  {escape_invisible(decision.why)}", choices]), file=sys.stderr)
+    agent = [f"the {question.agent} asks:"] if question.agent else []
+    why = f"  {escape_invisible(question.decision.why)}"
+    print("\n".join(["", *agent, *format_call(question.plan), why, choices]), file=sys.stderr)
     try:
-        return await _answer(rules, line, by_hand)
-    except Unanswered:
+        while True:
+            match (await read_line("  > ")).strip().lower():
+                case "y" | "yes":
+                    return Answer(True)
+                case "a" | "always" if rules:
+                    return Answer(True, remember=rules)
+                case "n" | "no" | "":
+                    prompt = "  what should be done instead? (Enter: nothing) "
+                    return Answer(False, (await read_line(prompt)).strip() if ask_instead else "")
+                case _:
+                    print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
+    except NoAnswer:
         return Answer(False)
 
 
-async def _answer(rules: tuple[str, ...], line: Callable[[str], Awaitable[str]], by_hand: bool) -> Answer:
-    while True:
-        match (await line("  > ")).strip().lower():
-            case "y" | "yes":
-                return Answer(True)
-            case "a" | "always" if rules:
-                return Answer(True, remember=rules)
-            case "n" | "no" | "":
-                instead = "" if by_hand else await line("  what should be done instead? (Enter: nothing) ")
-                return Answer(False, instead.strip())
-            case _:
-                print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
-
-
-def asked_about(plan: PlannedCall) -> Iterator[str]:
-    """What a person must see to agree: the call in a line, and every text of it that the line does not hold whole."""
-    line = escape_invisible(plan.tool.show_use(plan.input))
-    yield line
+def format_call(plan: PlannedCall) -> Iterator[str]:
+    """Yield the call in one line, and every text of its input that this line does not show whole."""
+    summary = escape_invisible(plan.tool.show_use(plan.input))
+    yield summary
     for name, value in plan.input.items():
         if isinstance(value, bool | int | float | None):
             continue
         text = escape_invisible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
-        if text in line:
+        if text in summary:
             continue
-        # Of what is only written one may see a part; what is run must be seen to its last character.
-        shown = text if name == "command" or len(text) <= MOST_SHOWN else text[:MOST_SHOWN]
+        # Content of a file may be shortened; a command must be visible to its last character.
+        shown = text if name == "command" or len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
         yield f"  {name}:"
-        yield from (f"    {each}" for each in shown.split("\n"))
+        yield from (f"    {line}" for line in shown.split("\n"))
         if len(shown) < len(text):
             yield f"    … {len(text) - len(shown)} more characters"
 
 
-def _line(prompt: str) -> str:
-    print(prompt, end="", file=sys.stderr, flush=True)
-    if not (said := sys.stdin.readline()):
-        print(file=sys.stderr)
-        raise Unanswered
-    return said
+class TerminalQuestions:
+    """Asks the questions of tools one after another."""
 
+    def __init__(self, read_line: ReadLine) -> None:
+        self._read_line = read_line
 
-class AtTerminal:
-    """Asks one question after another; `line` shows a prompt and reads a line."""
-
-    def __init__(self, line: Callable[[str], Awaitable[str]]) -> None:
-        self._line = line
-
-    async def answer(self, inquiries: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        """The replies, or None where the person answered nothing at all, or left."""
-        replies: list[UserAnswer] = []
-        for inquiry in inquiries:
-            print(f"\n{shown(inquiry)}", file=sys.stderr)
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        """Return the answers; None where the user answered nothing, or left."""
+        answers: list[UserAnswer] = []
+        for question in questions:
+            print(f"\n{format_question(question)}", file=sys.stderr)
             try:
-                said = await self._line("  > ")
-            except Unanswered:
+                answers.append(parse_answer(await self._read_line("  > "), question))
+            except NoAnswer:
                 return None
-            replies.append(understood(said, inquiry))
-        return replies if any(map(str, replies)) else None
+        return answers if any(map(str, answers)) else None
 
 
-def terminal_asker() -> QuestionHandler | None:
-    """Somebody who asks at the terminal, or None where nobody sits."""
-    return AtTerminal(typed) if sys.stdin.isatty() and sys.stderr.isatty() else None
+def format_question(question: UserQuestion) -> str:
+    """Return a question with its options, numbered."""
+    lines = [escape_invisible(question.question)]
+    lines += [f"  [{number}] {escape_invisible(option)}" for number, option in enumerate(question.options, start=1)]
+    if question.options:
+        lines.append(f"  ({'numbers' if question.several else 'a number'}, or your own words; Enter: no answer)")
+    return "\n".join(lines)
 
 
-def shown(inquiry: UserQuestion) -> str:
-    """A question with its options, numbered."""
-    how = "numbers, or your own words" if inquiry.several else "a number, or your own words"
-    options = [f"  [{number}] {escape_invisible(option)}" for number, option in enumerate(inquiry.options, start=1)]
-    return "\n".join(
-        [escape_invisible(inquiry.question), *options, *([f"  ({how}; Enter: no answer)"] if options else [])]
-    )
-
-
-def understood(said: str, inquiry: UserQuestion) -> UserAnswer:
-    """What a line means: options by number where it is nothing but their numbers, one by its name, else words."""
-    said, options = said.strip(), inquiry.options
-    numbers = (
-        [int(word) for word in re.split(r"[\s,;]+", said) if word] if re.fullmatch(r"[\d\s,;]{1,40}", said) else []
-    )
-    if numbers and all(1 <= number <= len(options) for number in numbers) and (len(numbers) == 1 or inquiry.several):
+def parse_answer(line: str, question: UserQuestion) -> UserAnswer:
+    """Parse a line: options by their numbers or one by its name, else free text."""
+    text, options = line.strip(), question.options
+    numbers = [int(word) for word in re.findall(r"\d+", text)] if re.fullmatch(r"[\d\s,;]{1,40}", text) else []
+    if numbers and all(1 <= number <= len(options) for number in numbers) and (len(numbers) == 1 or question.several):
         return UserAnswer(tuple(options[number - 1] for number in dict.fromkeys(numbers)))
-    named = next((option for option in options if option.casefold() == said.casefold()), None)
-    return UserAnswer((named,)) if named else UserAnswer(words=said)
-
-
-def line_prompt() -> PromptSession[str]:
-    """A prompt that remembers what was typed in earlier sessions. Where that cannot be kept, it is forgotten at the end."""
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
-
-    class Kept(FileHistory):
-        def load_history_strings(self) -> Iterable[str]:
-            try:
-                return super().load_history_strings()
-            except OSError:
-                return []
-
-        def store_string(self, string: str) -> None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                super().store_string(string)
-            except OSError:
-                pass  # a full disk is no reason to lose what was typed just now
-
-    path = state_home() / "history"
-    return PromptSession(history=Kept(str(path)))
-
-
-Style: TypeAlias = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
-
-_CODES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-
-
-class Paint:
-    """Puts a style round a text, or leaves it as it is."""
-
-    def __init__(self, on: bool) -> None:
-        self.on = on
-
-    @classmethod
-    def for_stream(cls, stream: TextIO | None = None, env: Mapping[str, str] = os.environ) -> Paint:
-        """On for a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
-        stream = stream or sys.stdout
-        return cls(stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb")
-
-    def __call__(self, text: str, *styles: Style) -> str:
-        """The text in these styles."""
-        if not self.on or not styles:
-            return text
-        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+    option = next((option for option in options if option.casefold() == text.casefold()), None)
+    return UserAnswer((option,)) if option else UserAnswer(words=text)

@@ -1,10 +1,12 @@
-"""Events → what is written on the screen, one after the other. Pure: the same events always give the same text."""
+"""Format the events of a run for the terminal. Pure: the same events give the same text."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TextIO, TypeAlias
 
 from wieldy.core.events import (
     AgentEvent,
@@ -23,61 +25,82 @@ from wieldy.core.events import (
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
-from wieldy.terminal.questions import Paint
 
-MOST_LINES = 8
-MOST_DIFF_LINES = 24
+MAX_LINES = 8
+MAX_DIFF_LINES = 24
 WIDTH = 110
 _HUNK = re.compile(r"^@@ .* @@", re.MULTILINE)
 
+Style: TypeAlias = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+_CODES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class Painter:
+    """Adds ANSI styles to text, or leaves it as it is."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    @classmethod
+    def for_stream(cls, stream: TextIO | None = None, env: Mapping[str, str] = os.environ) -> Painter:
+        """Enable styles on a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
+        stream = stream or sys.stdout
+        return cls(stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb")
+
+    def __call__(self, text: str, *styles: Style) -> str:
+        """Return the text in these styles."""
+        if not self.enabled or not styles:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
 
 class View:
-    """Follows a run. `find` gives the tool of a name, for its own way of being shown."""
+    """Turns the events of a run into text. `find` returns the tool of a name, which formats its own calls and results."""
 
-    def __init__(self, find: Callable[[str], Tool | None], paint: Paint) -> None:
+    def __init__(self, find: Callable[[str], Tool | None], paint: Painter) -> None:
         self._find = find
         self._paint = paint
-        self._speaking = ""
+        self._streaming = ""
 
     def show(self, event: Event) -> str:
-        """What an event adds to the screen; empty for those a person need not see."""
+        """Return what an event adds to the screen."""
         if isinstance(event, ModelTextDelta):
-            return self._said(event)
-        shown = self._line(event)
-        if shown is None:
+            return self._show_delta(event)
+        line = self._format(event)
+        if line is None:
             return ""
-        before = "\n" if self._speaking else ""
-        self._speaking = ""
-        return f"{before}{shown}\n"
+        before = "\n" if self._streaming else ""
+        self._streaming = ""
+        return f"{before}{line}\n"
 
-    def _said(self, event: ModelTextDelta) -> str:
+    def _show_delta(self, event: ModelTextDelta) -> str:
         kind = "thinking" if event.thinking else "text"
-        before = "" if self._speaking in ("", kind) else "\n"
-        self._speaking = kind
+        before = "" if self._streaming in ("", kind) else "\n"
+        self._streaming = kind
         return before + (self._paint(event.text, "dim") if event.thinking else event.text)
 
-    def _line(self, event: Event) -> str | None:
+    def _format(self, event: Event) -> str | None:
         match event:
             case AgentEvent():
-                return self._inside(event)
+                return self._format_subagent(event)
             case ToolStarted(name="AskUser"):
-                return None  # the questions stand on the screen already
+                return None  # the questions are on the screen already
             case ToolStarted():
-                return self._paint("● ", "cyan") + self._paint(self._use(event.name, event.input), "bold")
+                return self._paint("● ", "cyan") + self._paint(self._format_call(event.name, event.input), "bold")
             case ToolCancelled():
-                return self._indented(event.result.text, "yellow")
+                return self._indent(event.result.text, "yellow")
             case ToolFailed() if isinstance(event.result.outcome, Refused):
-                return self._refused(event)
+                return self._format_denial(event)
             case ToolFailed():
-                return self._indented(event.result.text, "red")
+                return self._indent(event.result.text, "red")
             case ToolEnded():
-                return self._result(event.name, event.result)
+                return self._format_result(event.name, event.result)
             case PermissionDecided() if event.answer is not None and event.answer.allowed:
                 return self._paint("  allowed", "dim")
             case Retried():
-                return self._paint(f"  {event.why}; once more in {event.seconds:.0f} s", "yellow")
+                return self._paint(f"  {event.why}; retrying in {event.seconds:.0f} s", "yellow")
             case Compacted():
-                text = f"  the conversation was shortened: {event.tokens_before:,} → {event.tokens_after:,} tokens"
+                text = f"  the conversation was compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens"
                 return self._paint(text, "dim")
             case Notice():
                 return self._paint(f"  {event.text}", "dim")
@@ -87,50 +110,50 @@ class View:
                 return self._paint("interrupted", "yellow")
         return None
 
-    def _inside(self, event: AgentEvent) -> str | None:
-        """What a sub-agent does: its tools and what was denied to it, a line each; the rest is in its report."""
+    def _format_subagent(self, event: AgentEvent) -> str | None:
+        """Show the calls, denials and notices of a subagent; the rest is in its report."""
         match event.event:
             case ToolStarted(name=name, input=input):
-                return self._paint(f"  ↳ {event.agent_type}: {self._use(name, input)}", "dim")
+                return self._paint(f"  ↳ {event.agent_type}: {self._format_call(name, input)}", "dim")
             case ToolFailed(result=result) if isinstance(result.outcome, Refused):
                 return self._paint(f"  ↳ {event.agent_type}: {_one_line(result.text)}", "red")
             case Notice(text=text):
                 return self._paint(f"  ↳ {event.agent_type}: {_one_line(text)}", "dim")
         return None
 
-    def _use(self, name: str, input: Mapping[str, Any]) -> str:
+    def _format_call(self, name: str, input: Mapping[str, Any]) -> str:
         tool = self._find(name)
         return _one_line(tool.show_use(input) if tool else name)
 
-    def _refused(self, event: ToolFailed) -> str:
-        return f"{self._paint('● ', 'red')}{event.name}\n{self._indented(event.result.text, 'red')}"
+    def _format_denial(self, event: ToolFailed) -> str:
+        return f"{self._paint('● ', 'red')}{event.name}\n{self._indent(event.result.text, 'red')}"
 
-    def _result(self, name: str, result: ToolResult) -> str:
+    def _format_result(self, name: str, result: ToolResult) -> str:
         if _HUNK.search(result.text):
-            return self._diff(result.text)
+            return self._format_diff(result.text)
         tool = self._find(name)
-        return self._indented(tool.show_result(result) if tool else result.text, "dim")
+        return self._indent(tool.show_result(result) if tool else result.text, "dim")
 
-    def _diff(self, text: str) -> str:
+    def _format_diff(self, text: str) -> str:
         first, _, rest = text.partition("\n")
         lines = [f"  {_one_line(first)}"]
         body = [line for line in rest.splitlines() if line.startswith(("+", "-", "@@", " "))]
-        for line in body[:MOST_DIFF_LINES]:
+        for line in body[:MAX_DIFF_LINES]:
             if line.startswith(("+++", "---")):
                 continue
             added, removed = line.startswith("+"), line.startswith("-")
-            painted = _one_line(line)
-            lines.append("  " + (self._paint(painted, "green" if added else "red") if added or removed else painted))
-        if len(body) > MOST_DIFF_LINES:
-            lines.append(self._paint(f"  … {len(body) - MOST_DIFF_LINES} more lines", "dim"))
+            text = _one_line(line)
+            lines.append("  " + (self._paint(text, "green" if added else "red") if added or removed else text))
+        if len(body) > MAX_DIFF_LINES:
+            lines.append(self._paint(f"  … {len(body) - MAX_DIFF_LINES} more lines", "dim"))
         return "\n".join(lines)
 
-    def _indented(self, text: str, style: Any) -> str:
+    def _indent(self, text: str, style: Any) -> str:
         lines = text.splitlines() or [""]
-        shown = [self._paint(f"  {_one_line(line)}", style) for line in lines[:MOST_LINES]]
-        if len(lines) > MOST_LINES:
-            shown.append(self._paint(f"  … {len(lines) - MOST_LINES} more lines", "dim"))
-        return "\n".join(shown)
+        indented = [self._paint(f"  {_one_line(line)}", style) for line in lines[:MAX_LINES]]
+        if len(lines) > MAX_LINES:
+            indented.append(self._paint(f"  … {len(lines) - MAX_LINES} more lines", "dim"))
+        return "\n".join(indented)
 
 
 def _one_line(text: str) -> str:

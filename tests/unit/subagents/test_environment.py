@@ -18,10 +18,9 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
 from wieldy.core.outcome import Done, Refused, ToolResult
 from wieldy.core.provider import Usage
-from wieldy.headless.stream_json import Lines
+from wieldy.headless.stream_json import StreamJsonWriter
 from wieldy.subagents.definitions import AgentDefinition
-from wieldy.terminal.questions import Paint
-from wieldy.terminal.view import View
+from wieldy.terminal.view import Painter, View
 from wieldy.testing import record
 
 CLAUDE = f"anthropic/{MODEL_ALIASES['sonnet']}"
@@ -127,20 +126,20 @@ def inside(call_id: str, agent_id: str, event: Event) -> AgentEvent:
 async def test_lines_of_agents_follow_the_message_that_sent_them_at_any_depth(opened):
     written: list[dict[str, Any]] = []
     async with opened(Script()) as session:
-        lines = Lines(session, lambda line: written.append(json.loads(line)))
+        writer = StreamJsonWriter(session, lambda line: written.append(json.loads(line)))
         ended = ToolSucceeded(call_id="c2", name="Read", result=result("c2", "x"), seconds=0)
-        lines.take(inside("b1", "grandchild", answered("c2")))
-        lines.take(inside("b1", "grandchild", ended))
-        lines.take(inside("a1", "child", answered("b1")))
+        writer.write_event(inside("b1", "grandchild", answered("c2")))
+        writer.write_event(inside("b1", "grandchild", ended))
+        writer.write_event(inside("a1", "child", answered("b1")))
         assert written == [], "the message that sends the first is still being written"
-        lines.take(answered("a1"))
+        writer.write_event(answered("a1"))
     assert [(line["type"], line["parent_tool_use_id"]) for line in written] == [
         ("assistant", None), ("assistant", "a1"), ("assistant", "b1"), ("user", "b1"),
     ]  # fmt: skip
 
 
 def test_a_terminal_shows_the_tools_of_an_agent_and_what_was_denied_to_it():
-    view = View(lambda name: None, Paint(False))
+    view = View(lambda name: None, Painter(False))
     shown = view.show(inside("a", "1", ToolStarted(call_id="b", name="Read", input={})))
     assert shown == "  ↳ explore: Read\n"
     refused = ToolFailed(
@@ -152,14 +151,14 @@ def test_a_terminal_shows_the_tools_of_an_agent_and_what_was_denied_to_it():
 
 @pytest.mark.asyncio
 async def test_the_question_at_a_terminal_names_the_agent(opened, capsys):
-    from wieldy.terminal.questions import put
+    from wieldy.terminal.questions import ask_permission
 
     async def no(prompt: str) -> str:
         return "n" if prompt.strip() == ">" else ""
 
     agent = Script().calls("Write", file_path="new.txt", content="x").says("x")
     model = Script().calls("Agent", prompt="p").says("done").sends("general", agent)
-    async with opened(model, ask=lambda question: put(question, no)) as session:
+    async with opened(model, ask=lambda question: ask_permission(question, no)) as session:
         await session.ask("go")
     assert "\nthe general agent agent_" in capsys.readouterr().err
 

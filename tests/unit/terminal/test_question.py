@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
-from wieldy.terminal.questions import MOST_SHOWN, put
+from wieldy.terminal.questions import MAX_SHOWN_CHARS, ask_permission
 
 pytestmark = pytest.mark.asyncio
 
@@ -25,7 +25,7 @@ async def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
         return "n"
 
     async def ask(question: Question) -> Answer:
-        return await put(question, no)
+        return await ask_permission(question, no)
 
     async with Toolbox(tmp_path, settings={}, ask=ask) as box:
 
@@ -75,6 +75,6 @@ async def test_a_letter_of_another_script_is_pointed_out(shown: Any) -> None:
 
 
 async def test_what_would_be_written_is_shown_in_part_and_the_rest_counted(shown: Any) -> None:
-    text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MOST_SHOWN)
+    text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MAX_SHOWN_CHARS)
     assert "  content:\n    line\n    line\n" in text
     assert "    … 50 more characters" in text

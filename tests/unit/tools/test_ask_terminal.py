@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.terminal.questions import AtTerminal, shown, understood
+from wieldy.terminal.questions import TerminalQuestions, format_question, parse_answer
 
 ONE = UserQuestion("Which database?", ("Postgres", "SQLite", "7"))
 SEVERAL = UserQuestion("Which targets?", ("linux", "mac"), several=True)
@@ -27,12 +27,12 @@ SEVERAL = UserQuestion("Which targets?", ("linux", "mac"), several=True)
     ],
 )
 def test_what_a_line_means(said: str, inquiry: UserQuestion, reply: UserAnswer) -> None:
-    assert understood(said, inquiry) == reply
+    assert parse_answer(said, inquiry) == reply
 
 
 def test_nothing_hides_in_a_question() -> None:
-    assert "<U+202E>" in shown(UserQuestion("a\u202eb", ("x",)))
-    assert "\x1b" not in shown(UserQuestion("a", ("\x1b[2Jx",)))
+    assert "<U+202E>" in format_question(UserQuestion("a\u202eb", ("x",)))
+    assert "\x1b" not in format_question(UserQuestion("a", ("\x1b[2Jx",)))
 
 
 @pytest.mark.asyncio
@@ -42,8 +42,8 @@ async def test_all_questions_are_put_and_silence_is_no_answer(capsys: pytest.Cap
     async def line(prompt: str) -> str:
         return next(lines, "")
 
-    assert await AtTerminal(line).answer([ONE, SEVERAL]) == [UserAnswer(("SQLite",)), UserAnswer(words="both")]
+    assert await TerminalQuestions(line).answer([ONE, SEVERAL]) == [UserAnswer(("SQLite",)), UserAnswer(words="both")]
     told = capsys.readouterr().err
     assert "Which database?\n  [1] Postgres\n  [2] SQLite\n" in told
     assert "(numbers, or your own words; Enter: no answer)" in told
-    assert await AtTerminal(line).answer([ONE, SEVERAL]) is None
+    assert await TerminalQuestions(line).answer([ONE, SEVERAL]) is None

@@ -1,0 +1,33 @@
+"""What commands print: JSON on stdout, errors and notices on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from wieldy.core.events import Event, Notice
+
+if TYPE_CHECKING:
+    from wieldy.toolbox import Toolbox
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_error(text: object) -> None:
+    """Print one line on stderr."""
+    print(f"wieldy: {text}", file=sys.stderr)
+
+
+def with_notices(box: Toolbox) -> Toolbox:
+    """Print the notices of a toolbox; call it before the toolbox is entered."""
+    box.subscribe(_print_notice)
+    return box
+
+
+def _print_notice(event: Event) -> None:
+    if isinstance(event, Notice) and not event.data:
+        print_error(event.text)
