@@ -273,6 +273,7 @@ def _without_time(words: list[Node]) -> list[Node]:
     """Drop the reserved word `time` with its options, which tree-sitter takes for a command."""
     if words and words[0].text == b"time":
         words = words[1:]
-        while words and words[0].text in (b"-p", b"--"):
-            words = words[1:]
+        for option in (b"-p", b"--"):
+            if words and words[0].text == option:
+                words = words[1:]
     return words

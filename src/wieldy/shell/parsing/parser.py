@@ -162,9 +162,10 @@ class _Parser:
         while (word := self._raw_word()) in ("!", "time"):
             self.at += len(word)
             self._skip_blanks()
-            while word == "time" and self._raw_word() in ("-p", "--"):
-                self.at += 2
-                self._skip_blanks()
+            for option in ("-p", "--"):
+                if word == "time" and self._raw_word() == option:
+                    self.at += 2
+                    self._skip_blanks()
         stages = [self._command()]
         while True:
             self._skip_blanks()

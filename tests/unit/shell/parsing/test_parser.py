@@ -143,6 +143,12 @@ def test_time_belongs_to_the_pipeline_behind_it() -> None:
     assert len(pipeline.stages) == 2
 
 
+def test_time_takes_each_option_once() -> None:
+    assert words("time -p -- a") == ["a"]
+    assert words("time -p -p a") == ["-p", "a"]
+    assert words("time -- -p a") == ["-p", "a"]
+
+
 def test_backticks_are_unescaped_before_they_are_read() -> None:
     command = only(r"echo `a \`b\``")
     assert isinstance(command, SimpleCommand)

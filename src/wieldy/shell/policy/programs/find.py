@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wieldy.shell.policy.programs.spec import CallEffects, ProgramCall, unknown, word_set
+from collections.abc import Iterator
+
+from wieldy.shell.policy.programs.spec import CallEffects, ProgramCall, UnknownArguments, unknown, word_set
 from wieldy.shell.policy.words import Word, literal
 
 _LEADING_OPTIONS = frozenset({"-H", "-L", "-P", "-O0", "-O1", "-O2", "-O3"})
@@ -18,6 +20,7 @@ _VALUED = word_set(
 )
 _FILE_TESTS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FILE_ACTIONS = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
+_VALUED_PREFIXES = ("-newer", "-files0-from")
 _EXEC_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -34,60 +37,51 @@ def split_find_args(args: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
 
 def executed_commands(args: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
     """The commands that `-exec` and the like would run; None when they cannot be separated from the rest."""
-    _, expression = split_find_args(args)
-    commands: list[tuple[Word, ...]] = []
-    index = 0
-    while index < len(expression):
-        word = expression[index]
-        index += 1
-        if not word.static:
-            return None
-        if word.text in _VALUED or word.text in _FILE_TESTS or word.text in _FILE_ACTIONS:
-            index += 2 if word.text == "-fprintf" else 1
-        elif word.text in _EXEC_ACTIONS:
-            end = next((i for i in range(index, len(expression)) if _ends_command(expression, i)), None)
-            if end is None or end == index:
-                return None
-            commands.append(tuple(expression[index:end]))
-            index = end + 1
-        elif word.text == "-files0-from" or (word.text.startswith("-newer") and word.text not in _FILE_TESTS):
-            index += 1
-    return commands
+    try:
+        return [tuple(values) for name, values in _primaries(split_find_args(args)[1]) if name in _EXEC_ACTIONS]
+    except UnknownArguments:
+        return None
 
 
 def check_find(call: ProgramCall) -> CallEffects:
     """The effects of the expression itself, without those of the commands it executes."""
     starts, expression = split_find_args(call.args)
+    reads = starts or [literal(".")]
     writes: list[Word] = []
-    reads = list(starts or [literal(".")])
+    for name, values in _primaries(expression):
+        if name in _FILE_TESTS:
+            reads = [*reads, *values]
+        elif name == "-delete":
+            writes.extend(starts or [literal(".")])
+        elif name in _FILE_ACTIONS:
+            writes.extend(values[:1])
+        elif name in _VALUED or (name.startswith("-newer") and len(name) == 8):
+            if not values or values[0].kind in ("multiple", "glob"):
+                return unknown(f"the value of `{name}` is not known in advance")
+        elif name not in _FLAGS and name not in _EXEC_ACTIONS:
+            return unknown(f"the find expression `{name}` is not known to be harmless")
+    return CallEffects(tuple(reads), tuple(writes), changes=bool(writes))
+
+
+def _primaries(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:
+    """The tests, actions and operators of an expression, each with its arguments. Raises `UnknownArguments`."""
     index = 0
     while index < len(expression):
-        word, value = expression[index], expression[index + 1 : index + 2]
+        word = expression[index]
+        index += 1
         if not word.static:
-            return unknown(f"`{word.source}` could become another expression")
-        if word.text in _FLAGS:
-            index += 1
-        elif word.text in _VALUED or (word.text.startswith("-newer") and len(word.text) == 8):
-            if not value or value[0].kind in ("multiple", "glob"):
-                return unknown(f"the value of `{word.text}` is not known in advance")
-            index += 2
-        elif word.text in _FILE_TESTS:
-            reads.extend(value)
-            index += 2
-        elif word.text == "-delete":
-            writes.extend(starts or [literal(".")])
-            index += 1
-        elif word.text in _FILE_ACTIONS:
-            writes.extend(value)
-            index += 3 if word.text == "-fprintf" else 2
-        elif word.text in _EXEC_ACTIONS:
-            end = next((i for i in range(index + 1, len(expression)) if _ends_command(expression, i)), None)
-            if end is None:
-                return unknown(f"the command of `{word.text}` is not closed")
+            raise UnknownArguments(f"`{word.source}` could become another expression")
+        if word.text in _EXEC_ACTIONS:
+            end = next((at for at in range(index, len(expression)) if _ends_command(expression, at)), index)
+            if end == index:
+                raise UnknownArguments(f"the command of `{word.text}` is missing or not closed")
+            yield word.text, expression[index:end]
             index = end + 1
         else:
-            return unknown(f"the find expression `{word.text}` is not known to be harmless")
-    return CallEffects(tuple(reads), tuple(writes), changes=bool(writes))
+            takes_value = word.text in _VALUED | _FILE_TESTS | _FILE_ACTIONS or word.text.startswith(_VALUED_PREFIXES)
+            count = 2 if word.text == "-fprintf" else int(takes_value)
+            yield word.text, expression[index : index + count]
+            index += count
 
 
 def _begins_expression(word: Word) -> bool:
