@@ -104,7 +104,7 @@ async def test_a_page_goes_only_where_somebody_permitted(tmp_path: Path) -> None
         assert "/logo.png" in site.asked
         for link in ("bank", "hop"):
             stopped = await box.call("BrowserClick", ref=ref(opened, f'link "{link}"'))
-            assert f"wanted to go to {bank}/" in stopped.text
+            assert f"tried to go to {bank}/" in stopped.text
             assert "BrowserNavigate asks for permission" in stopped.text
             assert stopped.text.startswith("Shop\n")
         more = await box.call("BrowserClick", ref=ref(opened, 'link "more"'))
