@@ -21,7 +21,7 @@ def test_what_would_change_how_bash_reads_a_command_is_left_out():
     assert env["KEPT"] == "1"
 
 
-def test_a_mark_from_outside_is_kept_beside_our_own():
+def test_a_tag_from_outside_is_kept_beside_our_own():
     assert (
         command_environment({TAG_VARIABLE: "outer.1."}, tag="inner.2.", at_exit=":")[TAG_VARIABLE]
         == "outer.1. inner.2."

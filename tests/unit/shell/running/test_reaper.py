@@ -68,7 +68,7 @@ def test_offspring_with_an_emptied_environment_is_found_while_its_root_lives(tag
     assert names(tree) == []
 
 
-def test_offspring_that_neither_carries_the_mark_nor_heeds_the_request_is_killed_when_its_parent_is_gone(tag, tmp_path):
+def test_offspring_that_neither_carries_the_tag_nor_heeds_the_request_is_killed_when_its_parent_is_gone(tag, tmp_path):
     stubborn = f"trap '' TERM; echo > {tmp_path}/up; sleep 300; sleep 300"
     shell = bash(f'env -i setsid bash -c "{stubborn}" & wait', tag)
     until((tmp_path / "up").exists)
