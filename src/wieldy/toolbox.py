@@ -204,7 +204,7 @@ class Toolbox:
         return list(offered.availability)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
-        """What a request carries of tools. `window` is the model's context (else the last one), `only` a sub-agent's list."""
+        """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
         return await select_tools(
             self.catalog,
             self.services,

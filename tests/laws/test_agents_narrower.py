@@ -1,4 +1,4 @@
-"""A sub-agent can never do what its parent may not: whatever the rules, the modes, its file, and how far down it is."""
+"""A subagent can never do what its parent may not: whatever the rules, the modes, its file, and how far down it is."""
 
 from __future__ import annotations
 

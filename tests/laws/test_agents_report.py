@@ -1,4 +1,4 @@
-"""Whatever a sub-agent's model does, every call that sent one gets exactly one result, and nobody is left at work."""
+"""Whatever a subagent's model does, every call that sent one gets exactly one result, and nobody is left at work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wieldy -p` with sub-agents: side by side, denied, counted, undone, and seen from outside."""
+"""`wieldy -p` with subagents: side by side, denied, counted, undone, and seen from outside."""
 
 from __future__ import annotations
 

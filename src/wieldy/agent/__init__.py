@@ -1,1 +1,1 @@
-"""A model and a toolbox in a loop: requests, streaming execution, transcripts, compaction."""
+"""A model and a toolbox in a loop: sessions, turns, transcripts, compaction, subagents."""

@@ -54,14 +54,14 @@ class RunEnd(Struct, frozen=True):
 
 
 class PendingReports(Protocol):
-    """Reports of background sub-agents."""
+    """Reports of background subagents."""
 
     def ready(self) -> list[str]:
         """The reports that have come in by now."""
         ...
 
     async def next(self) -> str | None:
-        """Wait for a report; None when no sub-agent is running."""
+        """Wait for a report; None when no subagent is running."""
         ...
 
 
@@ -155,7 +155,7 @@ class AgentLoop:
                 return result
 
     async def _reason_to_continue(self, text: str) -> str | None:
-        """A report of a sub-agent, or what a stop hook says; None when the run is over."""
+        """A report of a subagent, or what a stop hook says; None when the run is over."""
         report = await self.reports.next() if self.reports is not None else None
         return await self.hooks.on_stop(text) if report is None else report
 

@@ -1,4 +1,4 @@
-"""The models of a session: the main one, the small one for side requests, and those of sub-agents."""
+"""The models of a session: the main one, the small one for side requests, and those of subagents."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SessionModels:
 
 
 class SubagentModels:
-    """Picks the models of sub-agents by their definitions, given the name and base URL of the session's model."""
+    """Picks the models of subagents by their definitions, given the name and base URL of the session's model."""
 
     def __init__(self, name_and_url: tuple[str | None, str | None], box: Toolbox) -> None:
         self._session_model, self._base_url = name_and_url

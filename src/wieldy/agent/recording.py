@@ -18,7 +18,7 @@ from wieldy.core.errors import SessionError
 
 
 def record_script(folder: Path) -> dict[str, Any]:
-    """The script of a session and its sub-agents, by the session's folder. Raises `SessionError`."""
+    """The script of a session and its subagents, by the session's folder. Raises `SessionError`."""
     if not (folder / NAME).exists():
         raise SessionError(f"there is no transcript in {folder}")
     header, _, turns = _read(folder)

@@ -21,7 +21,7 @@ class TranscriptRecord(Struct, frozen=True, tag_field="type", omit_defaults=True
 
 
 class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
-    """Begins a transcript. `agent`, `parent` and `parent_call` are set in that of a sub-agent."""
+    """Begins a transcript. `agent`, `parent` and `parent_call` are set in that of a subagent."""
 
     v: int
     id: str
@@ -109,7 +109,7 @@ class ModelChanged(TranscriptRecord, frozen=True, tag="model"):
 
 
 class SideRequestMade(TranscriptRecord, frozen=True, tag="aside"):
-    """A request beside the conversation, or one of a sub-agent, whose cost counts."""
+    """A request beside the conversation, or one of a subagent, whose cost counts."""
 
     cost: float | None = None
     model: str | None = None
@@ -123,7 +123,7 @@ class ApprovalRequested(TranscriptRecord, frozen=True, tag="asked"):
 
 
 class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
-    """A sub-agent was started by a call."""
+    """A subagent was started by a call."""
 
     id: str
     agent: str = ""
@@ -132,7 +132,7 @@ class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
 
 
 class SubagentEnded(TranscriptRecord, frozen=True, tag="agent_ended"):
-    """A sub-agent has ended. Its cost is already in the `aside` records."""
+    """A subagent has ended. Its cost is already in the `aside` records."""
 
     id: str
     call: str = ""

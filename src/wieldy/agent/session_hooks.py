@@ -105,7 +105,7 @@ class SessionHooks:
 
 
 class SubagentHooks(SessionHooks):
-    """The hooks of a sub-agent. Its task does not come from the user, so UserPromptSubmit does not fire."""
+    """The hooks of a subagent. Its task does not come from the user, so UserPromptSubmit does not fire."""
 
     def __init__(self, hooks: Hooks, transcript_path: str) -> None:
         super().__init__(hooks)

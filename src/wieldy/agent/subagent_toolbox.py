@@ -1,4 +1,4 @@
-"""The toolbox of a sub-agent: its parent's, with fewer tools, a stricter policy and state of its own."""
+"""The toolbox of a subagent: its parent's, with fewer tools, a stricter policy and state of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools,
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
 # State that belongs to one conversation and is never shared with a parent.
 ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Toolset, TodoList, SubagentAccess)
-# Tools that talk to the user: a sub-agent reports to its parent instead.
+# Tools that talk to the user: a subagent reports to its parent instead.
 SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SUBAGENT_TOOLS = frozenset({"Agent", "Architect"})
 MAX_STEPS = 1_000
@@ -67,7 +67,7 @@ class StrictestPolicy:
         self._derived: dict[str, Policy] = {}
 
     def derive(self, cwd: Callable[[], str], mode: str | None) -> StrictestPolicy:
-        """The policy of a nested sub-agent, at least as strict as this one."""
+        """The policy of a nested subagent, at least as strict as this one."""
         return StrictestPolicy(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._judge)
 
     @property
@@ -83,7 +83,7 @@ class StrictestPolicy:
         return max(decisions, key=lambda decision: STRICTNESS[decision.behavior])
 
     def session_policy(self) -> Policy:
-        """The session's policy, with the sub-agent's working directory."""
+        """The session's policy, with the subagent's working directory."""
         return self._in_mode(self._policy.mode)
 
     def removal_reason(self, tool_name: str) -> Reason | None:
@@ -111,7 +111,7 @@ class StrictestPolicy:
 
 
 class SubagentHookDispatch(Hooks):
-    """The session's hooks inside a sub-agent. Their input says which agent it is."""
+    """The session's hooks inside a subagent. Their input says which agent it is."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class SubagentHookDispatch(Hooks):
 
 
 class SubagentIdentity(Struct, frozen=True):
-    """The id and type of a sub-agent, and the call of its parent that it works for."""
+    """The id and type of a subagent, and the call of its parent that it works for."""
 
     id: str
     type: str
@@ -146,7 +146,7 @@ class SubagentIdentity(Struct, frozen=True):
 
 
 class SubagentEvents(Events):
-    """The events of a sub-agent: counts them and forwards them to the parent, wrapped in `AgentEvent`."""
+    """The events of a subagent: counts them and forwards them to the parent, wrapped in `AgentEvent`."""
 
     def __init__(self, parent: Events, identity: SubagentIdentity, find_tool: Callable[[str], Tool | None]) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ def _one_line(text: str) -> str:
 
 
 class FilteredCatalog(Catalog):
-    """The tools of another catalog that a sub-agent has. The others do not exist for it."""
+    """The tools of another catalog that a subagent has. The others do not exist for it."""
 
     def __init__(self, catalog: Catalog, has: Callable[[str], bool]) -> None:
         self._catalog = catalog
@@ -226,7 +226,7 @@ class FilteredCatalog(Catalog):
 
 
 def has_tool(name: str, task: SubagentTask, *, may_start: bool) -> bool:
-    """Whether a sub-agent has a tool: its definition and its task allow it, and it is one for sub-agents."""
+    """Whether a subagent has a tool: its definition and its task allow it, and it is one for subagents."""
     if name in SESSION_TOOLS or (name in SUBAGENT_TOOLS and not may_start):
         return False
     definition = task.definition
@@ -250,9 +250,9 @@ class SubagentApprover:
 
 
 class SubagentToolbox:
-    """The toolbox of one sub-agent. Its calls belong to the turn `turn_id` of its parent, and are undone with it."""
+    """The toolbox of one subagent. Its calls belong to the turn `turn_id` of its parent, and are undone with it."""
 
-    def __init__(  # noqa: PLR0913 - everything that a sub-agent shares or has of its own
+    def __init__(  # noqa: PLR0913 - everything that a subagent shares or has of its own
         self,
         parent: ToolboxProtocol,
         task: SubagentTask,

@@ -1,4 +1,4 @@
-"""Runs sub-agents: each gets a model, a narrower toolbox and a transcript of its own, and reports to its parent."""
+"""Runs subagents: each gets a model, a narrower toolbox and a transcript of its own, and reports to its parent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ID = re.compile(r"agent_[0-9a-f]{8}")
 
 
 class ParentContext(Struct, frozen=True):
-    """What a session, or a sub-agent, shares with the sub-agents it starts."""
+    """What a session, or a subagent, shares with the subagents it starts."""
 
     id: str
     box: ToolboxProtocol
@@ -67,7 +67,7 @@ class ParentContext(Struct, frozen=True):
 
 
 def session_context(box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str | None, str | None]) -> ParentContext:
-    """The context that a session gives to its sub-agents."""
+    """The context that a session gives to its subagents."""
     judge = None if box.services.judge is box.policy else box.services.judge
     return ParentContext(
         box.id,
@@ -83,7 +83,7 @@ def session_context(box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str
 
 
 class SubagentLimits(RunLimits, frozen=True):
-    """The limits of a sub-agent: its own turns, and those of its parents."""
+    """The limits of a subagent: its own turns, and those of its parents."""
 
     parent_limit: Callable[[], RunEnd | None] = lambda: None
 
@@ -92,7 +92,7 @@ class SubagentLimits(RunLimits, frozen=True):
 
 
 class BackgroundReports:
-    """The reports of background sub-agents, for the loop of the session."""
+    """The reports of background subagents, for the loop of the session."""
 
     def __init__(self, registry: SubagentRegistry) -> None:
         self._registry = registry
@@ -111,7 +111,7 @@ def _report_text(handle: SubagentHandle) -> str:
 
 
 class SubagentStarter:
-    """Starts the sub-agents of a session or of a sub-agent."""
+    """Starts the subagents of a session or of a subagent."""
 
     def __init__(self, parent: ParentContext) -> None:
         self._parent = parent
@@ -121,7 +121,7 @@ class SubagentStarter:
             loop.reports = BackgroundReports(self._registry)
 
     async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
-        """Start a sub-agent for a call. Raises `ToolFailure`."""
+        """Start a subagent for a call. Raises `ToolFailure`."""
         id = task.resumes or f"agent_{os.urandom(4).hex()}"
         conversation = await self._resumed_conversation(task, id) if task.resumes else Conversation()
         self._registry.check_limit()
@@ -173,7 +173,7 @@ class SubagentStarter:
 
 
 class SubagentTranscript(Transcript):
-    """The transcript of a sub-agent: each cost in it is recorded in that of its parent, too."""
+    """The transcript of a subagent: each cost in it is recorded in that of its parent, too."""
 
     def __init__(self, parent: ParentContext, agent_id: str, folder: Path, conversation: Conversation) -> None:
         super().__init__(folder if parent.transcript.path is not None else None, conversation)
@@ -230,7 +230,7 @@ class SubagentRun:
         )
 
     def context(self) -> ParentContext:
-        """The context that this agent gives to its own sub-agents."""
+        """The context that this agent gives to its own subagents."""
         return replace(
             self._parent,
             id=self._identity.id,
@@ -256,7 +256,7 @@ class SubagentRun:
         except (ProviderFailure, SessionError) as failure:
             self._end = RunEnd("error", str(failure))
         except Exception as bug:
-            log.error("sub-agent %s failed", identity.id, exc_info=bug)
+            log.error("subagent %s failed", identity.id, exc_info=bug)
             self._end = RunEnd("error", f"it crashed: {type(bug).__name__}: {bug}")
         finally:
             await self._close()
@@ -324,7 +324,7 @@ class SubagentRun:
         try:
             self._parent.transcript.append(record)
         except SessionError as failure:
-            log.error("the end of sub-agent %s could not be recorded: %s", report.agent_id, failure)
+            log.error("the end of subagent %s could not be recorded: %s", report.agent_id, failure)
         return report
 
     def _report_missing_tools(self) -> None:

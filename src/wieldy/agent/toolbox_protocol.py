@@ -1,4 +1,4 @@
-"""What the agent loop needs of a toolbox: the toolbox of a session and that of a sub-agent provide it."""
+"""What the agent loop needs of a toolbox: the toolbox of a session and that of a subagent provide it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Advice(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A permission question for a person; `agent` names the sub-agent that makes the call, if any."""
+    """A permission question for a person; `agent` names the subagent that makes the call, if any."""
 
     plan: PlannedCall
     decision: Decision

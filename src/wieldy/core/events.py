@@ -121,7 +121,7 @@ class Notice(Event, frozen=True, kw_only=True):
 
 
 class AgentEvent(Event, frozen=True, kw_only=True):
-    """An event inside a sub-agent; `call_id` is the Agent call that started it."""
+    """An event inside a subagent; `call_id` is the Agent call that started it."""
 
     kind: ClassVar[str] = "agent.event"
     call_id: str

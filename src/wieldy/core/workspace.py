@@ -103,7 +103,7 @@ def _is_too_long(path: str) -> bool:
 
 
 class ChildWorkspace(Workspace):
-    """A sub-agent's view of a workspace: it shares everything with its parent except the `isolated` kinds of service.
+    """A subagent's view of a workspace: it shares everything with its parent except the `isolated` kinds of service.
 
     It starts in the parent's current folder; from then on, each has a cwd of its own.
     """

@@ -131,7 +131,7 @@ class Stop(HookEvent, frozen=True, kw_only=True):
 
 
 class SubagentStart(HookEvent, frozen=True, kw_only=True):
-    """A sub-agent starts: add to its task."""
+    """A subagent starts: add to its task."""
 
     event: ClassVar[str] = "SubagentStart"
     matched_on: ClassVar[str] = "agent_type"
@@ -142,7 +142,7 @@ class SubagentStart(HookEvent, frozen=True, kw_only=True):
 
 
 class SubagentStop(HookEvent, frozen=True, kw_only=True):
-    """A sub-agent has finished: let it stop, or make it go on with a reason."""
+    """A subagent has finished: let it stop, or make it go on with a reason."""
 
     event: ClassVar[str] = "SubagentStop"
     matched_on: ClassVar[str] = "agent_type"

@@ -21,7 +21,7 @@ _TOOLS_BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
     "safe": (
         *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
         *("ToolSearch", "BashOutput", "AskUserQuestion"),
-        "Agent",  # every call that a sub-agent makes is judged on its own
+        "Agent",  # every call that a subagent makes is judged on its own
     ),
     "confirm": (
         *("Write", "Edit", "MultiEdit", "NotebookEdit", "FileSearch"),

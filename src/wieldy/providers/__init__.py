@@ -1,1 +1,1 @@
-"""Models behind APIs: one adapter an API, and the recorded model."""
+"""Model APIs: one adapter for each, and the scripted model."""

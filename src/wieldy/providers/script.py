@@ -11,7 +11,7 @@ A script is a JSON file: `{"turns": [[step, …], …]}`. A step is one of
 
 Text, thoughts and inputs come in pieces of `chunk` characters, `delay` seconds apart (per step, or for the whole script).
 
-Turns of sub-agents are in `"agents": [{"type": "explore", "prompt": "where is", "turns": […]}, …]`: each of them follows
+Turns of subagents are in `"agents": [{"type": "explore", "prompt": "where is", "turns": […]}, …]`: each of them follows
 the first entry whose `type` is its own and whose `prompt` is part of its task; either may be left out.
 """
 
@@ -127,14 +127,14 @@ class Script:
         return self
 
     def sends(self, type: str | None, agent: Script, *, prompt: str = "") -> Self:
-        """Set the script of sub-agents of this type (None: any) whose task contains `prompt`."""
+        """Set the script of subagents of this type (None: any) whose task contains `prompt`."""
         self.agents.append((type, prompt, agent))
         return self
 
     def delegated(self, agent_type: str, prompt: str) -> Script:
-        """The model of a sub-agent: a fresh copy of its part of the script."""
-        for kind, words, part in self.agents:
-            if kind in (None, agent_type) and words in prompt:
+        """The model of a subagent: a fresh copy of its part of the script."""
+        for type, prompt_part, part in self.agents:
+            if type in (None, agent_type) and prompt_part in prompt:
                 return part._copy(self)
         return Script([[{"fail": "bad_request", "message": f"the script has no turns for this {agent_type} agent"}]])
 

@@ -116,9 +116,9 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("bash.background_on_timeout", "boolean", "A command that takes too long goes on in the background."),
     SettingKey("bash.snapshot", "boolean", "Note what a command changes, so that it can be undone."),
     SettingKey("bash.max_background", "integer", "How many commands may run in the background."),
-    SettingKey("agents.maxDepth", "integer", "How far down sub-agents may send further ones."),
-    SettingKey("agents.maxTurns", "integer", "Turns a sub-agent may take unless its file says otherwise."),
-    SettingKey("agents.maxRunning", "integer", "How many sub-agents may be at work at once."),
+    SettingKey("agents.maxDepth", "integer", "How far down subagents may send further ones."),
+    SettingKey("agents.maxTurns", "integer", "Turns a subagent may take unless its file says otherwise."),
+    SettingKey("agents.maxRunning", "integer", "How many subagents may be at work at once."),
     SettingKey("search.seconds", "number", "Seconds a search may take.", project_may_set=True),
     SettingKey(
         "web.allowPrivateHosts",

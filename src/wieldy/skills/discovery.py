@@ -1,4 +1,4 @@
-"""Finds definitions in Markdown files with a front matter, such as skills and kinds of sub-agents."""
+"""Finds definitions in Markdown files with a front matter, such as skills and kinds of subagents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of sub-agents: the built-in ones, and those in Markdown files of the project and the user."""
+"""Definitions of subagents: the built-in ones, and those in Markdown files of the project and the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READ_ONLY_TOOLS = frozenset(
 
 
 class AgentDefinition(Struct, frozen=True):
-    """A type of sub-agent. `tools` are names or patterns, None for all that its parent has; `disallowed_tools` are removed.
+    """A type of subagent. `tools` are names or patterns, None for all that its parent has; `disallowed_tools` are removed.
 
     `mode` can only make it stricter than its parent; without `model` it uses its parent's.
     """

@@ -1,4 +1,4 @@
-"""Sub-agents of a session: their tasks and reports, and the registry that finds, awaits and stops them."""
+"""Subagents of a session: their tasks and reports, and the registry that finds, awaits and stops them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_REMEMBERED = 100
 REPORTED_STEPS = 20
 STOP_SECONDS = 0.6  # a stopped agent has so long to end before its report is taken as it stands
 CLOSE_SECONDS = 2.0
-NO_MODEL = "it needs a model, and there is none here: sub-agents work inside a session (`wieldy`, `wieldy -p`)"
+NO_MODEL = "it needs a model, and there is none here: subagents work inside a session (`wieldy`, `wieldy -p`)"
 
 StartSubagent: TypeAlias = "Callable[[SubagentTask, ToolContext], Awaitable[SubagentHandle]]"
 
 
 class SubagentTask(Struct, frozen=True):
-    """A task for one sub-agent. `tools` narrows what its definition allows; `resumes` is the id of one to go on with."""
+    """A task for one subagent. `tools` narrows what its definition allows; `resumes` is the id of one to go on with."""
 
     definition: AgentDefinition
     prompt: str
@@ -43,7 +43,7 @@ class SubagentTask(Struct, frozen=True):
 
 
 class SubagentReport(Struct, frozen=True):
-    """How a sub-agent ended, or how far it is: `why` is a word, `text` the agent's last message."""
+    """How a subagent ended, or how far it is: `why` is a word, `text` the agent's last message."""
 
     agent_id: str
     agent_type: str
@@ -114,7 +114,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class SubagentHandle:
-    """One sub-agent, running or ended. `current_report` gives its report as it stands now."""
+    """One subagent, running or ended. `current_report` gives its report as it stands now."""
 
     def __init__(self, id: str, task: SubagentTask, abort: Abort, current_report: Callable[[], SubagentReport]) -> None:
         self.id = id
@@ -144,7 +144,7 @@ class SubagentHandle:
 
 
 class SubagentAccess:
-    """A workspace service: how its agent starts sub-agents. Without a model, `start` is None."""
+    """A workspace service: how its agent starts subagents. Without a model, `start` is None."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.start: StartSubagent | None = None
@@ -152,14 +152,14 @@ class SubagentAccess:
         self.max_depth = workspace.setting("agents.maxDepth", MAX_DEPTH)
 
     def refusal(self) -> str | None:
-        """Why no sub-agent can be started here, or None."""
+        """Why no subagent can be started here, or None."""
         if self.max_depth < 1:
             return "the setting `agents.maxDepth` is 0"
         return NO_MODEL if self.start is None else None
 
 
 class SubagentRegistry:
-    """A workspace service: the sub-agents of a session, nested ones too."""
+    """A workspace service: the subagents of a session, nested ones too."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -1,4 +1,4 @@
-"""Which tools are available in a context: feature gates, mode, a sub-agent's list, deny rules, and the tools' own checks."""
+"""Which tools are available in a context: feature gates, mode, a subagent's list, deny rules, and the tools' own checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRUE_VALUES = frozenset({"1", "true", "yes", "on"})
 
 
 class OfferContext(Struct, frozen=True):
-    """Who is offered tools. `only` is a sub-agent's list: names, or patterns such as `mcp__github__*`."""
+    """Who is offered tools. `only` is a subagent's list: names, or patterns such as `mcp__github__*`."""
 
     mode: str = "default"
     simple: bool = False

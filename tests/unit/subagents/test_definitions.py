@@ -1,4 +1,4 @@
-"""Kinds of sub-agent from files: what is read, what is refused, and whose word counts."""
+"""Kinds of subagent from files: what is read, what is refused, and whose word counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a sub-agent ends, its parent gets one result that says so, and what had been done."""
+"""However a subagent ends, its parent gets one result that says so, and what had been done."""
 
 from __future__ import annotations
 

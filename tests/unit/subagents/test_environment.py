@@ -1,4 +1,4 @@
-"""Sub-agents and the rest of the house: models, scripts, recordings, shells, screens, and what is loaded when."""
+"""Subagents and the rest of the house: models, scripts, recordings, shells, screens, and what is loaded when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sub-agent is held to everything that holds for its parent, and asks in its own name."""
+"""A subagent is held to everything that holds for its parent, and asks in its own name."""
 
 from __future__ import annotations
 

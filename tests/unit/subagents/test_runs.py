@@ -1,4 +1,4 @@
-"""A sub-agent sent by a session: what it has, what it does not have, and what comes back."""
+"""A subagent sent by a session: what it has, what it does not have, and what comes back."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Snapshots:
         self._limits = limits or Limits()
         self._folder = workspace.session_dir
         self._store = -1
-        self._storing = threading.Lock()  # sub-agents keep theirs in the same store
+        self._storing = threading.Lock()  # subagents keep theirs in the same store
         self._places: dict[bytes, tuple[int, int]] = {}
         self._known: dict[str, Kept] = {}
         self._size = 0
