@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 from wieldy import Output, Progress, Script, Toolbox, ToolContext, tool
-from wieldy.core.user_questions import Person, Reply
+from wieldy.core.user_questions import UserAnswer, UserQuestions
 
 async def main():
     async with Toolbox(root=".", settings={}) as box:
