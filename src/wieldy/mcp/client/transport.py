@@ -151,7 +151,7 @@ async def open_stdio(program: ServerProgram) -> AsyncIterator[Any]:
     import anyio
 
     transport, reader = await asyncio.get_running_loop().subprocess_exec(
-        lambda: StdoutReader(MessageParser(program.argv[0], program.stderr), program.stderr.add, program.on_exit),
+        lambda: StdoutReader(StdoutParser(program.argv[0], program.stderr), program.stderr.add, program.on_exit),
         *program.argv,
         cwd=program.cwd,
         env=dict(program.env),
@@ -316,7 +316,7 @@ class StdinWriter:
     async def __aexit__(self, *error: Any) -> None: ...
 
 
-class MessageParser:
+class StdoutParser:
     """Turns lines of stdout into messages. Other lines, such as banners, are logged and added to the stderr tail."""
 
     def __init__(self, program: str, tail: OutputTail) -> None:
