@@ -72,7 +72,7 @@ def test_only_the_place_that_was_found_changes(head: str, tail: str, old: str, n
     document = Document.of(data)
     for tier in TIERS[1:]:
         for place in find_tolerant(document, old + " ", tier):
-            assert document.subdocument(place.span).text == place.found
+            assert document.subdocument(place.span).text == place.file_text
     try:
         result = find_text(document, Replacement(old, new))
     except ToolFailure:

@@ -18,7 +18,7 @@ def explain_unreachable(path: str, error: OSError, cwd: str) -> str:
     """One or two sentences on a path that cannot be opened; for a missing one they name similar paths."""
     name = escape_controls(display_path(path))
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        similar = ", ".join(relative_path(found, cwd) for found in find_similar_paths(path))
+        similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path))
         return f"{name} does not exist." + (f" Did you mean: {similar}?" if similar else " Use Glob to find it.")
     if isinstance(error, PermissionError):
         return f"{name} cannot be read: permission denied."
@@ -37,10 +37,10 @@ def find_similar_paths(path: str, limit: int = 3) -> list[str]:
             corrected = os.path.join(folder, *missing[1:])
             if os.path.lexists(corrected):
                 scores[corrected] = 100.0
-    for depth, found in scan_breadth_first(start):
-        score = _score(name, os.path.basename(found)) - 4 * depth
+    for depth, candidate in scan_breadth_first(start):
+        score = _score(name, os.path.basename(candidate)) - 4 * depth
         if score >= MIN_SCORE:
-            scores.setdefault(found, score)
+            scores.setdefault(candidate, score)
     best = sorted(scores, key=lambda name: (-scores[name], name))
     return [name for name in best if _is_utf8(name)][:limit]
 

@@ -127,25 +127,27 @@ class _Lister:
 
     def open(self, folder: TreeEntry) -> list[TreeEntry]:
         with os.scandir(folder.path) as scan:
-            found = list(scan)
-        rules = folder.rules and folder.rules.enter(folder.path, {entry.name for entry in found})
-        entries = (self.entry(entry, rules) for entry in found)
+            dir_entries = list(scan)
+        rules = folder.rules and folder.rules.enter(folder.path, {entry.name for entry in dir_entries})
+        entries = (self.entry(entry, rules) for entry in dir_entries)
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
-    def entry(self, found: os.DirEntry[str], rules: IgnoreRules | None) -> TreeEntry | None:
-        is_link = found.is_symlink()
-        is_folder = not is_link and found.is_dir()
-        if self.excluded and self.excluded(found.path[self.prefix :]):
+    def entry(self, dir_entry: os.DirEntry[str], rules: IgnoreRules | None) -> TreeEntry | None:
+        is_link = dir_entry.is_symlink()
+        is_folder = not is_link and dir_entry.is_dir()
+        if self.excluded and self.excluded(dir_entry.path[self.prefix :]):
             return None
-        if self.is_hidden and self.is_hidden(found.path):
+        if self.is_hidden and self.is_hidden(dir_entry.path):
             return None
-        if found.name.startswith("."):
+        if dir_entry.name.startswith("."):
             self.hidden += 1
             return None
-        if rules and rules.ignores(found.path, is_folder):
+        if rules and rules.ignores(dir_entry.path, is_folder):
             self.ignored += 1
             return None
-        return TreeEntry(found.name, found.path, is_folder, _link_target(found.path) if is_link else None, rules)
+        return TreeEntry(
+            dir_entry.name, dir_entry.path, is_folder, _link_target(dir_entry.path) if is_link else None, rules
+        )
 
 
 def _link_target(path: str) -> str:

@@ -172,7 +172,7 @@ async def test_what_was_read_is_remembered_for_editing(root: Path, box: Toolbox)
     state = box.workspace.service(ReadState)
     reading = state.reading(str(root / "a.txt"))
     assert reading is not None
-    assert (reading.shown, reading.whole) == (((2, 2),), False)
+    assert (reading.line_ranges, reading.whole) == (((2, 2),), False)
     assert state.content(str(root / "a.txt")) == b"1\n2\n3\n"
     await box.call("Read", {"file_path": "a.txt"})
     reading = state.reading(str(root / "a.txt"))

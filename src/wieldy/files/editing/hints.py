@@ -77,13 +77,13 @@ def _first_difference(sent: list[str], region: list[str], first: int) -> str:
             continue
         if a is None or b is None:
             return f"The {'file' if b is None else 'text sent'} ends there. {READ_AGAIN}"
-        there = b.lstrip(" \t") if number == first and not a[:1].isspace() else b
-        same = common_prefix(a, there)
+        file_line = b.lstrip(" \t") if number == first and not a[:1].isspace() else b
+        same = common_prefix(a, file_line)
         if same == len(a) and number == first + len(sent) - 1:
             continue
         return (
             f"First difference, line {number}, after {same} character{'s' if same != 1 else ''}: "
-            f"old_string has {_describe(a, same)}, the file has {_describe(there, same)}."
+            f"old_string has {_describe(a, same)}, the file has {_describe(file_line, same)}."
         )
     return READ_AGAIN
 

@@ -126,8 +126,8 @@ class TolerantMatch(Struct, frozen=True):
     overlooked the differences. `at_end`: a final line end was sent where the file has none."""
 
     span: Span
-    found: str
-    sent: str
+    file_text: str
+    sent_text: str
     overlooked: tuple[Tier, ...]
     shift: IndentShift | None = None
     at_end: bool = False
@@ -177,10 +177,12 @@ class _LineSearch:
         if self.trailing:
             lines, sent = [line.rstrip(" \t") for line in lines], [line.rstrip(" \t") for line in sent]
         if self.tier == "trailing-space":
-            found = self._by_trailing_space(sent, lines, within=not folding)
+            candidates = self._by_trailing_space(sent, lines, within=not folding)
         else:
-            found = self._by_indentation([line.lstrip(" \t") for line in sent], [line.lstrip(" \t") for line in lines])
-        for index, offset, shift in found:
+            candidates = self._by_indentation(
+                [line.lstrip(" \t") for line in sent], [line.lstrip(" \t") for line in lines]
+            )
+        for index, offset, shift in candidates:
             match = self._match(index, offset, shift, overlooked)
             if self.trailing or not match.at_end:
                 yield match
@@ -243,7 +245,7 @@ def _splice_match(document: Document, match: TolerantMatch, new: str) -> Splice 
     new = new.replace("\r\n", "\n")
     if match.at_end and new.endswith("\n"):
         new = new[:-1]
-    styled = restyle(match.sent, match.found, new, match.shift)
+    styled = restyle(match.sent_text, match.file_text, new, match.shift)
     return None if styled is None else replace_span(document, match.span, styled)
 
 
@@ -253,10 +255,10 @@ def _tolerance_note(document: Document, tier: Tier, matches: list[TolerantMatch]
     differences = [TIER_DIFFERENCES[name] for name in first.overlooked]
     if first.shift is not None:
         differences[-1] = f"{differences[-1]} (the file has {first.shift.description})"
-    if first.at_end and first.sent == first.found:
+    if first.at_end and first.sent_text == first.file_text:
         differences[-1] = "the missing line end at the end of the file"
-    kept = "unchanged lines keep theirs" if tier == "trailing-space" else "new_string was given the file's style"
-    return f"old_string matched only when overlooking {' and '.join(differences)} ({where}); {kept}."
+    style = "unchanged lines keep theirs" if tier == "trailing-space" else "new_string was given the file's style"
+    return f"old_string matched only when overlooking {' and '.join(differences)} ({where}); {style}."
 
 
 def _require_count(document: Document, spans: list[Span], replacement: Replacement, how: str = "") -> None:

@@ -35,24 +35,26 @@ class ReadRecord(Struct, frozen=True):
     seen_at: int
     size: int
     digest: bytes | None = None
-    shown: tuple[LineRange, ...] = ()
+    line_ranges: tuple[LineRange, ...] = ()
     whole: bool = False
     written_by_us: bool = False
 
     def shows(self, first: int, last: int) -> bool:
         """Whether these lines were shown, in one piece or in adjoining ones."""
-        return any(a <= first and last <= b for a, b in self.shown)
+        return any(a <= first and last <= b for a, b in self.line_ranges)
 
     def knows_all(self, count_lines: Callable[[], int]) -> bool:
         """Whether every line was shown; `count_lines` is called only if it matters."""
-        return self.whole or (bool(self.shown) and self.shown[0][0] <= 1 and self.unseen(count_lines()) is None)
+        return self.whole or (
+            bool(self.line_ranges) and self.line_ranges[0][0] <= 1 and self.unseen(count_lines()) is None
+        )
 
     def unseen(self, lines: int) -> LineRange | None:
         """The first lines of a file of so many lines that were never shown."""
         if self.whole:
             return None
         seen = 0
-        for first, last in self.shown:
+        for first, last in self.line_ranges:
             if first > seen + 1:
                 return seen + 1, first - 1
             seen = max(seen, last)
@@ -84,9 +86,9 @@ class ReadState:
             key = self._key(path, stat)
             known = self._readings.get(key)
             if known is not None and not known.written_by_us and self._matches(key, known, data, stat):
-                new = replace(new, shown=known.shown, whole=known.whole)
-            shown = _merge_ranges((*new.shown, (first, last))) if last >= first else new.shown
-            self._keep(key, replace(new, shown=shown, whole=new.whole or complete), data)
+                new = replace(new, line_ranges=known.line_ranges, whole=known.whole)
+            line_ranges = _merge_ranges((*new.line_ranges, (first, last))) if last >= first else new.line_ranges
+            self._keep(key, replace(new, line_ranges=line_ranges, whole=new.whole or complete), data)
 
     def record_write(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole` where

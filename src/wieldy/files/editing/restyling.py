@@ -56,10 +56,10 @@ class IndentShift(Struct, frozen=True):
         return f"{_count(self.added)} more" if self.added else f"{_count(self.removed)} less"
 
 
-def shift_between(sent: Sequence[str], found: Sequence[str]) -> IndentShift | None:
-    """The one shift that turns every line's indentation as sent into the one found, if there is one."""
+def shift_between(sent: Sequence[str], file_lines: Sequence[str]) -> IndentShift | None:
+    """The one shift that turns every line's indentation as sent into that of the file, if there is one."""
     pairs = [
-        (indent_of(a), indent_of(b)) for a, b in zip(sent, found, strict=True) if a.strip(" \t") and b.strip(" \t")
+        (indent_of(a), indent_of(b)) for a, b in zip(sent, file_lines, strict=True) if a.strip(" \t") and b.strip(" \t")
     ]
     if not pairs:
         return None
@@ -69,12 +69,12 @@ def shift_between(sent: Sequence[str], found: Sequence[str]) -> IndentShift | No
 
 def _candidates(pairs: list[tuple[str, str]]) -> Iterable[IndentShift | None]:
     yield _offset(pairs, IndentShift())
-    sent, found = "".join(a for a, _ in pairs), "".join(b for _, b in pairs)
-    if "\t" not in sent and "\t" in found and " " not in found:
+    sent, in_file = "".join(a for a, _ in pairs), "".join(b for _, b in pairs)
+    if "\t" not in sent and "\t" in in_file and " " not in in_file:
         for width in TAB_WIDTHS:
             if all(len(a) % width == 0 for a, _ in pairs):
                 yield _offset(pairs, IndentShift(width, to_tabs=True))
-    if "\t" in sent and " " not in sent and "\t" not in found:
+    if "\t" in sent and " " not in sent and "\t" not in in_file:
         for width in TAB_WIDTHS:
             yield _offset(pairs, IndentShift(width))
 
@@ -97,24 +97,24 @@ def _count(indent: str) -> str:
     return f"{len(indent)} {kind}{'s' if len(indent) != 1 else ''}"
 
 
-def restyle(old: str, found: str, new: str, shift: IndentShift | None = None) -> str | None:
-    """`new` in the style of the file, given that what the file has as `found` was sent as `old`; the two correspond line by
-    line. None where the shift cannot be applied to `new`."""
-    old_lines, found_lines, new_lines = old.split("\n"), found.split("\n"), new.split("\n")
+def restyle(old: str, file_text: str, new: str, shift: IndentShift | None = None) -> str | None:
+    """`new` in the style of the file, given that `old` was sent for what the file has as `file_text`; the two correspond line
+    by line. None where the shift cannot be applied to `new`."""
+    old_lines, file_lines, new_lines = old.split("\n"), file_text.split("\n"), new.split("\n")
     # What follows a last line end is not a line but the beginning of the next one, which does not matter here.
-    ended = old.endswith("\n") and found.endswith("\n")
+    ended = old.endswith("\n") and file_text.endswith("\n")
     if ended:
-        old_lines.pop(), found_lines.pop()
+        old_lines.pop(), file_lines.pop()
     last = new_lines.pop() if ended or not new_lines[-1] else None
-    typography = _typography(old, found)
+    typography = _typography(old, file_text)
     lines: list[str | None] = []
     for tag, i, j, k, m in _opcodes(old_lines, new_lines):
         if tag == "equal":
-            lines += found_lines[i:j]
+            lines += file_lines[i:j]
             continue
         for n, line in enumerate(new_lines[k:m], start=i):
-            corresponds = n < j and fold_text(old_lines[n]) == fold_text(found_lines[n])
-            styled = _restyle_line(old_lines[n], found_lines[n], line, typography) if corresponds else line
+            corresponds = n < j and fold_text(old_lines[n]) == fold_text(file_lines[n])
+            styled = _restyle_line(old_lines[n], file_lines[n], line, typography) if corresponds else line
             lines.append(styled if shift is None else shift.apply(styled))
     if last is not None:
         lines.append(shift.apply(last) if shift is not None and last else last)
@@ -127,31 +127,31 @@ def _opcodes(one: list[str] | str, other: list[str] | str) -> Sequence[tuple[str
     return SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
 
 
-def _restyle_line(old: str, found: str, new: str, typography: Mapping[str, str]) -> str:
+def _restyle_line(old: str, file_line: str, new: str, typography: Mapping[str, str]) -> str:
     """Unchanged parts of a line are taken from the file, new ones get its typography."""
-    if old == found:
+    if old == file_line:
         return new
-    old_folded, found_folded = fold(old), fold(found)
-    composed = unicodedata.is_normalized("NFC", found) or not unicodedata.is_normalized("NFC", old)
+    old_folded, file_folded = fold(old), fold(file_line)
+    composed = unicodedata.is_normalized("NFC", file_line) or not unicodedata.is_normalized("NFC", old)
     pieces: list[str] = []
     for tag, i, j, k, m in _opcodes(old, new):
         start, end = old_folded.folded_position(i), old_folded.folded_position(j)
         if tag == "equal" and start is not None and end is not None:
-            first, last = found_folded.source_start(start), found_folded.source_end(end)
+            first, last = file_folded.source_start(start), file_folded.source_end(end)
             if first is not None and last is not None:
-                pieces.append(found[first:last])
+                pieces.append(file_line[first:last])
                 continue
         piece = "".join(_typeset(new, at, typography) for at in range(k, m))
         pieces.append(piece if composed else unicodedata.normalize("NFD", piece))
     return "".join(pieces)
 
 
-def _typography(old: str, found: str) -> dict[str, str]:
+def _typography(old: str, file_text: str) -> dict[str, str]:
     """For each plain character the one (or the pair of quotes) that the file always has in its place."""
-    if found.isascii() or len(fold_text(old)) != len(fold_text(found)):
+    if file_text.isascii() or len(fold_text(old)) != len(fold_text(file_text)):
         return {}
     forms_of: defaultdict[str, set[str]] = defaultdict(set)
-    for plain, form in _corresponding(old, found):
+    for plain, form in _corresponding(old, file_text):
         forms_of[plain].add(form)
     typography: dict[str, str] = {}
     for plain, forms in forms_of.items():
@@ -164,14 +164,14 @@ def _typography(old: str, found: str) -> dict[str, str]:
     return typography
 
 
-def _corresponding(old: str, found: str) -> Iterator[tuple[str, str]]:
+def _corresponding(old: str, file_text: str) -> Iterator[tuple[str, str]]:
     """Pairs of characters that folding maps one to one."""
-    old_folded, found_folded = fold(old), fold(found)
+    old_folded, file_folded = fold(old), fold(file_text)
     for position in range(len(old_folded.text)):
         i, j = old_folded.source_start(position), old_folded.source_end(position + 1)
-        k, m = found_folded.source_start(position), found_folded.source_end(position + 1)
+        k, m = file_folded.source_start(position), file_folded.source_end(position + 1)
         if i is not None and k is not None and j == i + 1 and m == k + 1:
-            yield old[i], found[k]
+            yield old[i], file_text[k]
 
 
 def _typeset(text: str, at: int, typography: Mapping[str, str]) -> str:

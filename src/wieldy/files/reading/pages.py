@@ -137,11 +137,11 @@ def count_breaks(
     pieces: Iterable[AnyStr], lf: AnyStr, cr: AnyStr, endings: LineEndings
 ) -> Iterator[tuple[AnyStr, int]]:
     """The pieces of a text, each with its number of line breaks, cut so that no pair of CR and LF is torn."""
-    held = lf[:0]
+    carriage_return = lf[:0]
     for chunk in pieces:
-        piece = held + chunk if held else chunk
-        held = piece[-1:] if piece.endswith(cr) else lf[:0]
-        if held:
+        piece = carriage_return + chunk if carriage_return else chunk
+        carriage_return = piece[-1:] if piece.endswith(cr) else lf[:0]
+        if carriage_return:
             piece = piece[:-1]
         feeds, returns, pairs = piece.count(lf), 0, 0
         if cr in piece:
@@ -151,7 +151,7 @@ def count_breaks(
         endings.cr |= returns > pairs
         if piece:
             yield piece, feeds + returns - pairs
-    if held:
+    if carriage_return:
         endings.cr = True
         yield lf, 1
 
@@ -310,9 +310,9 @@ def _skip_breaks(piece: AnyStr, lf: AnyStr, breaks: int, start: int) -> int:
     low, high = start, len(piece)
     while high - low > 4096:
         middle = (low + high) // 2
-        found = piece.count(lf, low, middle)
-        if found < breaks:
-            breaks -= found
+        count = piece.count(lf, low, middle)
+        if count < breaks:
+            breaks -= count
             low = middle
         else:
             high = middle
