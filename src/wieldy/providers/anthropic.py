@@ -26,7 +26,7 @@ from wieldy.providers.endpoint import ApiEndpoint
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
 from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_text
-from wieldy.schema.provider_dialects import ANTHROPIC, adapted
+from wieldy.schema.provider_dialects import ANTHROPIC, adapt_schema
 from wieldy.schema.strict_json import encode_json
 from wieldy.web.http import IDLE_SECONDS
 
@@ -135,7 +135,7 @@ def _encode_tool(tool: ToolSpec, ends_block: bool) -> bytes:
     wire = f"{WIRE}{ends_block}"
     encoded = tool.encoded.get(wire)
     if encoded is None:
-        schema = adapted(tool.input_schema, ANTHROPIC)
+        schema = adapt_schema(tool.input_schema, ANTHROPIC)
         definition = {"name": tool.name, "description": tool.description, "input_schema": schema}
         encoded = tool.encoded[wire] = encode_json(definition | CACHE_BREAKPOINT if ends_block else definition)
     return encoded

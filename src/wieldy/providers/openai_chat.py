@@ -26,7 +26,7 @@ from wieldy.providers.endpoint import ApiEndpoint
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
 from wieldy.providers.sse import decode_event, get_int, get_object, get_objects, get_text
-from wieldy.schema.provider_dialects import OPENAI, adapted
+from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 from wieldy.web.http import IDLE_SECONDS
 
@@ -92,7 +92,7 @@ def encode_request(request: Request, model: str) -> bytes:
 def _encode_tool(tool: ToolSpec) -> bytes:
     encoded = tool.encoded.get(WIRE)
     if encoded is None:
-        schema = adapted(tool.input_schema, OPENAI)
+        schema = adapt_schema(tool.input_schema, OPENAI)
         function = {"name": tool.name, "description": tool.description, "parameters": schema}
         encoded = tool.encoded[WIRE] = encode_json({"type": "function", "function": function})
     return encoded

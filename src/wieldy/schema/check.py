@@ -1,4 +1,4 @@
-"""A JSON Schema at work, by jsonschema-rs: does a value fit, and if not, what is wrong with every field."""
+"""Validate values against a JSON Schema with jsonschema-rs, and explain every problem."""
 
 from __future__ import annotations
 
@@ -7,38 +7,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from wieldy.schema.strict_json import MAX_DEPTH, is_too_deep
 
 
-class Problem:
-    """One field that does not fit. `path` is written as in `edits[2].old_string`; it is empty for the input itself."""
+class Problem(Struct, frozen=True):
+    """One invalid field. `path` is written as in `edits[2].old_string`; it is empty for the input itself."""
 
-    __slots__ = ("expected", "got", "message", "path")
-
-    def __init__(self, path: str, message: str, expected: str = "", got: str = "") -> None:
-        self.path = path
-        self.message = message
-        self.expected = expected
-        self.got = got
-
-    def _words(self) -> tuple[str, str, str, str]:
-        return self.path, self.message, self.expected, self.got
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Problem) and self._words() == other._words()
-
-    def __hash__(self) -> int:
-        return hash(self._words())
-
-    def __repr__(self) -> str:
-        return f"Problem{self._words()}"
+    path: str
+    message: str
+    expected: str = ""
+    got: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class InvalidInput(Exception):
-    """The input does not fit; `problems` names every wrong field."""
+    """The input does not match its schema; `problems` names every invalid field."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -46,11 +33,11 @@ class InvalidInput(Exception):
 
 
 class SchemaError(Exception):
-    """A JSON Schema that cannot be used: it breaks the rules of its draft, or refers to something that is not there."""
+    """A JSON Schema that is invalid in its draft, or has a reference to nothing."""
 
 
 class UnsupportedAnnotation(TypeError):
-    """A type that JSON Schema cannot express, or a parameter that a call by name cannot fill."""
+    """A type that JSON Schema cannot express, or a parameter that cannot be passed by name."""
 
     def __init__(self, owner: str, parameter: str, why: str) -> None:
         super().__init__(f"{owner}: parameter `{parameter}` {why}" if parameter else f"{owner} {why}")
@@ -58,29 +45,29 @@ class UnsupportedAnnotation(TypeError):
         self.parameter = parameter
 
 
-_SHOWN = 80
+_MAX_VALUE_CHARS = 80
 
 
 class SchemaValidator:
-    """One schema, compiled when first needed: by the draft `$schema` names, else 2020-12. Nothing is ever fetched."""
+    """One schema, compiled on first use, by the draft that `$schema` names, else 2020-12. Nothing is ever fetched."""
 
-    __slots__ = ("_refers", "_schema", "_validator")
+    __slots__ = ("_has_references", "_schema", "_validator")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._validator: Any = None
-        self._refers = False
+        self._has_references = False
 
     def compile(self) -> None:
         """Raise `SchemaError` now if the schema cannot be used."""
         if self._validator is None:
-            self._validator = _compiled(self._schema)
-            self._refers = _refers(self._schema)
+            self._validator = _compile(self._schema)
+            self._has_references = _has_references(self._schema)
 
     def fits(self, value: Any) -> bool:
-        """Whether the value is what the schema asks for."""
+        """Whether the value is valid."""
         self.compile()
-        if self._is_bottomless(value):
+        if self._may_overflow(value):
             return False
         try:
             return bool(self._validator.is_valid(value))
@@ -88,33 +75,33 @@ class SchemaValidator:
             return False
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
-        """Every field that is wrong, in the order of the schema; empty when the value fits."""
+        """Every invalid field, in the order of the schema; empty when the value is valid."""
         self.compile()
-        if self._is_bottomless(value):
+        if self._may_overflow(value):
             return (Problem("", f"The input is nested more than {MAX_DEPTH} levels deep."),)
-        found: dict[Problem, None] = {}
+        problems: dict[Problem, None] = {}
         try:
             for error in self._validator.iter_errors(value):
-                found.update(dict.fromkeys(_problems(error, value)))
+                problems.update(dict.fromkeys(_problems(error, value)))
         except (ValueError, TypeError) as error:
-            found[Problem("", f"is not JSON: {error}")] = None
-        return tuple(found)
+            problems[Problem("", f"is not JSON: {error}")] = None
+        return tuple(problems)
 
-    def _is_bottomless(self, value: Any) -> bool:
-        """Whether a schema that can refer to itself would follow the value so deep that the native stack ends first."""
-        return self._refers and is_too_deep(value)
+    def _may_overflow(self, value: Any) -> bool:
+        """Whether a recursive schema would follow the value so deep that the native stack overflows."""
+        return self._has_references and is_too_deep(value)
 
 
-def _refers(schema: Any) -> bool:
+def _has_references(schema: Any) -> bool:
     if isinstance(schema, Mapping):
-        return any(key in schema for key in _REFERENCES) or any(map(_refers, schema.values()))
-    return isinstance(schema, list) and any(map(_refers, schema))
+        return any(key in schema for key in _REFERENCES) or any(map(_has_references, schema.values()))
+    return isinstance(schema, list) and any(map(_has_references, schema))
 
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def _compiled(schema: Mapping[str, Any]) -> Any:
+def _compile(schema: Mapping[str, Any]) -> Any:
     import jsonschema_rs
 
     kind = jsonschema_rs.validator_for if "$schema" in schema else jsonschema_rs.Draft202012Validator
@@ -134,18 +121,20 @@ def _problems(error: Any, whole: Any) -> Iterator[Problem]:
         case "additionalProperties" | "unevaluatedProperties":
             yield from _unknown(path, {name: value.get(name) for name in kind.unexpected})
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
-            yield from _unknown(path, _at(whole, path))  # where no field is known, only the first is told
+            yield from _unknown(path, _at(whole, path))  # without known fields, only the first is reported
         case "anyOf" | "oneOf" if nearer := _nearest(kind, len(path), value):
             for inner in nearer:
                 yield from _problems(inner, whole)
         case _:
             expected = _expected(error)
-            yield Problem(_path(path), f"expected {expected}, got {shown(value)}", expected, shown(value))
+            yield Problem(
+                _path(path), f"expected {expected}, got {describe_value(value)}", expected, describe_value(value)
+            )
 
 
 def _unknown(path: list[str | int], fields: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in fields.items():
-        yield Problem(_path([*path, name]), "is not a known field", "no such field", shown(value))
+        yield Problem(_path([*path, name]), "is not a known field", "no such field", describe_value(value))
 
 
 def _at(value: Any, path: Iterable[str | int]) -> Any:
@@ -155,16 +144,16 @@ def _at(value: Any, path: Iterable[str | int]) -> Any:
 
 
 def _nearest(kind: Any, depth: int, value: Any) -> Sequence[Any]:
-    """Of several alternatives the errors of the one meant: the only one of the right type, or the nearest object."""
+    """The errors of the alternative that was probably meant: the only one of the right type, or the nearest object."""
     branches = getattr(kind, "context", None) or ()
-    right = [branch for branch in branches if branch and not any(_rules_out(error, depth) for error in branch)]
-    if len(right) == 1 or (right and isinstance(value, dict)):
-        return min(right, key=len)
+    candidates = [branch for branch in branches if branch and not any(_rules_out(error, depth) for error in branch)]
+    if len(candidates) == 1 or (candidates and isinstance(value, dict)):
+        return min(candidates, key=len)
     return ()
 
 
 def _rules_out(error: Any, depth: int) -> bool:
-    """Whether an error says that an alternative was not meant at all: another type, or another tag."""
+    """Whether an error shows that an alternative was not meant: another type, or another tag."""
     below = len(error.instance_path) - depth
     if below == 1:
         return bool(error.kind.name == "const")
@@ -192,7 +181,7 @@ def _expected(error: Any) -> str:
         case "pattern":
             return f"text that matches `{kind.value}`"
         case _:
-            return f"a value for which this holds: {_cut(error.message, 200)}"
+            return f"a value for which this holds: {shorten(error.message, 200)}"
 
 
 _A = {
@@ -220,20 +209,20 @@ _LIMITS = {
 }
 
 
-def shown(value: Any) -> str:
-    """A value in a few words: its type and its beginning."""
+def describe_value(value: Any) -> str:
+    """Describe a value in a few words: its type and its beginning."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {_cut(str(value), _SHOWN)}"
+            return f"the number {shorten(str(value), _MAX_VALUE_CHARS)}"
         case str():
-            return f"the string {_json(_cut(value, _SHOWN))}" if value else "an empty string"
+            return f"the string {_json(shorten(value, _MAX_VALUE_CHARS))}" if value else "an empty string"
         case Mapping():
             return (
-                f"an object ({', '.join(_cut(str(key), 20) for key in list(value)[:5])})"
+                f"an object ({', '.join(shorten(str(key), 20) for key in list(value)[:5])})"
                 if value
                 else "an empty object"
             )
@@ -251,7 +240,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _cut(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
+    """Like `core.truncate.truncate`, for this bottom layer."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -265,17 +255,17 @@ def _path(steps: Iterable[str | int]) -> str:
     return path
 
 
-_MOST = 20
-_LONGEST = 120
+_MAX_PROBLEMS = 20
+_MAX_LINE_CHARS = 120
 
 
 def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, Any]) -> str:
     """The `InputValidationError` text for these problems."""
     count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
     lines = [f"InputValidationError: {tool_name} was not run, its input has {count}:"]
-    lines.extend(f"- {line}" for line in _lines(problems[:_MOST], schema))
-    if len(problems) > _MOST:
-        lines.append(f"- and {len(problems) - _MOST} more")
+    lines.extend(f"- {line}" for line in _lines(problems[:_MAX_PROBLEMS], schema))
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
     lines.append(_retry(tool_name, schema))
     return "\n".join(lines)
 
@@ -283,13 +273,13 @@ def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, An
 def _lines(problems: Sequence[Problem], schema: Mapping[str, Any]) -> Iterator[str]:
     missing = {problem.path for problem in problems if problem.got == "nothing"}
     for problem in problems:
-        path = _cut_explain(problem.path)
+        path = shorten(problem.path, _MAX_LINE_CHARS)
         if not path:
             yield problem.message
         elif problem.got == "nothing":
             yield f"`{path}` {problem.message}{_about(path, schema)}"
         elif problem.expected == "no such field":
-            yield f"`{path}` {problem.message}{_nearest_explain(path, missing, schema)}"
+            yield f"`{path}` {problem.message}{_suggest_field(path, missing, schema)}"
         else:
             yield f"`{path}`: {problem.message}"
 
@@ -306,35 +296,31 @@ def _retry(tool_name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _about(path: str, schema: Mapping[str, Any]) -> str:
-    """What the schema says of a missing field: its type and its description."""
+    """The type and description of a missing field."""
     field = _properties_around(path, schema).get(_name(path))
     if not isinstance(field, Mapping):
         return ""
     kinds = field.get("type")
     kind = " or ".join(kinds) if isinstance(kinds, list) else kinds
-    about = _cut_explain(" ".join(str(field.get("description", "")).split()))
-    words = f"{kind}: {about}" if kind and about else kind or about
-    return f" ({words})" if words else ""
+    about = shorten(" ".join(str(field.get("description", "")).split()), _MAX_LINE_CHARS)
+    detail = f"{kind}: {about}" if kind and about else kind or about
+    return f" ({detail})" if detail else ""
 
 
-def _nearest_explain(path: str, missing: set[str], schema: Mapping[str, Any]) -> str:
-    """A word on which field an unknown one may have meant; a missing one is the likelier."""
+def _suggest_field(path: str, missing: set[str], schema: Mapping[str, Any]) -> str:
+    """Suggest the field that an unknown one may have meant, preferably a missing one."""
     known = [str(name) for name in _properties_around(path, schema)]
     if not known:
         return ""
     from difflib import get_close_matches
 
     parent = path.removesuffix(_name(path))
-    plain = {_plain(name): name for name in sorted(known, key=lambda name: parent + name in missing)}
-    found = get_close_matches(_plain(_name(path)), plain, n=1, cutoff=0.6)
-    return f"; did you mean `{plain[found[0]]}`?" if found else ""
+    by_folded_name = {_fold(name): name for name in sorted(known, key=lambda name: parent + name in missing)}
+    matches = get_close_matches(_fold(_name(path)), by_folded_name, n=1, cutoff=0.6)
+    return f"; did you mean `{by_folded_name[matches[0]]}`?" if matches else ""
 
 
-def _cut_explain(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _plain(name: str) -> str:
+def _fold(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -353,7 +339,7 @@ def _properties_around(path: str, schema: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _object_in(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node itself, what it refers to, or the one alternative that describes something with parts."""
+    """The node itself, what it refers to, or the one alternative with properties or items."""
     for _ in range(16):
         if not isinstance(node, Mapping):
             return {}

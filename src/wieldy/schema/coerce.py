@@ -1,6 +1,6 @@
-"""Values of nearly the right type, put right only where the schema forbids what came and permits what was meant.
+"""Coerce values of nearly the right type, only where the schema forbids the value and permits the coerced one.
 
-A place that permits strings is never touched. The result as a whole must fit, or the value comes back as it was.
+A field that permits strings is never changed. If the result as a whole is not valid, the value is returned unchanged.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _MAX_REFERENCES = 16
 
 
 def coerce(schema: Mapping[str, Any], value: dict[str, Any]) -> tuple[dict[str, Any], Notes]:
-    """The value with nearly right types made right, and a note for each; the value as it was if it would not fit."""
+    """Return the coerced value and a note for each change; the value unchanged if the result would not be valid."""
     notes: list[str] = []
-    mended = _Coercion(schema, notes).at(schema, value, "")
-    if notes and SchemaValidator(schema).fits(mended):
-        return mended, tuple(notes)
+    coerced = _Coercion(schema, notes).at(schema, value, "")
+    if notes and SchemaValidator(schema).fits(coerced):
+        return coerced, tuple(notes)
     return value, ()
 
 
 class _Coercion:
-    """One walk over a value beside its schema."""
+    """Walks over a value and its schema side by side."""
 
     def __init__(self, root: Mapping[str, Any], notes: list[str]) -> None:
         self._root = root
         self._notes = notes
 
     def at(self, schema: Any, value: Any, path: str) -> Any:
-        """The value for this place."""
-        schema = self._resolved(schema)
+        """Coerce the value at one path."""
+        schema = self._dereference(schema)
         if isinstance(value, str):
             return self._text(schema, value, path)
         if isinstance(value, dict):
@@ -80,15 +80,15 @@ class _Coercion:
         properties = schema.get("properties") or {}
         required = schema.get("required") or ()
         others = schema.get("additionalProperties")
-        made = {}
+        coerced = {}
         for key, item in value.items():
             below = f"{path}.{key}" if path else key
             inner = properties.get(key, others)
             if item is None and key in properties and key not in required and "null" not in self._permitted(inner):
                 self._notes.append(f"`{below}`: null was left out, as the field is optional")
                 continue
-            made[key] = item if inner is None else self.at(inner, item, below)
-        return made
+            coerced[key] = item if inner is None else self.at(inner, item, below)
+        return coerced
 
     def _list(self, schema: Any, value: list[Any], path: str) -> list[Any]:
         if not isinstance(schema, Mapping):
@@ -103,18 +103,18 @@ class _Coercion:
         ]
 
     def _branch(self, schema: Any, value: Any, kind: str) -> Any:
-        """Of several alternatives the one for this kind of value, if there is just one."""
+        """The only alternative for this kind of value, if there is just one."""
         if not isinstance(schema, Mapping):
             return schema
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema and "properties" not in schema and "items" not in schema:
-                branches = [self._resolved(branch) for branch in schema[keyword]]
+                branches = [self._dereference(branch) for branch in schema[keyword]]
                 fitting = [branch for branch in branches if kind in self._permitted(branch)]
                 return fitting[0] if len(fitting) == 1 else None
         return schema
 
-    def _resolved(self, schema: Any) -> Any:
-        """The schema a reference inside the document points at; None where that cannot be said."""
+    def _dereference(self, schema: Any) -> Any:
+        """Follow references inside the document; None where the target is unknown."""
         for _ in range(_MAX_REFERENCES):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 return schema
@@ -133,19 +133,19 @@ class _Coercion:
         return node
 
     def _permitted(self, schema: Any, depth: int = 0) -> frozenset[str]:
-        """The JSON types a schema lets through; all of them where that cannot be said."""
-        schema = self._resolved(schema)
+        """The JSON types a schema permits; all of them where that is unknown."""
+        schema = self._dereference(schema)
         if schema is False:
             return frozenset()
         if not isinstance(schema, Mapping) or depth > _MAX_REFERENCES:
             return _ALL
         permitted = _ALL
         if (kinds := schema.get("type")) is not None:
-            permitted &= _widened([kinds] if isinstance(kinds, str) else kinds)
+            permitted &= _with_integers([kinds] if isinstance(kinds, str) else kinds)
         if "enum" in schema:
-            permitted &= _widened(_kind(value) for value in schema["enum"])
+            permitted &= _with_integers(_kind(value) for value in schema["enum"])
         if "const" in schema:
-            permitted &= _widened([_kind(schema["const"])])
+            permitted &= _with_integers([_kind(schema["const"])])
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 permitted &= frozenset().union(*(self._permitted(branch, depth + 1) for branch in schema[keyword]))
@@ -154,9 +154,9 @@ class _Coercion:
         return permitted
 
 
-def _widened(kinds: Any) -> frozenset[str]:
-    found = frozenset(kinds)
-    return found | {"integer"} if "number" in found else found
+def _with_integers(kinds: Any) -> frozenset[str]:
+    types = frozenset(kinds)
+    return types | {"integer"} if "number" in types else types
 
 
 def _kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A model's JSON, read with a closed list of repairs: each unambiguous, each named; nothing is ever completed."""
+"""Read a model's JSON with a closed list of repairs: each is unambiguous and reported; cut-off JSON is never completed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from wieldy.schema.check import shorten
 from wieldy.schema.strict_json import MAX_DEPTH, Decoded, TooDeep, decode, is_too_deep
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
-_HALF = "half of a character (a lone surrogate) was replaced by U+FFFD"
+_SURROGATE_NOTE = "half of a character (a lone surrogate) was replaced by U+FFFD"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_SCALARS = frozenset({int, float, bool, type(None)})
 
 
-class Read:
-    """An object, and what had to be mended to read it."""
+class ReadInput:
+    """An object, and notes on what was repaired."""
 
     __slots__ = ("notes", "value")
 
@@ -28,7 +28,7 @@ class Read:
 
 
 class UnreadableJson(Exception):
-    """Not a JSON object. `cut_off` says that the text stops before its end: such a call is never run."""
+    """Not a JSON object. `cut_off` says that the text stops early: such a call is never run."""
 
     def __init__(self, reason: str, *, cut_off: bool = False) -> None:
         super().__init__(reason)
@@ -36,17 +36,15 @@ class UnreadableJson(Exception):
         self.cut_off = cut_off
 
 
-def read_object(raw: bytes | str | Mapping[str, Any]) -> Read:
-    """The object a model meant. Raises `Unreadable`."""
+def read_object(raw: bytes | str | Mapping[str, Any]) -> ReadInput:
+    """Read the object that a model sent. Raises `UnreadableJson`."""
     if isinstance(raw, str):
         return _read(raw, inside=False)
     if isinstance(raw, Mapping):
         value = dict(raw)
-        if _is_flat_ascii(value):
-            return Read(value)
         if is_too_deep(value):
             raise UnreadableJson(str(TooDeep()))
-        return Read(_without_surrogates(value), (_HALF,)) if _has_surrogates(value) else Read(value)
+        return ReadInput(_without_surrogates(value), (_SURROGATE_NOTE,)) if _has_surrogates(value) else ReadInput(value)
     return _read(_decoded(raw), inside=False)
 
 
@@ -62,24 +60,24 @@ def _decoded(raw: bytes) -> str:
         raise UnreadableJson(f"The input is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}.") from None
 
 
-def _read(text: str, *, inside: bool) -> Read:
+def _read(text: str, *, inside: bool) -> ReadInput:
     notes: list[str] = []
     bare = text.strip(" \t\r\n")
     if not bare:
-        return Read({})
+        return ReadInput({})
     try:
         value, repeated = decode(bare)
     except json.JSONDecodeError as error:
         if error.pos >= len(bare) or error.msg.startswith("Unterminated string"):
-            # Right up to its end: the quick way to know what the repairs would find out token by token.
+            # Valid up to its end: no need to let the repairs find that out token by token.
             raise _cut_off("it stops before the object is complete") from None
-        bare = _unwrapped(bare, notes)
-        value, repeated = _mended(bare, notes)
+        bare = _unwrap(bare, notes)
+        value, repeated = _repair(bare, notes)
     except ValueError as error:
         raise UnreadableJson(f"The input cannot be read: {error}.") from None
     if isinstance(value, str) and not inside and value.lstrip(_JUNK).startswith("{"):
         inner = _read(value, inside=True)
-        return Read(inner.value, (*notes, "the object was inside a string", *inner.notes))
+        return ReadInput(inner.value, (*notes, "the object was inside a string", *inner.notes))
     if not isinstance(value, dict):
         raise UnreadableJson(
             f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name."
@@ -87,12 +85,12 @@ def _read(text: str, *, inside: bool) -> Read:
     notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated)
     if _may_hold_surrogates(bare) and _has_surrogates(value):
         value = _without_surrogates(value)
-        notes.append(_HALF)
-    return Read(value, tuple(notes))
+        notes.append(_SURROGATE_NOTE)
+    return ReadInput(value, tuple(notes))
 
 
-def _unwrapped(text: str, notes: list[str]) -> str:
-    """The text without a code fence and without invisible characters around it."""
+def _unwrap(text: str, notes: list[str]) -> str:
+    """Strip a code fence and invisible characters around the text."""
     bare = text.strip(_JUNK)
     if fence := _FENCE.match(bare):
         if not bare.endswith("```") or len(bare) < fence.end() + 3:
@@ -104,9 +102,8 @@ def _unwrapped(text: str, notes: list[str]) -> str:
     return bare
 
 
-def _mended(text: str, notes: list[str]) -> Decoded:
-    """Decode with the repairs inside the text."""
-
+def _repair(text: str, notes: list[str]) -> Decoded:
+    """Decode with repairs inside the text."""
     try:
         repair = Repair(text)
         decoded = decode(repair.text, raw_controls=True)
@@ -144,41 +141,27 @@ def _kind(value: Any) -> str:
 
 
 def _may_hold_surrogates(text: str) -> bool:
-    """A quick look before the long one: as an escape, or as it is."""
+    """A fast check before the thorough one: as an escape, or literally."""
     return "\\ud" in text or "\\uD" in text or not (text.isascii() or _SURROGATE.search(text) is None)
 
 
-def _is_flat_ascii(value: dict[str, Any]) -> bool:
-    """A quick look at what most inputs are: a few plain values, with nothing in them to put right."""
-    for name, item in value.items():
-        kind = type(item)
-        if kind is str:
-            if not item.isascii():
-                return False
-        elif kind not in _SCALARS:
-            return False
-        if not name.isascii():
-            return False
-    return True
-
-
 def _has_surrogates(value: Any) -> bool:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    pending = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, str):
             if not item.isascii() and _SURROGATE.search(item):
                 return True
         elif isinstance(item, dict):
-            waiting.extend(item)
-            waiting.extend(item.values())
+            pending.extend(item)
+            pending.extend(item.values())
         elif isinstance(item, (list, tuple)):
-            waiting.extend(item)
+            pending.extend(item)
     return False
 
 
 def _without_surrogates(value: Any) -> Any:
-    """The same value with U+FFFD for halves of characters; no deeper than the bound, so recursion is safe."""
+    """Replace lone surrogates by U+FFFD; the depth is bounded, so recursion is safe."""
     if isinstance(value, str):
         return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -195,7 +178,7 @@ _TOKEN = re.compile(
 )
 _LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
-_MOST_TOKENS = 200_000  # half a second of work; no call that anybody means comes near
+_MAX_TOKENS = 200_000  # half a second of work; no real call comes near
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
@@ -204,7 +187,7 @@ class CutOff(ValueError):
 
 
 class Malformed(ValueError):
-    """The text is no JSON, and how it was meant is not plain. `at` is the index of what is wrong."""
+    """The text is not JSON and cannot be repaired unambiguously. `at` is the index of the error."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -212,7 +195,7 @@ class Malformed(ValueError):
 
 
 class _Next(Enum):
-    """What the grammar wants, in words for a message."""
+    """What the grammar expects next, in words for a message."""
 
     VALUE = "a value"
     ITEM_OR_END = "a value or ]"
@@ -224,7 +207,7 @@ class _Next(Enum):
 
 
 class Repair:
-    """The mending of one text: `text` can be decoded with raw control characters allowed, `notes` name the repairs."""
+    """Repairs one text: `text` can be decoded with raw control characters allowed, `notes` name the repairs."""
 
     __slots__ = ("_after_comma", "_comma", "_next", "_open", "_pieces", "notes")
 
@@ -238,8 +221,8 @@ class Repair:
         at = tokens = 0
         while at < len(text):
             tokens += 1
-            if tokens > _MOST_TOKENS:
-                raise Malformed("it is too long to be mended; send valid JSON", at)
+            if tokens > _MAX_TOKENS:
+                raise Malformed("it is too long to be repaired; send valid JSON", at)
             token = _TOKEN.match(text, at)
             if token is None:
                 raise CutOff("a string is not closed")
@@ -250,7 +233,6 @@ class Repair:
 
     @property
     def text(self) -> str:
-        """The mended text."""
         return "".join(self._pieces)
 
     def _take(self, token: re.Match[str], at: int, is_last: bool) -> None:
@@ -333,5 +315,4 @@ class Repair:
             hint = ' A double quote inside a string must be written \\", and a backslash \\\\.'
         elif self._next in (_Next.KEY, _Next.KEY_OR_END):
             hint = " Every key needs double quotes."
-        shown = piece if len(piece) <= 30 else piece[:29] + "…"
-        return Malformed(f"expected {self._next.value}, found {shown}.{hint}", at)
+        return Malformed(f"expected {self._next.value}, found {shorten(piece, 30)}.{hint}", at)

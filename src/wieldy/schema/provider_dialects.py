@@ -1,4 +1,4 @@
-"""What each provider's API accepts of a schema, as a table, and how one that asks for more is made acceptable."""
+"""Adapt schemas to what each provider's API accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Dialect:
-    """The limits of one API. `unions` are those refused at the top of an input schema."""
+    """The limits of one API. `unions` are the keywords refused at the top of an input schema."""
 
     unions = ("anyOf", "oneOf", "allOf")
 
@@ -20,8 +20,8 @@ ANTHROPIC = Dialect("anthropic")
 OPENAI = Dialect("openai", "$anchor")
 
 
-def adapted(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """A schema the API takes: an object at the top, unions there merged into one, words it does not know left out.
+def adapt_schema(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """Return a schema that the API accepts: an object at the top, unions there merged, unknown keywords dropped.
 
     A merged union is wider than the original; the call itself is still checked against the original.
     """
@@ -29,16 +29,16 @@ def adapted(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
     for union in dialect.unions:
         options = top.pop(union, None)
         if isinstance(options, list):
-            top = _merged(top, [o for o in options if isinstance(o, Mapping)], every=union == "allOf")
+            top = _merge(top, [o for o in options if isinstance(o, Mapping)], every=union == "allOf")
     if "$ref" in top:
-        top = _followed(top)
+        top = _inline_reference(top)
     top["type"] = "object"
     if not isinstance(top.get("properties"), Mapping):
         top["properties"] = {}
     return top
 
 
-def _merged(top: dict[str, Any], options: list[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
+def _merge(top: dict[str, Any], options: list[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
     properties = dict(top.get("properties", {}))
     needed = [set(option.get("required", ())) for option in options]
     for option in options:
@@ -52,15 +52,15 @@ def _merged(top: dict[str, Any], options: list[Mapping[str, Any]], *, every: boo
     return merged
 
 
-def _followed(top: dict[str, Any]) -> dict[str, Any]:
-    """A reference at the top, replaced by what it refers to."""
+def _inline_reference(top: dict[str, Any]) -> dict[str, Any]:
+    """Replace a reference at the top by its target."""
     seen: set[str] = set()
     while isinstance(reference := top.get("$ref"), str) and reference.startswith("#/") and reference not in seen:
         seen.add(reference)
-        found: Any = top
+        target: Any = top
         for part in reference[2:].split("/"):
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+            target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
         rest = {key: value for key, value in top.items() if key != "$ref"}
-        top = {**(found if isinstance(found, Mapping) else {}), **rest}
+        top = {**(target if isinstance(target, Mapping) else {}), **rest}
     top.pop("$ref", None)
     return top

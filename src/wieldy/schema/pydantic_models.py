@@ -1,4 +1,4 @@
-"""Pydantic models of users who have pydantic: their own validation, behind the schema they show."""
+"""Support for pydantic models: their own validators run after the schema check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wieldy.schema.derive import pydantic_schema
 
 
 def pydantic_maker(cls: Any) -> Callable[[Any], Any]:
-    """A maker of instances: what the schema forbids is refused first, then the model's own validators speak."""
+    """Return a function that checks a value against the schema, then makes an instance with the model's own validators."""
     schema, definitions = pydantic_schema(cls)
     checker = SchemaValidator({**schema, "$defs": definitions} if definitions else schema)
 
@@ -20,18 +20,18 @@ def pydantic_maker(cls: Any) -> Callable[[Any], Any]:
         try:
             return cls.model_validate(value)
         except ValueError as error:
-            raise Refused(_problems(error)) from error
+            raise PydanticInvalidInput(_problems(error)) from error
 
     return make
 
 
-class Refused(InvalidInput, ValueError):
-    """What a model's own validators found wrong."""
+class PydanticInvalidInput(InvalidInput, ValueError):
+    """The model's own validators refused the input."""
 
 
 def _problems(error: Any) -> list[Problem]:
-    found = []
+    problems = []
     for detail in error.errors(include_url=False):
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"])
-        found.append(Problem(path.lstrip("."), detail["msg"]))
-    return found
+        problems.append(Problem(path.lstrip("."), detail["msg"]))
+    return problems

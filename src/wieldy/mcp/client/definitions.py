@@ -17,7 +17,7 @@ from wieldy.core.truncate import truncate
 from wieldy.mcp.client.json_records import JsonRecords
 from wieldy.schema.check import SchemaError
 from wieldy.schema.parameters import Parameters
-from wieldy.schema.provider_dialects import OPENAI, adapted
+from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_RESULT_CHARS = 500_000
@@ -94,7 +94,7 @@ def parse_input_schema(schema: Any) -> Parameters:
     parameters = Parameters.from_schema(schema)
     try:
         parameters.compile()
-        parameters.schema = adapted(schema, OPENAI)
+        parameters.schema = adapt_schema(schema, OPENAI)
     except (SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidDefinition(f"its input schema cannot be used: {error}") from None
     return parameters

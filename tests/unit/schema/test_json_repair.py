@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from wieldy.schema.json_repair import Read, UnreadableJson, read_object
+from wieldy.schema.json_repair import ReadInput, UnreadableJson, read_object
 
 
-def as_is(read: Read) -> object:
+def as_is(read: ReadInput) -> object:
     assert read.notes == ()
     return read.value
 

@@ -26,7 +26,7 @@ def test_any_value_is_written_as_the_library_writes_it(value):
 
 
 def test_what_json_does_not_know_is_an_error():
-    with pytest.raises(TypeError, match="not JSON serializable"):
+    with pytest.raises(TypeError):
         encode_json({"a": object()})
 
 
