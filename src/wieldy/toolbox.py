@@ -88,7 +88,7 @@ class Toolbox:
             root,
             session_dir=state_home() / "sessions" / self.id,
             settings=self.settings.values,
-            extra_roots=tuple(self.settings.get("permissions.additionalDirectories", ())),
+            extra_roots=tuple(self.settings.get("permissions.additionalDirectories")),
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wieldy.core.setting_keys import KEYS
 from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
 from wieldy.settings import load_settings
-from wieldy.settings.keys import KEYS
 from wieldy.settings.store import ShapeError, with_items
 
 

@@ -279,7 +279,7 @@ class Session:
             record(SessionHeader(VERSION, self.id, root, provider.model, time.time(), self._forked_from))
         elif conversation.header.model != provider.model:
             record(ModelChanged(provider.model))
-        idle_ms = self.box.settings.get("messageIdleNotifThresholdMs", 60_000)
+        idle_ms = self.box.settings.get("messageIdleNotifThresholdMs")
         hooks = SessionHooks(self.box.hooks, idle_ms / 1000)
         self._loop = AgentLoop(
             self.box, provider, self.transcript, self._prefix, hooks, limits=self._limits, options=self._options

@@ -49,7 +49,7 @@ class SideRequests:
 
             workspace.service(Summaries).ask = self.ask_about_page
         provider = self._models.main
-        setting = workspace.setting("web.providerSearch", None)
+        setting = workspace.setting("web.providerSearch")
         if not (getattr(provider, "searches", False) if setting is None else setting):
             return
         from wieldy.providers.web_search import ProviderSearch, SearchingProvider

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
     from wieldy.toolbox import Toolbox
 
-MAX_TURNS = 200
 FOLDER = "agents"
 _ID = re.compile(r"agent_[0-9a-f]{8}")
 
@@ -149,7 +148,7 @@ class SubagentStarter:
         return handle
 
     def _limits(self, task: SubagentTask) -> RunLimits:
-        max_turns = task.definition.max_turns or self._parent.box.workspace.setting("agents.maxTurns", MAX_TURNS)
+        max_turns = task.definition.max_turns or self._parent.box.workspace.setting("agents.maxTurns")
         loop = self._parent.loop()
         return SubagentLimits(max_turns, parent_limit=loop.limit_reached if loop is not None else lambda: None)
 

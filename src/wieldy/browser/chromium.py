@@ -125,7 +125,7 @@ class Chromium:
             executable_path=find_browser(workspace.env),
             headless=True,
             # Chromium cannot use its own sandbox as root.
-            chromium_sandbox=os.geteuid() != 0 and workspace.setting("browser.sandbox", True),
+            chromium_sandbox=os.geteuid() != 0 and workspace.setting("browser.sandbox"),
             args=[*NO_BACKGROUND_TRAFFIC, *PROXY_ONLY],
             proxy={"server": proxy, "bypass": "<-loopback>"},
             env=tagged,

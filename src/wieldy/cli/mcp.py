@@ -281,7 +281,7 @@ def _format_line(row: dict[str, Any]) -> str:
 def _report_unknown(name: str, root: str) -> int:
     from wieldy.engine.pipeline import nearest
 
-    configured = Toolbox(root=root, load_settings=True).settings.get("mcpServers", {})
+    configured = Toolbox(root=root, load_settings=True).settings.get("mcpServers")
     near = nearest(name, list(configured))
     hint = f" Did you mean `{near[0]}`?" if near else " `wieldy mcp list` lists them."
     return _fail(f"there is no MCP server `{name}`.{hint}", code=1)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
+from wieldy.core.setting_keys import find_key
 
 T = TypeVar("T")
 
@@ -43,16 +44,16 @@ class Workspace:
         """The folders in which tools may work without asking."""
         return (self.root, *self.extra_roots)
 
-    def setting(self, dotted: str, default: T) -> T:
-        """Return a setting by its dotted name, such as `edit.tolerance`; the default where it is absent or of another type."""
+    def setting(self, name: str) -> Any:
+        """Return a setting by its dotted name, such as `edit.tolerance`; its default where it is not set or of another type."""
+        key = find_key(name)
+        assert key is not None, f"`{name}` is missing in core/setting_keys.py"
         value: Any = self.settings
-        for key in dotted.split("."):
-            if not isinstance(value, Mapping) or key not in value:
-                return default
-            value = value[key]
-        if default is not None and not isinstance(value, type(default)):
-            return default
-        return cast(T, value)
+        for step in name.split("."):
+            if not isinstance(value, Mapping) or step not in value:
+                return key.default
+            value = value[step]
+        return value if key.accepts(value) else key.default
 
     def service(self, kind: type[T]) -> T:
         """Return the one `kind` of this workspace, created as `kind(workspace)` on first use."""

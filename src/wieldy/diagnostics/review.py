@@ -53,7 +53,7 @@ class Diagnostics:
     @property
     def seconds(self) -> float:
         """How long the checks of an edit may take; 0 if they are off."""
-        value: Any = self._workspace.setting("edit.diagnostics", None)
+        value: Any = self._workspace.setting("edit.diagnostics")
         if isinstance(value, bool):
             return DEFAULT_SECONDS if value else 0.0
         return float(value) if isinstance(value, int | float) and value > 0 else 0.0

@@ -157,7 +157,7 @@ class Hooks:
             return failed_reply(hook, f"failed: {type(error).__name__}: {error}")
 
     def _environment(self) -> Mapping[str, str]:
-        configured: dict[str, Any] = self._workspace.setting("env", {})
+        configured: dict[str, Any] = self._workspace.setting("env")
         return {**self._workspace.env, **{str(name): str(value) for name, value in configured.items()}}
 
     def _report(self, replies: HookReplies) -> None:

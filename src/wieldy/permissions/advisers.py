@@ -79,9 +79,9 @@ class SandboxAdviser:
     def wants(self, plan: PlannedCall) -> bool:
         setting = self._workspace.setting
         return (
-            setting("sandbox.enabled", False)
-            and setting("sandbox.autoAllow", False)
-            and not setting("sandbox.excludedCommands", list[str]())
+            setting("sandbox.enabled")
+            and setting("sandbox.autoAllow")
+            and not setting("sandbox.excludedCommands")
             and any(isinstance(effect, Runs) for effect in plan.effects)
         )
 

@@ -103,11 +103,11 @@ class Ripgrep(Struct, frozen=True):
     @staticmethod
     def for_tool(name: str, workspace: Workspace) -> Ripgrep:
         """The installed ripgrep as the settings of a workspace want it for a tool."""
-        timeout = workspace.setting(f"tools.{name}.timeout", None)
+        timeout = workspace.setting(f"tools.{name}.timeout")
         # A little less than the call may take, so that partial results can still be reported.
         seconds = timeout * 0.9 if isinstance(timeout, int | float) and timeout > 0 else SECONDS
         command = (find_ripgrep(workspace.env).path,)
-        return Ripgrep(command, workspace.env, seconds, workspace.setting("respectGitignore", True))
+        return Ripgrep(command, workspace.env, seconds, workspace.setting("respectGitignore"))
 
     def list_command(self, folder: str, flags: Iterable[str] = ()) -> list[str]:
         """The command that lists every file below the folder it runs in."""

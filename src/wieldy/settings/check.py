@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from wieldy.core.setting_keys import KEYS, SettingKey, key_tree, to_camel_case
 from wieldy.core.truncate import truncate
 from wieldy.schema.json_positions import JsonPath
-from wieldy.settings.keys import KEYS, SettingKey, key_tree
 
 _INVALID = object()
 
@@ -31,10 +31,13 @@ def _validate_section(
     values: Mapping[str, Any], keys: Mapping[str, Any], path: JsonPath, problems: list[InvalidValue]
 ) -> dict[str, Any]:
     valid: dict[str, Any] = {}
-    for name, value in values.items():
-        here = (*path, name)
+    for written_name, value in values.items():
+        here = (*path, written_name)
+        # Older versions had names such as `max_bytes`.
+        name = written_name if written_name in keys or "*" in keys else to_camel_case(written_name)
         entry = keys.get(name, keys.get("*"))
         if entry is None:
+            name = written_name
             problems.append(InvalidValue(here, f"there is no setting `{dotted(here)}`{_suggest_key(here, keys)}"))
             valid[name] = value
         elif isinstance(entry, SettingKey):

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wieldy.core.setting_keys import OBJECT_KINDS, find_key
 from wieldy.settings.check import dotted, validate
-from wieldy.settings.keys import OBJECT_KINDS, find_key
 from wieldy.settings.sources import SettingsProblem, SettingsSource
 
 # Claude Code's names → ours, where the meaning is the same.

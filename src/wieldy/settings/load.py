@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
+from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, parse
@@ -62,18 +63,18 @@ class Settings(Struct, frozen=True):
         """Return where a value is written; None where it is not set."""
         return self.origins.get(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value by its dotted name."""
+    def get(self, name: str) -> Any:
+        """Return a value by its dotted name, or its default where it is not set."""
         value: Any = self.values
         for step in name.split("."):
             if not isinstance(value, Mapping) or step not in value:
-                return default
+                return default_of(name)
             value = value[step]
         return value
 
     def mode(self, requested: str | None = None) -> str:
         """Return the mode to start in: the requested one, else the configured one; bypass only where it is not disabled."""
-        mode = requested or self.get("permissions.defaultMode", "default")
+        mode = requested or self.get("permissions.defaultMode")
         is_disabled = self.get("permissions.disableBypassPermissionsMode") == "disable"
         return "default" if mode == "bypassPermissions" and is_disabled else str(mode)
 
@@ -85,7 +86,7 @@ class Settings(Struct, frozen=True):
     def extra_roots(self, workspace: Workspace, before: Settings) -> tuple[str, ...]:
         """Return the extra roots of a workspace after these settings replaced those before."""
         name = "permissions.additionalDirectories"
-        old, new = (list(map(os.path.realpath, settings.get(name, ()))) for settings in (before, self))
+        old, new = (list(map(os.path.realpath, settings.get(name))) for settings in (before, self))
         return tuple(dict.fromkeys([*(folder for folder in workspace.extra_roots if folder not in old), *new]))
 
     def policy(self, workspace: Workspace, mode: str | None = None) -> Policy:

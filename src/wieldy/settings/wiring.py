@@ -111,7 +111,7 @@ class Wiring:
 
     def _apply_limits(self, services: Services, catalog: Catalog) -> None:
         """Wrap the tools for which the settings set limits; cached results are dropped when files change."""
-        sections = self._settings.get("tools", {})
+        sections = self._settings.values.get("tools", {})
         if not sections and self._tool_limits is None:
             return
         if self._tool_limits is None:

@@ -17,8 +17,6 @@ from wieldy.subagents.definitions import AgentDefinition
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
 
-MAX_RUNNING = 20
-MAX_DEPTH = 3
 MAX_REMEMBERED = 100
 REPORTED_STEPS = 20
 STOP_SECONDS = 0.6  # a stopped agent has so long to end before its report is taken as it stands
@@ -149,7 +147,7 @@ class SubagentAccess:
     def __init__(self, workspace: Workspace) -> None:
         self.start: StartSubagent | None = None
         self.depth = 0
-        self.max_depth = workspace.setting("agents.maxDepth", MAX_DEPTH)
+        self.max_depth = workspace.setting("agents.maxDepth")
 
     def refusal(self) -> str | None:
         """Why no subagent can be started here, or None."""
@@ -175,7 +173,7 @@ class SubagentRegistry:
 
     def check_limit(self) -> None:
         """Raise `ToolFailure` if too many agents are running."""
-        limit = self._workspace.setting("agents.maxRunning", MAX_RUNNING)
+        limit = self._workspace.setting("agents.maxRunning")
         running = [handle.id for handle in self._handles.values() if handle.running]
         if len(running) >= limit:
             raise ToolFailure(

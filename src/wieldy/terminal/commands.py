@@ -120,7 +120,7 @@ async def _reload(chat: Chat, rest: str) -> None:
         chat.say("\n".join(f"  {error}" for error in settings.errors), "red")
         chat.say("  the settings stay as they were")
         return
-    servers = settings.get("mcpServers", {})
+    servers = settings.get("mcpServers")
     counts = f"{len(settings.rules.rules)} rules, {len(box.hooks.hooks)} hooks, {len(servers)} MCP servers"
     chat.say(f"  the settings were read again: {counts}")
     for problem in (*settings.warnings, *box.hook_problems):

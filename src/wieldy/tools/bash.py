@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects, Fetches, Runs, Writes, is_opaque
 from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.setting_keys import default_of
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import load_description
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from wieldy.shell.running.launch import Confinement
     from wieldy.shell.running.shell import CommandResult, Shell
 
-DEFAULT_MS = 120_000
+DEFAULT_MS = default_of("bash.timeoutMs")
 MAX_MS = 600_000
 
 
@@ -149,7 +150,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     shell = run.shell
     if shell.exit.done():
         result = await collect_result(shell)
-    elif workspace.setting("bash.background_on_timeout", False):
+    elif workspace.setting("bash.backgroundOnTimeout"):
         return _moved_to_background(_background(workspace).adopt(shell, run.command, position=shell.capture.total), run)
     else:
         result = await stop_and_collect(shell, "timed out")
@@ -216,14 +217,14 @@ def _background(workspace: Workspace) -> BackgroundShells:
 
 async def _confinement(command: str, workspace: Workspace) -> tuple[Confinement | None, str | None]:
     """The sandbox of a command, and a notice if the settings ask for one that does not work."""
-    if not workspace.setting("sandbox.enabled", False) or _is_excluded(command, workspace):
+    if not workspace.setting("sandbox.enabled") or _is_excluded(command, workspace):
         return None, None
     from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.sandbox import Sandbox
 
     sandbox = workspace.service(Sandbox)
     if (await sandbox.wrapper()).mechanism == "none":
-        if workspace.setting("sandbox.failIfUnavailable", False):
+        if workspace.setting("sandbox.failIfUnavailable"):
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
     return await sandbox.confinement(also_writable=(str(workspace.service(ShellSession).folder),)), None
@@ -248,7 +249,7 @@ async def _git_environment(analysis: Analysis, workspace: Workspace) -> dict[str
 
 async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
     """Snapshot what the command may write, for undo; None if undo is off."""
-    if not workspace.setting("journal.enabled", True) or not workspace.setting("bash.snapshot", True):
+    if not workspace.setting("journal.enabled") or not workspace.setting("bash.snapshot"):
         return None
     from wieldy.files.journal.command_snapshots import Witness
 
@@ -266,7 +267,7 @@ async def _add_changes(output: Output, witness: Witness | None, ctx: ToolContext
 
 def _is_excluded(command: str, workspace: Workspace) -> bool:
     """Whether the settings let every program of a command run outside the sandbox."""
-    excluded = workspace.setting("sandbox.excludedCommands", list[str]())
+    excluded = workspace.setting("sandbox.excludedCommands")
     if not excluded:
         return False
     analysis = _analysis(command, workspace)
@@ -288,5 +289,5 @@ def _drop_redundant_cd(command: str, cwd: str) -> str:
 def _timeout_ms(requested: int | None, workspace: Workspace) -> int:
     variable = workspace.env.get("WIELDY_BASH_TIMEOUT_MS", "")
     has_variable = variable.isdecimal() and int(variable) > 0
-    default = int(variable) if has_variable else workspace.setting("bash.timeout_ms", DEFAULT_MS)
+    default = int(variable) if has_variable else workspace.setting("bash.timeoutMs")
     return min(requested, max(MAX_MS, default)) if requested else default

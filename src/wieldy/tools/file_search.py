@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wieldy.files.journal.entries import Change
     from wieldy.search.ignore import HiddenTest
 
-SECONDS = 60.0
 SHOWN_LINES = 300
 MAX_FILES = 100
 
@@ -95,7 +94,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
         request.command,
         cwd="/",
         env=ctx.workspace.env,
-        seconds=ctx.workspace.setting("search.seconds", SECONDS),
+        seconds=ctx.workspace.setting("search.seconds"),
         consume=gathered.consume,
     )
     if gathered.error:

@@ -10,7 +10,7 @@ from wieldy.core.workspace import Workspace
 
 
 def has_mcp_servers(workspace: Workspace) -> bool | str:
-    return bool(workspace.setting("mcpServers", dict[str, object]())) or "no MCP server is configured"
+    return bool(workspace.setting("mcpServers")) or "no MCP server is configured"
 
 
 @tool(

@@ -48,7 +48,7 @@ async def ls(
             ignore or (),
             hidden_test(ctx.judge),
             stopped=lambda: ctx.abort.aborted,
-            respect_ignore_files=ctx.workspace.setting("respectGitignore", True),
+            respect_ignore_files=ctx.workspace.setting("respectGitignore"),
         )
     except BadGlob as error:
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None

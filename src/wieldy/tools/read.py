@@ -45,7 +45,7 @@ async def read(
         pages=pages,
         as_images=as_images,
         state=workspace.service(ReadState),
-        recent=workspace.service(read_file.RecentReads) if workspace.setting("read.unchanged_stub", True) else None,
+        recent=workspace.service(read_file.RecentReads) if workspace.setting("read.unchangedStub") else None,
     )
     try:
         real = ctx.resolved(file_path)

@@ -13,7 +13,7 @@ SELECT_PREFIX = "select:"
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.setting("defer", "auto") != "never" or "`defer` is `never`: every tool is sent in full"
+    return workspace.setting("defer") != "never" or "`defer` is `never`: every tool is sent in full"
 
 
 @tool(name="ToolSearch", described_in=__file__, read_only=True, enabled=_enabled)

@@ -100,7 +100,7 @@ class Toolset:
 
     @property
     def defer(self) -> Defer:
-        setting = self._workspace.setting("defer", "auto")
+        setting = self._workspace.setting("defer")
         return "always" if setting == "always" else "never" if setting == "never" else "auto"
 
     def offer(

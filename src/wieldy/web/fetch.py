@@ -80,7 +80,7 @@ class Fetcher:
 
     def address_policy(self, *private_hosts: str) -> AddressPolicy:
         """What may be connected to: public hosts, the private ones of the settings, and these."""
-        allowed = self._workspace.setting("web.allowPrivateHosts", list[str]())
+        allowed = self._workspace.setting("web.allowPrivateHosts")
         return AddressPolicy([*allowed, *private_hosts], self.resolver)
 
     async def fetch(self, url: HttpUrl, *, policy: AddressPolicy | None = None) -> FetchedResponse | Redirect:

@@ -67,7 +67,7 @@ class SearchServices:
         """The service to use, or None if none is set up."""
         if self.provider is not None:
             return self.provider
-        if server := self._workspace.setting("web.searxng", ""):
+        if server := self._workspace.setting("web.searxng"):
             return SearXNG(server, self._workspace)
         return self.installed(self._workspace.env)
 

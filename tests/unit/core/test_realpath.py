@@ -132,7 +132,7 @@ async def test_a_thousand_swaps_between_judging_and_opening_never_lead_outside(t
     swapper.start()
     answers = {"inside": 0, "refused": 0}
     try:
-        async with Toolbox(root, settings={"read": {"unchanged_stub": False}}) as box:
+        async with Toolbox(root, settings={"read": {"unchangedStub": False}}) as box:
             for _ in range(SWAPS):
                 result = await box.call("Read", file_path="d/f")
                 assert "SECRET" not in result.text

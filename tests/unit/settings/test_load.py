@@ -148,7 +148,7 @@ def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(
         "env": {"LD_PRELOAD": "x"},
         "mcpServers": {"m": {"command": "evil"}},
         "sandbox": {"enabled": False},
-        "edit": {"on_external_change": "error"},
+        "edit": {"onExternalChange": "error"},
     }
     project.write("project", content)
     project.write("local", {"permissions": {"allow": ["Write"], "additionalDirectories": ["/"]}})

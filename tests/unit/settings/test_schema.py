@@ -10,11 +10,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from wieldy.core.setting_keys import KEYS, SettingKey, key_tree
 from wieldy.hooks.config import parse_hooks
 from wieldy.hooks.events import HOOK_EVENTS
 from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
 from wieldy.settings.check import validate
-from wieldy.settings.keys import FILE, KEYS, SettingKey, key_tree
+from wieldy.settings.json_schema import FILE
 
 
 def read(text: str) -> JsonDocument:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from wieldy.core.setting_keys import find_key
+from wieldy.core.workspace import Workspace
 from wieldy.permissions.rules import RuleError
 from wieldy.permissions.suggest import select_savable_rules
 from wieldy.permissions.trust import Trust
-from wieldy.settings.keys import FILE, KEYS, as_text, find_key, settings_schema
+from wieldy.settings.json_schema import FILE, as_text, docs_table, settings_schema
 from wieldy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 
 
@@ -69,7 +71,7 @@ def test_one_value_is_set_in_the_users_file(project) -> None:
 
 
 def test_the_shipped_schema_is_the_one_the_table_makes() -> None:
-    assert FILE.read_text("utf-8") == as_text(), "run `python -m wieldy.settings.keys`"
+    assert FILE.read_text("utf-8") == as_text(), "run `python -m wieldy.settings.json_schema`"
 
 
 def test_the_schema_agrees_with_the_checks() -> None:
@@ -109,12 +111,26 @@ def test_every_setting_that_is_asked_for_is_in_the_table() -> None:
         for name in re.findall(r"\bsetting\(\s*\"([a-zA-Z_.]+)\"", file.read_text("utf-8"))
     }
     assert asked, "the search finds nothing any more"
-    assert {name for name in asked if find_key(name) is None} == set(), "add it to settings/keys.py"
+    assert {name for name in asked if find_key(name) is None} == set(), "add it to core/setting_keys.py"
 
 
-def test_the_documentation_tells_of_every_key() -> None:
+def test_the_documentation_shows_the_table_of_keys() -> None:
     page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text("utf-8")
-    told = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
-    assert told >= {key.name for key in KEYS} - {"$schema"}
-    settable = set(re.findall(r"^\| `([^`]+)` \|.*✓ \|$", page, re.MULTILINE))
-    assert settable == {key.name for key in KEYS if key.project_may_set} - {"$schema"}
+    assert docs_table() in page, "paste what `python -m wieldy.settings.json_schema` prints"
+
+
+def test_names_of_older_versions_are_accepted(project) -> None:
+    settings = project.load(explicit={"edit": {"max_bytes": 5}, "bash": {"timeout_ms": 7, "tiemout_ms": 1}})
+    assert (settings.get("edit.maxBytes"), settings.get("bash.timeoutMs")) == (5, 7)
+    assert [str(problem) for problem in settings.warnings] == [
+        "settings given in code: there is no setting `bash.tiemout_ms`; did you mean `bash.timeoutMs`?"
+    ]
+
+
+def test_a_setting_that_is_not_set_or_of_another_type_has_its_default(tmp_path: Path) -> None:
+    given = {"search": {"seconds": 5}, "bash": {"snapshot": "yes"}, "edit": {"tolerance": ["spaces"]}}
+    workspace = Workspace(tmp_path, session_dir=tmp_path / "s", settings=given)
+    assert workspace.setting("search.seconds") == 5
+    assert workspace.setting("bash.snapshot") is True
+    assert workspace.setting("edit.tolerance") == ["spaces"]
+    assert workspace.setting("bash.maxBackground") == 32

@@ -133,7 +133,7 @@ async def test_a_long_silence_before_the_time_out_is_pointed_out(open_box):
 
 @pytest.mark.asyncio
 async def test_time_that_runs_out_may_leave_the_command_in_the_background(open_box):
-    async with open_box(bash={"background_on_timeout": True}) as box:
+    async with open_box(bash={"backgroundOnTimeout": True}) as box:
         result = await box.call("Bash", command="echo early; sleep 1; echo late", timeout=300)
         assert not result.is_error
         task = result.data["backgroundTaskId"]

@@ -144,11 +144,11 @@ async def test_a_file_over_the_limit_is_refused_unless_allowed(root: Path) -> No
     (root / "big").write_bytes(b"x" * 200 + b"\nold\n")
     edit = {"file_path": "big", "old_string": "old", "new_string": "new"}
     for limit, refused in ((100, True), (1000, False)):
-        async with Toolbox(root, settings={"edit": {"max_bytes": limit}}, mode="bypassPermissions") as box:
+        async with Toolbox(root, settings={"edit": {"maxBytes": limit}}, mode="bypassPermissions") as box:
             await box.call("Read", {"file_path": "big"})
             result = await box.call("Edit", edit)
             assert result.is_error == refused
-            assert not refused or "edit.max_bytes" in result.text
+            assert not refused or "edit.maxBytes" in result.text
 
 
 async def test_characters_the_encoding_lacks_leave_the_file_alone(root: Path, edit: Edit) -> None:

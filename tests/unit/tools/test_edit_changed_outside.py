@@ -69,7 +69,7 @@ async def test_a_formatter_after_our_own_edit_is_named_as_such(root: Path, box: 
 
 
 async def boxed(root: Path, on_change: str, theirs: str, **fields: Any) -> ToolResult:
-    settings = {"edit": {"on_external_change": on_change}}
+    settings = {"edit": {"onExternalChange": on_change}}
     async with Toolbox(root, settings=settings, mode="bypassPermissions") as box:
         await box.call("Read", {"file_path": "a"})
         (root / "a").write_text(theirs)

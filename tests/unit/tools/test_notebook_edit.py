@@ -174,7 +174,7 @@ async def test_a_change_from_outside_is_merged_where_another_cell_was_changed(bo
 @pytest.mark.parametrize("on_change", ["merge", "markers", "error"])
 async def test_a_change_of_the_same_cell_is_a_conflict_and_never_leaves_markers(book: Path, on_change: str) -> None:
     before = write(book, cell("aa", ["a"]))
-    settings = {"edit": {"on_external_change": on_change}}
+    settings = {"edit": {"onExternalChange": on_change}}
     async with Toolbox(book.parent, settings=settings, mode="bypassPermissions") as box:
         await box.call("NotebookRead", notebook_path="n.ipynb")
         book.write_bytes(before.replace(b'"a"', b'"theirs"'))

@@ -160,7 +160,7 @@ async def test_a_touched_file_is_still_the_same_file(root: Path, box: Toolbox) -
 @pytest.mark.asyncio
 async def test_a_setting_turns_the_short_answer_off(root: Path) -> None:
     (root / "a.txt").write_text("x\n")
-    async with Toolbox(root, settings={"read": {"unchanged_stub": False}}, mode="bypassPermissions") as box:
+    async with Toolbox(root, settings={"read": {"unchangedStub": False}}, mode="bypassPermissions") as box:
         texts = {(await box.call("Read", {"file_path": "a.txt"})).text for _ in range(3)}
     assert texts == {"1\tx"}
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.setting_keys import default_of
 from wieldy.files.editing.diff import make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 # Below this, handing a file to a thread takes longer than reading and comparing it.
 SMALL_FILE = 256 * 1024
-MAX_BYTES = 50_000_000
+MAX_BYTES: int = default_of("edit.maxBytes")
 OPTIONS = """Nothing was written. Options:
 - overwrite: Read the file, then make it what you want with Write or Edit
 - keep: leave the file as it is
@@ -37,7 +38,7 @@ OnExternalChange: TypeAlias = Literal["merge", "error", "markers"]
 
 
 class EditSettings(Struct, frozen=True):
-    """The settings `edit.tolerance`, `edit.on_external_change` and `edit.max_bytes`."""
+    """The settings `edit.tolerance`, `edit.onExternalChange` and `edit.maxBytes`."""
 
     tiers: tuple[Tier, ...] = TIERS
     on_external_change: OnExternalChange = "merge"
@@ -47,12 +48,12 @@ class EditSettings(Struct, frozen=True):
     def of(workspace: Workspace) -> EditSettings:
         if "edit" not in workspace.settings:
             return EditSettings()
-        on_change: Any = workspace.setting("edit.on_external_change", "merge")
+        on_change: Any = workspace.setting("edit.onExternalChange")
         choices = get_args(OnExternalChange)
         if on_change not in choices:
-            raise ToolFailure(f"The setting edit.on_external_change is {on_change!r}; it can be {', '.join(choices)}.")
-        tiers = parse_tolerance(workspace.setting("edit.tolerance", None))
-        return EditSettings(tiers, on_change, workspace.setting("edit.max_bytes", MAX_BYTES))
+            raise ToolFailure(f"The setting edit.onExternalChange is {on_change!r}; it can be {', '.join(choices)}.")
+        tiers = parse_tolerance(workspace.setting("edit.tolerance"))
+        return EditSettings(tiers, on_change, workspace.setting("edit.maxBytes"))
 
 
 class EditPlan(Struct, frozen=True):
@@ -190,7 +191,7 @@ def load_target(path: str, settings: EditSettings, *, at_once: bool = False, res
         if size > settings.max_bytes:
             raise ToolFailure(
                 f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}. Use Bash (sed, for one), or raise "
-                "the setting edit.max_bytes."
+                "the setting edit.maxBytes."
             )
         return target if target.stat is None else with_content(target)
     except WriteError as failure:

@@ -328,7 +328,7 @@ class Journal:
     """A workspace's record of changes, made at first use: `workspace.service(Journal)`.
 
     Every async method has a sync twin in `writer`, `retention` or `files/journal/undo.py` for callers without a loop.
-    Settings: `journal.enabled`, `journal.max_age_days`, `journal.max_bytes`.
+    Settings: `journal.enabled`, `journal.maxAgeDays`, `journal.maxBytes`.
     """
 
     def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL_DISK) -> None:
@@ -336,12 +336,12 @@ class Journal:
         self.workspace = workspace
         self.session = workspace.session_dir.name
         self.store = Store(journal_folder(workspace), disk=disk)
-        kept = self.store if workspace.setting("journal.enabled", True) else None
+        kept = self.store if workspace.setting("journal.enabled") else None
         self.writer = Writer(kept, Locks(home / "locks"), disk=disk, roots=workspace.roots)
         self.retention = Retention(
             home / "journal",
-            max_age_days=workspace.setting("journal.max_age_days", 30),
-            max_bytes=workspace.setting("journal.max_bytes", 1 << 30),
+            max_age_days=workspace.setting("journal.maxAgeDays"),
+            max_bytes=workspace.setting("journal.maxBytes"),
         )
 
     async def start(self) -> None:

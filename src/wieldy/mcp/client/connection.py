@@ -260,7 +260,7 @@ class Connection:
     def _program(self) -> ServerProgram:
         config, context = self.config, self._context
         workspace = context.workspace
-        env = {**workspace.setting("env", dict[str, str]()), **config.env}
+        env = {**workspace.setting("env"), **config.env}
         return ServerProgram(
             (config.command, *config.args),
             server_environment(workspace.env, env, context.mark),

@@ -200,7 +200,7 @@ class SamplingHandler:
         )
 
     async def _check_consent(self, messages: Sequence[Message]) -> bool:
-        if self._has_consent or self._server in self._workspace.setting("mcp.sampling", list[str]()):
+        if self._has_consent or self._server in self._workspace.setting("mcp.sampling"):
             return True
         blocks = (block for message in messages for block in message.content)
         text = "\n".join(str(block.get("text", f"({block['type']})")) for block in blocks)

@@ -21,7 +21,6 @@ from wieldy.shell.running.output import Whole
 from wieldy.shell.running.session import CLOSE_TIMEOUT, ShellSession
 from wieldy.shell.running.shell import Shell
 
-MAX_RUNNING = 32
 MAX_REMEMBERED = 64
 MAX_WAIT = 600.0
 BURST_SECONDS = 0.1
@@ -81,7 +80,7 @@ class BackgroundShells:
 
     def start(self, command: str, *, cwd: str, confine: Confinement | None = None) -> BackgroundShell:
         """Start a command in the background. Raises `ToolFailure` if too many run."""
-        limit = self._workspace.setting("bash.max_background", MAX_RUNNING)
+        limit = self._workspace.setting("bash.maxBackground")
         running = [each.id for each in self._shells.values() if not each.finished.done()]
         if len(running) >= limit:
             raise ToolFailure(

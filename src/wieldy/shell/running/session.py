@@ -22,7 +22,7 @@ from wieldy.shell.running.launch import (
     find_bash,
     launch,
 )
-from wieldy.shell.running.output import MAX_CHARS, OutputCapture
+from wieldy.shell.running.output import OutputCapture
 from wieldy.shell.running.process_tag import TAG_NUMBER_VARIABLE, tag_numbers, tag_process
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 from wieldy.shell.running.shell import READ_BYTES, CommandFiles, OutputReader, Shell, may_detach
@@ -73,7 +73,7 @@ class ShellSession:
         self._count += 1
         tag = f"{self.token}.{self._count}."
         surrounding = dict(self.workspace.env)
-        own = {name: str(value) for name, value in self.workspace.setting("env", dict[str, str]()).items()}
+        own = {name: str(value) for name, value in self.workspace.setting("env").items()}
         own |= extra_env or {}
         has_startup_file = not STARTUP_FILE_VARIABLES.isdisjoint(own) or not STARTUP_FILE_VARIABLES.isdisjoint(
             surrounding
@@ -97,7 +97,7 @@ class ShellSession:
         tag_process(process.pid, tag)
         capture = OutputCapture(
             self.results / f"bash-{self.token[:6]}-{self._count}.txt",
-            max_chars=max(self.workspace.setting("bash.max_output_chars", MAX_CHARS), 1_000),
+            max_chars=max(self.workspace.setting("bash.maxOutputChars"), 1_000),
         )
         reader = OutputReader(output, capture, self._buffer)
         files = CommandFiles(report, script, cwd)

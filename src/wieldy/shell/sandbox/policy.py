@@ -65,11 +65,9 @@ class SandboxPolicy:
 def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> SandboxPolicy:
     """The policy of a workspace and its settings."""
     home = workspace.env.get("HOME") or os.path.expanduser("~")
-    allow_write = _paths(workspace.setting("sandbox.allowWrite", list[str]()), home, workspace.root)
-    deny_read = _paths(
-        [*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead", list[str]())], home, workspace.root
-    )
-    allow_read = _paths(workspace.setting("sandbox.allowRead", list[str]()), home, workspace.root)
+    allow_write = _paths(workspace.setting("sandbox.allowWrite"), home, workspace.root)
+    deny_read = _paths([*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
+    allow_read = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
     temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), "/tmp", "/var/tmp")
     git = [git_paths(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
@@ -77,7 +75,7 @@ def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> 
         writable=_existing((*workspace.roots, *temporary, *allow_write, *also_writable, *commits)),
         protected=_existing((*(path for place in git for path in place.protected), *_settings_files(workspace.roots))),
         unreadable=_existing(path for path in deny_read if path not in allow_read),
-        network=workspace.setting("sandbox.network", False),
+        network=workspace.setting("sandbox.network"),
     )
 
 

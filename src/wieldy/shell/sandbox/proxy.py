@@ -32,7 +32,7 @@ class SandboxProxy:
     """The proxy of a workspace: `workspace.service(SandboxProxy)`. The first command that needs it opens it."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._allowed: Sequence[str] = workspace.setting("sandbox.allowedDomains", list[str]())
+        self._allowed: Sequence[str] = workspace.setting("sandbox.allowedDomains")
         self._fetcher = workspace.service(Fetcher)
         self._proxy = ForwardProxy(self._connect)
         self._opening = asyncio.Lock()

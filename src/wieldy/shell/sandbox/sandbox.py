@@ -67,12 +67,12 @@ class Sandbox:
 
     @property
     def enabled(self) -> bool:
-        return self._workspace.setting("sandbox.enabled", False)
+        return self._workspace.setting("sandbox.enabled") is True
 
     async def wrapper(self) -> Wrapper:
         """The wrapper that works here."""
         if self._wrapper is None:
-            mechanism = self._workspace.setting("sandbox.mechanism", "auto")
+            mechanism = self._workspace.setting("sandbox.mechanism")
             self._wrapper = await in_thread(choose_wrapper, self._workspace.env.get("PATH"), mechanism)
         return self._wrapper
 
@@ -80,7 +80,7 @@ class Sandbox:
         """A function that wraps a program and its environment by the workspace's current policy."""
         wrapper = await self.wrapper()
         policy = await in_thread(policy_for, self._workspace, also_writable=also_writable)
-        keep_env = self._workspace.setting("sandbox.keepEnv", list[str]())
+        keep_env = self._workspace.setting("sandbox.keepEnv")
         endpoint, proxy_env = await self._proxy(policy)
         prefix = wrapper.prefix(policy, endpoint)
 
@@ -91,7 +91,7 @@ class Sandbox:
 
     async def _proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
-        if policy.network or not self._workspace.setting("sandbox.allowedDomains", list[str]()):
+        if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
             return None, {}
         from wieldy.shell.sandbox.proxy import SandboxProxy, proxy_environment
 

@@ -113,7 +113,7 @@ async def test_an_id_nobody_knows_is_answered_with_those_that_are_known(tmp_path
 
 @pytest.mark.asyncio
 async def test_more_than_the_limit_are_refused_until_one_ends(tmp_path):
-    async with Place(tmp_path, bash={"max_background": 2}) as place:
+    async with Place(tmp_path, bash={"maxBackground": 2}) as place:
         first, _ = place.start("sleep 300"), place.start("sleep 300")
         with pytest.raises(ToolFailure, match="KillShell"):
             place.start("sleep 300")
