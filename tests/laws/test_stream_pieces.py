@@ -35,7 +35,7 @@ STEP = st.one_of(
 STEPS = st.lists(STEP, min_size=1, max_size=4)
 
 
-async def _given(pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
+async def decode(pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
     decoder = SseDecoder()
     for piece in pieces:
         yield decoder.feed(piece)
@@ -43,10 +43,10 @@ async def _given(pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
-def said(make_parser: Callable[[], StreamParser], pieces: list[bytes]) -> tuple[dict[str, Any], ...]:
+def parse(make_parser: Callable[[], StreamParser], pieces: list[bytes]) -> tuple[dict[str, Any], ...]:
     async def listen() -> StreamedMessage:
         answer = StreamedMessage()
-        async for delta in parse_events(_given(pieces), make_parser()):
+        async for delta in parse_events(decode(pieces), make_parser()):
             answer.add(delta)
         answer.close_open_blocks()
         return answer
@@ -66,8 +66,8 @@ def test_pieces_make_no_difference(steps, places, size, crlf):
         data = make(steps, size)
         if crlf:
             data = data.replace(b"\n", b"\r\n")
-        whole = said(wire, [data])
-        assert said(wire, cut(data, places)) == whole
+        whole = parse(wire, [data])
+        assert parse(wire, cut(data, places)) == whole
         calls = [json.loads(step[3]) for step in steps if step[0] == "call"]
         assert [block["input"] for block in whole if block["type"] == "tool_use"] == calls
 
@@ -77,13 +77,13 @@ def test_pieces_make_no_difference(steps, places, size, crlf):
 def test_an_end_at_any_byte_is_either_the_whole_answer_or_a_failure(steps, share):
     for make, wire in ((anthropic_stream, MessageParser), (openai_stream, CompletionParser)):
         data = make(steps, 3)
-        whole = said(wire, [data])
+        whole = parse(wire, [data])
         try:
-            heard = said(wire, [data[: int(share * len(data))]])
+            receive = parse(wire, [data[: int(share * len(data))]])
         except ProviderFailure as failure:
             assert failure.kind in ("connection", "protocol")
         else:
-            assert heard == whole
+            assert receive == whole
 
 
 @given(OBJECT, st.lists(st.integers(0, 1000), max_size=8), st.booleans())

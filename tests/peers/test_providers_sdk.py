@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 from tests.unit.providers.test_requests import IMAGE, OFFER, history
-from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
+from tests.unit.providers.wire import STREAMS, loopback, provider, receive, request, stream
 
 from wieldy import Session, tool
 from wieldy.core.messages import Message
@@ -114,7 +114,7 @@ def completion_stream() -> bytes:
 async def test_a_stream_made_of_the_sdks_own_events_is_understood(wire):
     data = messages_stream() if wire == "anthropic" else completion_stream()
     async with loopback(stream(data)) as server:
-        answer = await heard(provider(wire, server.url))
+        answer = await receive(provider(wire, server.url))
     content = answer.content()
     assert content[-1]["input"] == {"a": 1}
     assert content[-2]["text"] == "hello"
@@ -194,7 +194,7 @@ async def test_every_request_of_a_whole_session_with_all_our_tools_fits(wire, tm
         Session(tmp_path, model=provider(wire, server.url), settings={}, tools=[Read2]) as session,
     ):
         assert await session.ask("go") == "done"
-    assert len(server.asked) == 2
-    for asked in server.asked:
+    assert len(server.received) == 2
+    for asked in server.received:
         (check_messages_request if wire == "anthropic" else check_completion_request)(asked.body)
-    assert len(server.asked[0].body["tools"]) > 8
+    assert len(server.received[0].body["tools"]) > 8

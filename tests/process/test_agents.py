@@ -165,7 +165,7 @@ async def test_over_a_real_wire_an_agent_has_a_conversation_and_a_model_of_its_o
         )  # fmt: skip
         out, err = await asyncio.wait_for(child.communicate(), 60)
     assert (child.returncode, out.decode()) == (0, "done\n"), err.decode()
-    first, second, third, fourth = (one.body for one in server.asked)
+    first, second, third, fourth = (one.body for one in server.received)
     assert [body["model"] for body in (first, second, third, fourth)] == [
         model.partition("/")[2], "small-one", "small-one", model.partition("/")[2],
     ]  # fmt: skip

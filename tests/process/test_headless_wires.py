@@ -54,8 +54,8 @@ async def test_a_whole_turn_with_a_tool_and_a_retry(wire, model, project, enviro
     assert (told[1]["attempt"], told[1]["error_status"]) == (1, 529)
     assert told[-1]["result"] == "it says hello"
     assert told[-1]["usage"]["output_tokens"] == 84
-    assert len(server.asked) == 3
-    assert "hello" in json.dumps(server.asked[2].body)
+    assert len(server.received) == 3
+    assert "hello" in json.dumps(server.received[2].body)
     assert server.connections == 1
 
 

@@ -124,7 +124,11 @@ async def test_the_small_model_of_the_settings_is_asked_at_the_address_of_its_ho
             ) as session:
                 await session.ask("go")
                 assert "3 crowns." in result_of(session)
-    assert [asked.body["model"] for asked in server.asked] == ["claude-opus-4-5", "claude-haiku-4-5", "claude-opus-4-5"]
+    assert [asked.body["model"] for asked in server.received] == [
+        "claude-opus-4-5",
+        "claude-haiku-4-5",
+        "claude-opus-4-5",
+    ]
 
 
 async def found(tmp_path: Path, reply: Any, **wanted: Any) -> tuple[str, Any]:
@@ -146,7 +150,7 @@ async def found(tmp_path: Path, reply: Any, **wanted: Any) -> tuple[str, Any]:
         ) as session,
     ):
         await session.ask("go")
-        return result_of(session), server.asked[1].body
+        return result_of(session), server.received[1].body
 
 
 @pytest.mark.asyncio

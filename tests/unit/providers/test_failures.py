@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, refused, sse, status, stream
+from tests.unit.providers.wire import STREAMS, ReceivedRequest, failure_of, loopback, provider, sse, status, stream
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
@@ -53,7 +53,7 @@ def error(message: str, kind: str = "invalid_request_error", **more: str) -> dic
 )
 async def test_a_status_means(wire, code, body, kind, transient, says):
     async with loopback(status(code, body)) as server:
-        failure = await refused(provider(wire, server.url))
+        failure = await failure_of(provider(wire, server.url))
     assert (failure.kind, failure.transient) == (kind, transient)
     assert says in str(failure)
     assert "\n" not in str(failure)
@@ -76,7 +76,7 @@ async def test_a_status_means(wire, code, body, kind, transient, says):
 )
 async def test_how_long_a_server_asks_to_wait(wire, headers, seconds):
     async with loopback(status(429, error("slow down"), **headers)) as server:
-        assert (await refused(provider(wire, server.url))).retry_after == seconds
+        assert (await failure_of(provider(wire, server.url))).retry_after == seconds
 
 
 @pytest.mark.asyncio
@@ -94,12 +94,12 @@ async def test_errors_in_mid_stream(event, kind):
     data = STREAMS["anthropic"]([("text", "hello")])
     at = data.index(b"event: content_block_stop")
     async with loopback(stream(data[:at] + sse(event))) as server:
-        assert (await refused(provider("anthropic", server.url))).kind == kind
+        assert (await failure_of(provider("anthropic", server.url))).kind == kind
     data = STREAMS["openai"]([("text", "hello")])
     at = data.index(b"data: [DONE]") // 2
     at = data.index(b"data:", at)
     async with loopback(stream(data[:at] + sse({"error": event["error"]}))) as server:
-        assert (await refused(provider("openai", server.url))).kind == kind
+        assert (await failure_of(provider("openai", server.url))).kind == kind
 
 
 @WIRES
@@ -109,7 +109,7 @@ async def test_errors_in_mid_stream(event, kind):
 )
 async def test_junk_in_a_stream_is_a_failure_of_the_protocol(wire, junk):
     async with loopback(stream(junk)) as server:
-        assert (await refused(provider(wire, server.url))).kind == "protocol"
+        assert (await failure_of(provider(wire, server.url))).kind == "protocol"
 
 
 @WIRES
@@ -117,10 +117,10 @@ async def test_junk_in_a_stream_is_a_failure_of_the_protocol(wire, junk):
 async def test_a_server_that_is_not_there(wire):
     async with loopback(status(200, {})) as server:
         url = server.url
-    failure = await refused(provider(wire, url))
+    failure = await failure_of(provider(wire, url))
     assert (failure.kind, failure.transient) == ("refused", True)
     assert "cannot be reached" in str(failure)
-    by_name = await refused(provider(wire, url.replace("127.0.0.1", "localhost")))
+    by_name = await failure_of(provider(wire, url.replace("127.0.0.1", "localhost")))
     assert (by_name.kind, str(by_name)) == ("refused", str(failure).replace("127.0.0.1", "localhost"))
 
 
@@ -128,26 +128,26 @@ async def test_a_server_that_is_not_there(wire):
 @pytest.mark.asyncio
 @pytest.mark.parametrize("said", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-le"])
 async def test_a_server_that_closes_instead_of_answering(wire, said):
-    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def reply(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said)
         await writer.drain()
         writer.close()
 
     async with loopback(reply) as server:
-        assert (await refused(provider(wire, server.url))).kind == "connection"
+        assert (await failure_of(provider(wire, server.url))).kind == "connection"
 
 
-async def _silence(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _silence(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(30)
 
 
-async def _drops_of_a_head(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _drops_of_a_head(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     for byte in b"HTTP/1.1 200 OK\r\n" + b"x-pad: y\r\n" * 1000:
         writer.write(bytes([byte]))
         await asyncio.sleep(0.02)
 
 
-async def _drops_of_an_event(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _drops_of_an_event(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ")
     while not writer.is_closing():
         writer.write(b"x")
@@ -159,7 +159,7 @@ async def _drops_of_an_event(asked: Asked, writer: asyncio.StreamWriter) -> None
 @pytest.mark.parametrize("reply", [_silence, _drops_of_a_head, _drops_of_an_event])
 async def test_a_server_that_stays_silent_or_sends_drops_is_given_up_on(wire, reply):
     async with asyncio.timeout(20), loopback(reply) as server:
-        failure = await refused(provider(wire, server.url, idle_seconds=0.3))
+        failure = await failure_of(provider(wire, server.url, idle_seconds=0.3))
     assert failure.kind == "connection"
     assert "0.3 s" in str(failure)
 

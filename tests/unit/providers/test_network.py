@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
-from tests.unit.providers.wire import Loopback, heard, loopback, openai_stream, provider, refused, request, stream
+from tests.unit.providers.wire import Loopback, failure_of, loopback, openai_stream, provider, receive, request, stream
 
 from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure
@@ -93,7 +93,7 @@ async def test_plain_requests_are_forwarded_by_the_proxy_with_its_credentials():
     seen: list[str] = []
     async with loopback(HELLO) as server, proxy(seen) as there:
         env = {"HTTP_PROXY": f"http://me:p%40ss@{there}"}
-        answer = await heard(provider("openai", renamed(server, "model.test"), env))
+        answer = await receive(provider("openai", renamed(server, "model.test"), env))
     assert answer.content()[0]["text"] == "hi"
     assert seen[0].startswith("POST http://model.test:")
     assert base64.b64encode(b"me:p@ss").decode() in seen[0]
@@ -108,8 +108,8 @@ async def test_secure_requests_are_tunnelled_and_the_proxy_never_sees_the_key(tm
     seen: list[str] = []
     async with loopback(HELLO, tls=context, host="model.test") as server, proxy(seen) as there:
         model = provider("openai", server.url, {"ALL_PROXY": there, "WIELDY_CA_FILE": str(tmp_path / "ca.pem")})
-        assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
-        assert (await heard(model)).content()[0]["text"] == "hi"
+        assert (await receive(model, keep=True)).content()[0]["text"] == "hi"
+        assert (await receive(model)).content()[0]["text"] == "hi"
         assert server.connections == 1
     assert len(seen) == 1
     assert seen[0].startswith("CONNECT model.test:")
@@ -119,7 +119,7 @@ async def test_secure_requests_are_tunnelled_and_the_proxy_never_sees_the_key(tm
 @pytest.mark.asyncio
 async def test_a_proxy_that_refuses_is_said():
     async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n") as there:
-        failure = await refused(provider("openai", "https://model.test", {"https_proxy": there}))
+        failure = await failure_of(provider("openai", "https://model.test", {"https_proxy": there}))
     assert "407 Proxy Authentication Required" in str(failure)
     assert not failure.transient
 
@@ -127,14 +127,14 @@ async def test_a_proxy_that_refuses_is_said():
 @pytest.mark.asyncio
 async def test_an_authority_of_our_own_is_trusted_when_named_and_not_otherwise(tls, trusted):
     async with loopback(HELLO, tls=tls, host="localhost") as server:
-        failure = await refused(provider("openai", server.url, {}))
+        failure = await failure_of(provider("openai", server.url, {}))
         assert "WIELDY_CA_FILE" in str(failure)
         assert not failure.transient
-        answer = await heard(provider("openai", server.url, {"WIELDY_CA_FILE": trusted}))
+        answer = await receive(provider("openai", server.url, {"WIELDY_CA_FILE": trusted}))
         assert answer.content()[0]["text"] == "hi"
-        answer = await heard(provider("openai", server.url, {"SSL_CERT_FILE": trusted}))
+        answer = await receive(provider("openai", server.url, {"SSL_CERT_FILE": trusted}))
         assert answer.content()[0]["text"] == "hi"
-        failure = await refused(provider("openai", server.url, {"WIELDY_CA_FILE": "/nowhere.pem"}))
+        failure = await failure_of(provider("openai", server.url, {"WIELDY_CA_FILE": "/nowhere.pem"}))
         assert "cannot be read" in str(failure)
 
 
@@ -174,7 +174,7 @@ async def test_a_long_request_that_is_refused_before_it_is_read_still_says_why()
     server = await asyncio.start_server(refusing, "127.0.0.1", 0)
     model = provider("openai", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     with pytest.raises(ProviderFailure) as failed:
-        await heard(model, request(Message.user("x" * 20_000_000)))
+        await receive(model, request(Message.user("x" * 20_000_000)))
     enough.set()
     server.close()
     await asyncio.sleep(0.05)

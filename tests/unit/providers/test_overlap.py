@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.providers.wire import STREAMS, Asked, loopback, provider, stream
+from tests.unit.providers.wire import STREAMS, ReceivedRequest, loopback, provider, stream
 
 from wieldy import Session, tool
 from wieldy.core.events import RunEnded, ToolSucceeded
@@ -29,7 +29,7 @@ async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, 
     closed = data.index(b"content_block_stop") if wire == "anthropic" else data.index(b'\\"}')
     at = data.index(b"\n\n", closed) + 2
 
-    async def holding(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def holding(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         """Sends the first call, and not another byte until its tool has ended."""
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
         writer.write(f"content-length: {len(data)}\r\n\r\n".encode() + data[:at])
@@ -45,7 +45,7 @@ async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, 
             assert isinstance(event, RunEnded)
             assert (event.why, event.text) == ("done", "done")
     assert ran.is_set()
-    assert len(server.asked) == 2
+    assert len(server.received) == 2
 
 
 @pytest.mark.asyncio
@@ -54,7 +54,7 @@ async def test_an_interrupt_in_mid_stream_drops_the_connection_and_the_session_g
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
     gone = asyncio.Event()
 
-    async def endless(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def endless(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         data = STREAMS[wire]([("text", "word " * 20)], 5)
         half = data[: data.index(b"\n\n", len(data) // 2) + 2]
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + half)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.providers.wire import STREAMS, heard, loopback, provider, request, stream
+from tests.unit.providers.wire import STREAMS, loopback, provider, receive, request, stream
 
 from wieldy.core.messages import Message
 from wieldy.core.provider import Request, ToolSpec
@@ -145,13 +145,13 @@ def test_a_length_limit_is_named_as_the_model_knows_it(model, name):
 )
 async def test_the_key_and_the_path_of_each_house(wire, path, header, value):
     async with loopback(stream(STREAMS[wire]([("text", "x")]))) as server:
-        await heard(provider(wire, f"{server.url}/under/"))
-        await heard(
+        await receive(provider(wire, f"{server.url}/under/"))
+        await receive(
             provider("anthropic", f"{server.url}/v1", {"ANTHROPIC_AUTH_TOKEN": "t"}, key=None)
         ) if wire != "openai" else None
-    assert server.asked[0].line == f"POST /under{path} HTTP/1.1"
-    assert server.asked[0].headers[header] == value
-    assert server.asked[0].headers["content-type"] == "application/json"
+    assert server.received[0].line == f"POST /under{path} HTTP/1.1"
+    assert server.received[0].headers[header] == value
+    assert server.received[0].headers["content-type"] == "application/json"
     if wire == "anthropic":
-        assert server.asked[1].line == "POST /v1/messages HTTP/1.1"
-        assert server.asked[1].headers["authorization"] == "Bearer t"
+        assert server.received[1].line == "POST /v1/messages HTTP/1.1"
+        assert server.received[1].headers["authorization"] == "Bearer t"

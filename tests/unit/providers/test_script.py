@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.providers.wire import heard, request
+from tests.unit.providers.wire import receive, request
 
 from wieldy import Script
 from wieldy.core.errors import SessionError
@@ -16,11 +16,11 @@ from wieldy.core.provider import ProviderFailure, Usage
 @pytest.mark.asyncio
 async def test_a_script_in_code_reads_like_a_conversation():
     model = Script().thinks("hm").calls("add", a=2, b=3).calls("add", a=1, b=1).says("It is 5.")
-    first = await heard(model)
+    first = await receive(model)
     assert [block["type"] for block in first.content()] == ["thinking", "tool_use", "tool_use"]
     assert [block["input"] for block in first.content()[1:]] == [{"a": 2, "b": 3}, {"a": 1, "b": 1}]
     assert first.stop_reason == "tool_use"
-    second = await heard(model)
+    second = await receive(model)
     assert (second.content()[0]["text"], second.stop_reason) == ("It is 5.", "end_turn")
 
 
@@ -39,7 +39,7 @@ async def test_a_script_from_a_file_with_pace_usage_and_stop(tmp_path):
     steps = [{"text": "hello", "chunk": 2}, {"usage": {"input_tokens": 3}}, {"pause": 0}, {"stop": "max_tokens"}]
     (tmp_path / "s.json").write_text(json.dumps({"turns": [steps], "chunk": 1, "delay": 0}))
     model = Script.load(tmp_path / "s.json")
-    answer = await heard(model)
+    answer = await receive(model)
     assert answer.content()[0]["text"] == "hello"
     assert (answer.usage, answer.stop_reason) == (Usage(input_tokens=3), "max_tokens")
 
@@ -55,24 +55,24 @@ async def test_a_script_from_a_file_with_pace_usage_and_stop(tmp_path):
 )
 async def test_failures_before_and_in_mid_stream(steps, kind):
     with pytest.raises(ProviderFailure) as failed:
-        await heard(Script([steps]))
+        await receive(Script([steps]))
     assert failed.value.kind == kind
 
 
 @pytest.mark.asyncio
 async def test_a_script_that_is_over_says_so():
     with pytest.raises(ProviderFailure, match="no more turns"):
-        await heard(Script())
+        await receive(Script())
 
 
 @pytest.mark.asyncio
 async def test_requests_are_remembered_as_they_were():
     model, messages = Script([[{"text": "x"}]] * 2), [Message.user("a")]
-    await heard(model, request(*messages))
+    await receive(model, request(*messages))
     messages.append(Message.user("b"))
     assert len(model.requests[0].messages) == 1
     forgetful = Script([[{"text": "x"}]], remember=False)
-    await heard(forgetful)
+    await receive(forgetful)
     assert forgetful.requests == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.providers.wire import STREAMS, heard, loopback, openai_stream, provider, request, sse, status, stream
+from tests.unit.providers.wire import STREAMS, loopback, openai_stream, provider, receive, request, sse, status, stream
 
 from wieldy import Session
 from wieldy.core.messages import Message
@@ -26,7 +26,7 @@ STEPS = [
 async def test_text_thoughts_and_parallel_calls_arrive_whole_in_any_pieces(wire, size):
     async with loopback(stream(STREAMS[wire](STEPS, size), size * 3)) as server:
         model = provider(wire, server.url)
-        answer = await heard(model)
+        answer = await receive(model)
         await model.aclose()
     content = answer.content()
     assert [block["type"] for block in content] == ["thinking", "text", "tool_use", "tool_use"]
@@ -40,8 +40,8 @@ async def test_text_thoughts_and_parallel_calls_arrive_whole_in_any_pieces(wire,
 @pytest.mark.asyncio
 async def test_usage_is_told_apart_by_what_was_cached():
     async with loopback(stream(STREAMS["anthropic"](STEPS)), stream(STREAMS["openai"](STEPS))) as server:
-        first = await heard(provider("anthropic", server.url))
-        second = await heard(provider("openai", server.url))
+        first = await receive(provider("anthropic", server.url))
+        second = await receive(provider("openai", server.url))
     assert first.usage == Usage(10, 42, 4, 2)
     assert second.usage == Usage(12, 42, 4, 0)
 
@@ -50,7 +50,7 @@ async def test_usage_is_told_apart_by_what_was_cached():
 async def test_calls_whose_pieces_come_in_turns_are_told_apart():
     steps = [("call", f"id{n}", "Read", json.dumps({"n": n, "pad": "x" * n})) for n in range(4)]
     async with loopback(stream(openai_stream(steps, 3, interleave=True))) as server:
-        answer = await heard(provider("openai", server.url))
+        answer = await receive(provider("openai", server.url))
     assert [(b["id"], b["input"]["n"]) for b in answer.content()] == [(f"id{n}", n) for n in range(4)]
 
 
@@ -59,7 +59,7 @@ async def test_calls_whose_pieces_come_in_turns_are_told_apart():
 async def test_a_call_cut_off_by_the_length_limit_is_left_open_or_unreadable(wire, stop):
     data = STREAMS[wire]([("call", "a", "Write", '{"file_path": "x", "content": "half a fi')], 5, stop)
     async with loopback(stream(data)) as server:
-        answer = await heard(provider(wire, server.url))
+        answer = await receive(provider(wire, server.url))
     assert answer.stop_reason == "max_tokens"
     left = answer.close_open_blocks()
     assert all(not call.complete for call in left)
@@ -74,7 +74,7 @@ async def test_servers_that_give_every_call_the_same_index_are_understood():
 
     end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\r\n\r\n'
     async with loopback(stream(whole("a", "x") + whole("b", "y") + end)) as server:
-        answer = await heard(provider("openai", server.url))
+        answer = await receive(provider("openai", server.url))
     assert [(b["id"], b["input"]) for b in answer.content()] == [("a", {"word": "x"}), ("b", {"word": "y"})]
     assert answer.stop_reason == "tool_use"
 
@@ -86,7 +86,7 @@ async def test_half_characters_in_two_events_become_one():
         b'data: {"choices":[{"delta":{"content":"\\ude00b"},"finish_reason":"stop"}]}\n\n',
     ]
     async with loopback(stream(b"".join(halves))) as server:
-        answer = await heard(provider("openai", server.url))
+        answer = await receive(provider("openai", server.url))
     assert answer.content()[0]["text"] == "a😀b"
 
 
@@ -98,7 +98,7 @@ async def test_comments_unknown_events_and_unknown_blocks_do_no_harm():
     odd += sse({"type": "content_block_stop", "index": 5})
     at = data.index(b"event: message_delta")
     async with loopback(stream(data[:at] + odd + data[at:])) as server:
-        answer = await heard(provider("anthropic", server.url))
+        answer = await receive(provider("anthropic", server.url))
     assert [block["type"] for block in answer.content()] == ["text", "web_search_tool_result"]
 
 
@@ -110,7 +110,7 @@ async def test_a_stream_cut_at_any_byte_is_a_broken_connection_unless_it_had_end
     for cut in range(0, len(data), 37):
         async with loopback(stream(data, cut=cut)) as server:
             try:
-                answer = await heard(provider(wire, server.url))
+                answer = await receive(provider(wire, server.url))
             except ProviderFailure as failure:
                 assert failure.transient
                 broken += 1
@@ -126,11 +126,11 @@ async def test_one_connection_serves_many_requests_and_a_stale_one_is_replaced(w
     async with loopback(stream(data)) as server:
         model = provider(wire, server.url)
         for _ in range(3):
-            assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
+            assert (await receive(model, keep=True)).content()[0]["text"] == "hi"
         assert server.connections == 1
         for writer in server._writers:
             writer.transport.abort()
-        assert (await heard(model, keep=True)).content()[0]["text"] == "hi"
+        assert (await receive(model, keep=True)).content()[0]["text"] == "hi"
         assert server.connections == 2
         await model.aclose()
 
@@ -141,8 +141,8 @@ async def test_an_error_leaves_the_connection_usable(wire):
     async with loopback(status(529, {"error": {"message": "busy"}}), stream(STREAMS[wire]([("text", "hi")]))) as server:
         model = provider(wire, server.url)
         with pytest.raises(ProviderFailure):
-            await heard(model, keep=True)
-        await heard(model)
+            await receive(model, keep=True)
+        await receive(model)
         assert server.connections == 1
 
 
@@ -154,7 +154,7 @@ async def test_leaving_a_stream_early_closes_its_connection(wire):
         async with model.stream(request(Message.user("x"))) as deltas:
             async for _ in deltas:
                 break
-        await heard(model)
+        await receive(model)
         assert server.connections == 2
 
 
@@ -193,5 +193,5 @@ async def test_tools_that_the_provider_runs_itself_are_asked_for_and_kept_word_f
         async with Session(tmp_path, model=model, builtins=False, settings={}, server_tools=[offered]) as session:
             await session.ask("weather?")
             await session.ask("and now?")
-    assert server.asked[0].body["tools"] == [offered]
-    assert server.asked[1].body["messages"][1]["content"][1:] == [{**search, "input": {"query": "rain"}}, found]
+    assert server.received[0].body["tools"] == [offered]
+    assert server.received[1].body["messages"][1]["content"][1:] == [{**search, "input": {"query": "rain"}}, found]

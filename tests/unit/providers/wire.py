@@ -88,7 +88,7 @@ def provider(wire: str, url: str | None, env: dict[str, str] | None = None, **op
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     """A request as the server saw it."""
 
     line: str
@@ -96,7 +96,7 @@ class Asked:
     body: Any
 
 
-Reply = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
+Reply = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Loopback:
 
     replies: list[Reply]
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
     connections: int = 0
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
@@ -114,10 +114,10 @@ class Loopback:
         self._writers.append(writer)
         try:
             while True:
-                asked = await read_request(reader)
-                self.asked.append(asked)
+                received = await read_request(reader)
+                self.received.append(received)
                 reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-                await reply(asked, writer)
+                await reply(received, writer)
                 if writer.is_closing():
                     return
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
@@ -126,11 +126,11 @@ class Loopback:
             writer.close()
 
 
-async def read_request(reader: asyncio.StreamReader) -> Asked:
+async def read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Asked(head[0], headers, json.loads(body) if body else None)
+    return ReceivedRequest(head[0], headers, json.loads(body) if body else None)
 
 
 @asynccontextmanager
@@ -154,7 +154,7 @@ async def loopback(
 def stream(data: bytes, size: int = 0, cut: int | None = None) -> Reply:
     """Answer with an event stream, in chunks of `size` bytes; `cut` drops the connection after that many."""
 
-    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def reply(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         sent = data if cut is None else data[:cut]
         for at in range(0, len(sent), size or max(len(sent), 1)):
@@ -177,7 +177,7 @@ def status(code: int, body: str | dict[str, Any], **headers: str) -> Reply:
     text = body if isinstance(body, str) else json.dumps(body)
     kind = "text/html" if isinstance(body, str) else "application/json"
 
-    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def reply(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         named = {"content-type": kind, **{k.replace("_", "-"): v for k, v in headers.items()}}
         lines = [
             f"HTTP/1.1 {code} X",
@@ -194,11 +194,11 @@ def request(*messages: Message, **more: Any) -> Request:
     return Request(("Be brief.",), messages or (Message.user("hi"),), **more)
 
 
-async def heard(model: Provider, asked: Request | None = None, *, keep: bool = False) -> StreamedMessage:
+async def receive(model: Provider, received: Request | None = None, *, keep: bool = False) -> StreamedMessage:
     """What a model answers; its connections are closed unless they are to be kept."""
     answer = StreamedMessage()
     try:
-        async with model.stream(asked or request()) as deltas:
+        async with model.stream(received or request()) as deltas:
             async for delta in deltas:
                 answer.add(delta)
     finally:
@@ -207,10 +207,10 @@ async def heard(model: Provider, asked: Request | None = None, *, keep: bool = F
     return answer
 
 
-async def refused(model: Provider) -> ProviderFailure:
+async def failure_of(model: Provider) -> ProviderFailure:
     """How a model fails."""
     try:
-        await heard(model)
+        await receive(model)
     except ProviderFailure as failure:
         return failure
     raise AssertionError("it did not fail")

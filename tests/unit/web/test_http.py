@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from tests.unit.providers.wire import Asked, loopback, status, stream
+from tests.unit.providers.wire import ReceivedRequest, loopback, status, stream
 
 from wieldy.web.http import MAX_HEADER_BYTES, HttpClient, HttpError, HttpResponse, NoResponse, PermanentError
 
@@ -35,7 +35,7 @@ async def body_of(response: HttpResponse) -> bytes:
 
 
 def sends(data: bytes, *, close: bool = False):
-    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def reply(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
         await writer.drain()
         if close:
@@ -50,9 +50,9 @@ async def test_method_path_query_and_headers_are_sent():
         async with http.request("GET", urlsplit(f"{server.url}/a/b?c=d"), {"x-one": "1"}) as response:
             assert (response.status, response.reason, await response.text()) == (200, "X", "hi")
             assert response.headers["content-type"] == "text/html"
-    assert server.asked[0].line == "GET /a/b?c=d HTTP/1.1"
-    assert server.asked[0].headers["x-one"] == "1"
-    assert server.asked[0].headers["host"] == urlsplit(server.url).netloc
+    assert server.received[0].line == "GET /a/b?c=d HTTP/1.1"
+    assert server.received[0].headers["x-one"] == "1"
+    assert server.received[0].headers["host"] == urlsplit(server.url).netloc
 
 
 @pytest.mark.asyncio
@@ -61,7 +61,7 @@ async def test_a_pinned_address_is_connected_to_instead_of_the_host():
         url = urlsplit(server.url.replace("127.0.0.1", "nowhere.invalid"))
         async with http.request("GET", url, {}, addresses=("127.0.0.1",)) as response:
             assert await response.text() == "hi"
-        assert server.asked[0].headers["host"] == url.netloc
+        assert server.received[0].headers["host"] == url.netloc
 
 
 @pytest.mark.asyncio
@@ -168,7 +168,7 @@ async def test_a_server_that_sends_faster_than_it_is_read_is_held_up_and_nothing
     size = 8 << 20
     sent = asyncio.Event()
 
-    async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def reply(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
         for _ in range(size >> 16):
             writer.write(b"x" * (1 << 16))
