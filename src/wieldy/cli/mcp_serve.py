@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from wieldy.approval import Ask
 from wieldy.cli.arguments import add_mode, add_root, command_parser
-from wieldy.mcp.server.http import MIN_TOKEN_CHARS, Address, parse_address
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from wieldy.mcp.server.http import Address
 
 EXAMPLES = """examples:
   wieldy mcp serve                                     one client, on stdin and stdout
@@ -24,6 +27,7 @@ EXAMPLES = """examples:
 Permission questions are asked through the client (elicitation). If the client cannot ask its user, the call is denied."""
 
 TOKEN_VARIABLE = "WIELDY_MCP_TOKEN"
+MIN_TOKEN_CHARS = 16
 MAX_NESTING = 2
 
 
@@ -63,6 +67,8 @@ def create_parser() -> argparse.ArgumentParser:
 
 
 def _address(text: str) -> Address:
+    from wieldy.mcp.server.http import parse_address
+
     try:
         return parse_address(text)
     except ValueError as error:

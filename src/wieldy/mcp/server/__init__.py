@@ -1,1 +1,1 @@
-"""The MCP server: our tools for any MCP client."""
+"""The MCP server. Its modules import the SDK, so import them when serving begins."""

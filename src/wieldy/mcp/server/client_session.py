@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 
 from wieldy.approval import Ask
 from wieldy.core.call import ToolCall
@@ -15,6 +20,7 @@ from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.mcp.server.elicitation import (
     ClientQuestions,
+    Context,
     DirectElicitor,
     Elicitor,
     InputRequired,
@@ -34,19 +40,14 @@ from wieldy.mcp.server.tools import (
     replace_surrogates,
 )
 from wieldy.settings.load import SettingsWatcher
-
-if TYPE_CHECKING:
-    import mcp_types as types
-
-    from wieldy.mcp.server.elicitation import Context
-    from wieldy.toolbox import Toolbox
+from wieldy.toolbox import Toolbox
 
 # Keys of what a client must bring before a call can go on.
 PERMISSION = "permission"
 ROOTS = "roots"
 ROOTS_SECONDS = 5.0
 
-MakeToolbox = Callable[[Ask], "Toolbox"]
+MakeToolbox: TypeAlias = Callable[[Ask], Toolbox]
 
 
 class ClientSession:
@@ -103,8 +104,6 @@ class ClientSession:
         elicitor = self._elicitor(ctx, pending, responses.get(PERMISSION))
         result = await self._run(elicitor, ctx, params.name, arguments)
         if required := self._required_input(ctx, result):
-            import mcp_types as types
-
             form = result.data.form if PERMISSION in required else None
             token = self._pending_calls.add(PendingCall(params.name, arguments, form))
             return types.InputRequiredResult(input_requests=required, request_state=token)
@@ -115,9 +114,6 @@ class ClientSession:
             return None
         if (call := self._pending_calls.pop(token, name, arguments)) is not None:
             return call
-        import mcp_types as types
-        from mcp.shared.exceptions import MCPError
-
         why = "this requestState was not handed out for this very call, or it was used already"
         raise MCPError(types.INVALID_PARAMS, f"{why}: call again without it")
 
@@ -142,8 +138,6 @@ class ClientSession:
 
     async def _submit_with_progress(self, call: ToolCall, ctx: Context) -> ToolResult:
         """Run a call and report its progress; all progress is sent before the result."""
-        import anyio
-
         async with anyio.create_task_group() as group, self.box.stream() as events:
             group.start_soon(_report_progress, call.id, events, ctx)
             result = await self._submit(call)
@@ -151,8 +145,6 @@ class ClientSession:
 
     def _required_input(self, ctx: Context, result: ToolResult) -> types.InputRequests:
         """Return what a refused call lacks, where the client can only bring it by repeating the call."""
-        import mcp_types as types
-
         if not isinstance(result.outcome, Refused) or result.outcome.stage != "permission":
             return {}
         if self.roots.unknown and _supports_roots(ctx) and not ctx.session.can_send_request:
@@ -161,10 +153,6 @@ class ClientSession:
 
     async def _request_roots(self, ctx: Context) -> None:
         """Ask the client for its roots. One that does not answer in time has none."""
-        import mcp_types as types
-        from mcp.shared.exceptions import MCPError
-        from mcp.shared.message import ServerMessageMetadata
-
         async with self._roots_lock:
             if not self.roots.unknown:
                 return
@@ -234,8 +222,6 @@ async def wait_cancelled_once(task: asyncio.Task[ToolResult]) -> ToolResult:
 
     The SDK cancels through an anyio scope, which cancels again at every step of the loop.
     """
-    import anyio
-
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

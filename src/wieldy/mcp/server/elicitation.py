@@ -11,13 +11,17 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
 from msgspec import Struct
 
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Refusal
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
+from wieldy.core.workspace import Workspace
 from wieldy.mcp.server.forms import (
     Form,
     FormResponse,
@@ -27,13 +31,7 @@ from wieldy.mcp.server.forms import (
     question_form,
 )
 
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server.context import ServerRequestContext
-
-    from wieldy.core.workspace import Workspace
-
-    Context = ServerRequestContext[Any, Any]
+Context: TypeAlias = ServerRequestContext[Any, Any]
 
 MAX_PENDING_CALLS = 1_000
 LISTS_SINCE = "2025-11-25"
@@ -65,8 +63,6 @@ class DirectElicitor:
         self._ctx = ctx
 
     async def elicit(self, form: Form) -> FormResponse:
-        from mcp.shared.exceptions import MCPError
-
         try:
             result = await self._ctx.session.elicit_form(
                 form.message, form.schema, related_request_id=self._ctx.request_id
@@ -83,8 +79,6 @@ class InputRequired(Struct, frozen=True):
     form: Form
 
     def as_request(self) -> types.ElicitRequest:
-        import mcp_types as types
-
         return types.ElicitRequest(
             params=types.ElicitRequestFormParams(message=self.form.message, requested_schema=self.form.schema)
         )

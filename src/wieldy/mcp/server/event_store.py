@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from mcp.server.streamable_http import EventMessage
 from msgspec import Struct
 
 MAX_EVENTS = 512
@@ -97,8 +98,6 @@ class SessionEventStore:
 
     async def replay_events_after(self, last_event_id: str, send: Callable[[Any], Awaitable[None]]) -> str | None:
         """Send the messages after an event again; return their stream."""
-        from mcp.server.streamable_http import EventMessage
-
         events = self._current.get()
         replay = events.after(last_event_id) if events is not None else None
         if replay is None:

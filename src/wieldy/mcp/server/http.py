@@ -10,18 +10,18 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+import anyio
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
 from msgspec import Struct
 
 from wieldy.core.errors import SessionError
 from wieldy.mcp.server.event_store import SessionEvents, SessionEventStore
 from wieldy.mcp.server.server import RequestHandlers
 from wieldy.mcp.server.session_pool import SESSION_HEADER, SessionPool
-
-if TYPE_CHECKING:
-    import uvicorn
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,7 +30,6 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH = "/mcp"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-MIN_TOKEN_CHARS = 16
 MAX_BODY_BYTES = 128 * 1024 * 1024
 SHUTDOWN_SECONDS = 2
 RETRY_MILLISECONDS = 1_000
@@ -161,8 +160,6 @@ def _session_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 def create_app(pool: SessionPool, address: Address, *, token: str | None = None, hosts: Iterable[str] = ()) -> App:
     """Return the ASGI application: guard, session tracker, and the SDK's streamable HTTP."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
     max_sessions = pool.max_sessions * HTTP_SESSIONS_PER_TOOLBOX
     event_store = SessionEventStore(max_sessions)
     app = (
@@ -192,8 +189,6 @@ async def serve_http(
     on_ready: Callable[[Address], None] = lambda address: None,
 ) -> None:
     """Serve until `stop` is set. Port 0 selects a free one; `on_ready` gets the address once connections are accepted."""
-    import anyio
-
     with _listen(address) as listener:
         bound = Address(address.host, listener.getsockname()[1])
         server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts))
@@ -222,16 +217,15 @@ async def _stop_when(stop: asyncio.Event, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
+class SignalFreeServer(uvicorn.Server):
+    """Leaves signals to us: uvicorn's handlers would end the process before everything is closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 def _create_web_server(app: Any) -> uvicorn.Server:
-    import uvicorn
-
-    class SignalFreeServer(uvicorn.Server):
-        """Leaves signals to us: uvicorn's handlers would end the process before everything is closed."""
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
     return SignalFreeServer(
         uvicorn.Config(
             app,

@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wieldy.core.events import Event, Notice
 from wieldy.mcp.client.connection import ServerLogMessage, ServerStateChanged
+from wieldy.mcp.server.elicitation import Context
 from wieldy.mcp.server.tools import replace_surrogates
-
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server.session import ServerSession
-
-    from wieldy.mcp.server.elicitation import Context
-    from wieldy.toolbox import Toolbox
+from wieldy.toolbox import Toolbox
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 DEFAULT_LEVEL = "info"
@@ -80,9 +81,6 @@ class Notifier:
             self._queue.put_nowait(event)
 
     async def _run(self) -> None:
-        import anyio
-        from mcp.shared.exceptions import MCPError
-
         while True:
             event = await self._queue.get()
             # These errors mean that the client is gone.
@@ -100,8 +98,6 @@ class Notifier:
         tools = tuple(entry.tool.name for entry in await self._box.offer() if entry.offered)
         if tools == self._listed_tools:
             return
-        import mcp_types as types
-
         self._listed_tools = tools
         if self.publish_change is not None:
             await self.publish_change()
@@ -110,8 +106,6 @@ class Notifier:
 
     async def _log(self, level: str, text: str, logger: str = "wieldy") -> None:
         """Send a log message with the latest call that wants it, else by itself where the protocol still allows that."""
-        import mcp_types as types
-
         level = level if level in LEVELS else DEFAULT_LEVEL
         params: Any = {"level": level, "data": replace_surrogates(text), "logger": logger}
         message = types.LoggingMessageNotification(params=types.LoggingMessageNotificationParams.model_validate(params))
@@ -124,8 +118,6 @@ class Notifier:
 
     def _minimum_level(self, ctx: Context) -> str | None:
         """Return the level of a call's client; since 2026 each request carries its own, or wants no log messages."""
-        import mcp_types as types
-
         if not _is_modern(ctx.session):
             return self.level
         meta: Any = ctx.meta or {}
@@ -134,8 +126,6 @@ class Notifier:
 
 
 def _is_modern(session: ServerSession) -> bool:
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
     return session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import mcp_types as types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 
 from wieldy import __version__
 from wieldy.core.threads import in_thread
 from wieldy.mcp.server.client_session import ClientSession
-from wieldy.mcp.server.tools import RESULT_TEMPLATE, NoSuchPrompt, NoSuchResult
-
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server.lowlevel import NotificationOptions, Server
-    from mcp.server.models import InitializationOptions
-
-    from wieldy.mcp.server.elicitation import Context
-    from wieldy.mcp.server.tools import JsonObject
+from wieldy.mcp.server.elicitation import Context
+from wieldy.mcp.server.tools import RESULT_TEMPLATE, JsonObject, NoSuchPrompt, NoSuchResult
 
 INSTRUCTIONS = (
     "Tools that work on files and run commands in one project folder. Every call is checked, judged by the user's "
@@ -29,6 +28,16 @@ PAGE_SIZE = 100
 MAX_COMPLETIONS = 100
 
 T = TypeVar("T")
+
+
+class ToolsChangeServer(Server[Any]):
+    """Announces `tools.listChanged`; the SDK's HTTP sessions offer no other way to set it."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> InitializationOptions:
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, *args, **kwargs)
 
 
 class Sessions(Protocol):
@@ -57,18 +66,6 @@ class RequestHandlers:
 
     def create_server(self) -> Server[Any]:
         """Return the SDK's server with our handlers."""
-        import mcp_types as types
-        from mcp.server.lowlevel import NotificationOptions, Server
-        from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-
-        class ToolsChangeServer(Server[Any]):
-            """Announces `tools.listChanged`; the SDK's HTTP sessions offer no other way to set it."""
-
-            def create_initialization_options(
-                self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
-            ) -> InitializationOptions:
-                options = notification_options or NotificationOptions(tools_changed=True)
-                return super().create_initialization_options(options, *args, **kwargs)
 
         bus = InMemorySubscriptionBus()
         self._publish_change = partial(bus.publish, ToolsListChanged())
@@ -102,8 +99,6 @@ class RequestHandlers:
             yield session
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        import mcp_types as types
-
         async with self._session(ctx) as session:
             tools, cursor = get_page(await session.list_tools(), params)
         return types.ListToolsResult(tools=tools, next_cursor=cursor)
@@ -115,23 +110,16 @@ class RequestHandlers:
             return await session.call(ctx, params)
 
     async def _set_log_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        import mcp_types as types
-
         async with self._session(ctx) as session:
             session.notifier.level = params.level
         return types.EmptyResult()
 
     async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        import mcp_types as types
-
         async with self._session(ctx) as session:
             prompts, cursor = get_page(await session.prompts.list_prompts(), params)
         return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        import mcp_types as types
-        from mcp.shared.exceptions import MCPError
-
         async with self._session(ctx) as session:
             try:
                 return await session.prompts.render(params.name, params.arguments or {})
@@ -140,8 +128,6 @@ class RequestHandlers:
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Complete names of spilled results; arguments of skills are free text."""
-        import mcp_types as types
-
         names: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference) and params.ref.uri == RESULT_TEMPLATE:
             async with self._session(ctx) as session:
@@ -155,8 +141,6 @@ class RequestHandlers:
     async def _list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        import mcp_types as types
-
         async with self._session(ctx) as session:
             resources, cursor = get_page(await in_thread(session.spilled.list_resources), params)
         return types.ListResourcesResult(resources=resources, next_cursor=cursor)
@@ -164,8 +148,6 @@ class RequestHandlers:
     async def _list_resource_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        import mcp_types as types
-
         template = types.ResourceTemplate(
             uri_template=RESULT_TEMPLATE,
             name="result",
@@ -175,9 +157,6 @@ class RequestHandlers:
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        import mcp_types as types
-        from mcp.shared.exceptions import MCPError
-
         async with self._session(ctx) as session:
             try:
                 text = await in_thread(session.spilled.read, params.uri)
@@ -193,9 +172,6 @@ class RequestHandlers:
 
 def get_page(items: Sequence[T], params: types.PaginatedRequestParams | None) -> tuple[list[T], str | None]:
     """Return the page a cursor stands for (its start index), and the cursor of the next page."""
-    import mcp_types as types
-    from mcp.shared.exceptions import MCPError
-
     cursor = params.cursor if params else None
     if cursor is None:
         start = 0

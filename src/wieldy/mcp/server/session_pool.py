@@ -6,12 +6,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wieldy.mcp.server.client_session import ClientSession, MakeToolbox
-
-if TYPE_CHECKING:
-    from wieldy.mcp.server.elicitation import Context
+from wieldy.mcp.server.elicitation import Context
 
 MAX_SESSIONS = 64
 IDLE_SECONDS = 1800.0
@@ -81,9 +83,6 @@ class SessionPool:
             self._removed.put_nowait(entry.session)
 
     def _make_room(self) -> None:
-        import mcp_types as types
-        from mcp.shared.exceptions import MCPError
-
         if len(self._entries) < self.max_sessions:
             return
         longest_idle = next((key for key, entry in self._entries.items() if not entry.requests), None)
@@ -94,8 +93,6 @@ class SessionPool:
 
     async def close_removed(self) -> None:
         """Close removed sessions, forever."""
-        import anyio
-
         while True:
             session = await self._removed.get()
             with anyio.CancelScope(shield=True):
@@ -111,8 +108,6 @@ class SessionPool:
 
 def session_key(ctx: Context) -> str:
     """Return what tells clients apart."""
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
     headers = getattr(ctx.request, "headers", {})
     # Protocol versions without sessions ignore the header, so nobody has verified it.
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and (session := headers.get(SESSION_HEADER)):

@@ -15,15 +15,16 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.mcp.server.tools import replace_surrogates
-
-if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server
-    from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 READ_BYTES = 1 << 20
@@ -114,8 +115,6 @@ class MessageWriter(_Stream):
 
     async def write(self, line: bytes) -> None:
         """Write one line. Raises `anyio.ClosedResourceError`, as the SDK's streams do, when nobody reads any more."""
-        import anyio
-
         line += b"\n"
         async with self._order:
             try:
@@ -226,17 +225,12 @@ class MessageReader(_Stream):
                 return message
 
     async def receive(self) -> SessionMessage:
-        import anyio
-
         try:
             return await anext(self)
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
 
     async def _parse(self, line: bytes | None) -> SessionMessage | None:
-        from mcp.shared.message import SessionMessage
-        from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
-
         if line is None:
             await self._writer.send_error(INVALID_REQUEST, f"a message may be at most {self._max_bytes:,} bytes long")
             return None

@@ -8,19 +8,17 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import mcp_types as types
 
 from wieldy.core.content import Block, Image
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.results import to_json_value
-
-if TYPE_CHECKING:
-    import mcp_types as types
-
-    from wieldy.skills.skill import Skills
-    from wieldy.toolbox import Toolbox
+from wieldy.skills.skill import Skills, render_skill
+from wieldy.toolbox import Toolbox
 
 MAX_STRUCTURED_CHARS = 1_000_000
 MAX_RESULT_BYTES = 32 * 1024 * 1024
@@ -42,8 +40,6 @@ async def list_tools(box: Toolbox) -> list[types.Tool]:
 
 def convert_tool(tool: Tool, description: str) -> types.Tool:
     """Describe one tool: its prompt, its input, and hints for whoever decides how freely it may be called."""
-    import mcp_types as types
-
     title = tool.title or None
     return types.Tool(
         name=tool.name,
@@ -132,8 +128,6 @@ class SpilledResults:
 
     def list_resources(self) -> list[types.Resource]:
         """Return every spilled result, sorted by name."""
-        import mcp_types as types
-
         try:
             names = sorted(filter(_FILE_NAME.fullmatch, os.listdir(self.folder)))
         except FileNotFoundError:
@@ -197,8 +191,6 @@ class SkillPrompts:
 
     async def list_prompts(self) -> list[types.Prompt]:
         """Return every skill, also those that only a person may invoke: prompts are invoked by people."""
-        import mcp_types as types
-
         argument = types.PromptArgument(name="arguments", description="What the skill is to be used on", required=False)
         skills = await self._skills()
         return [
@@ -208,10 +200,6 @@ class SkillPrompts:
 
     async def render(self, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
         """Return a skill as a message; the names of arguments do not matter. Raises `NoSuchPrompt`."""
-        import mcp_types as types
-
-        from wieldy.skills.skill import render_skill
-
         skills = await self._skills()
         skill = skills.definitions.get(name)
         if skill is None:
@@ -224,8 +212,6 @@ class SkillPrompts:
         return types.GetPromptResult(description=skill.description, messages=[message])
 
     async def _skills(self) -> Skills:
-        from wieldy.skills.skill import Skills
-
         skills = self._box.workspace.service(Skills)
         await in_thread(skills.refresh)
         skills.report_problems()
