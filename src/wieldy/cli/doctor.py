@@ -85,7 +85,7 @@ def _check_ripgrep(root: Path) -> CheckResult:
 
 
 def _check_git(root: Path) -> CheckResult:
-    return _check_program("git", "worktrees for subagents cannot be created", "install git")
+    return _check_program("git", "git commands cannot run", "install git")
 
 
 def _check_bash(root: Path) -> CheckResult:
