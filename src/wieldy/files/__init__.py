@@ -1,1 +1,1 @@
-"""What bytes are: the encoding a text is kept in, and the kind of a file that is no text."""
+"""Everything about one file on disk: reading, editing, writing and the journal for undo."""

@@ -1,1 +1,1 @@
-"""Walking, matching and searching trees. Knows nothing of agents."""
+"""Search files and folders: grep, glob and tree listings on ripgrep, ignore files and path patterns."""

@@ -1,7 +1,7 @@
 """Gitignore-style path patterns: `*`, `?`, `[a-z]`, `**` and, where asked for, `{a,b}`, translated to regular expressions.
 
-The expressions match in linear time: a run of segments between two `**`, and a piece between two `*`, is found as early as
-it can be and never given back.
+The expressions match in linear time: a run of segments between two `**`, and a piece between two `*`, takes its first match
+and never backtracks.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _join_segments(segments: list[str | None], *, below: bool) -> str:
         return ".+"
     open_end = not runs[-1]
     ending = "/.+" if open_end else "(?:/.*)?" if below else ""
-    # A last run that must reach the end of the path is not the first one found, so it may be given back.
+    # A last run that must reach the end of the path is not the first one found, so it may backtrack.
     last = None if ending else len(texts) - 1
     out = ""
     for index, text in enumerate(texts):

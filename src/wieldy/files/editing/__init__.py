@@ -1,1 +1,1 @@
-"""Changing files without harming them: bytes in, bytes out. Knows nothing of agents."""
+"""Compute edits: find text, splice bytes, merge and diff. Nothing here writes to disk."""

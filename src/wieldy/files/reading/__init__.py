@@ -1,1 +1,1 @@
-"""Showing what is in a file: pages of text, pictures, documents, notebooks. Knows nothing of agents."""
+"""Read files for a model: pages of text, images, PDF documents and notebooks."""
