@@ -1,4 +1,4 @@
-"""What it costs to keep every change: a journaled write beside the bare atomic one, in syncs, in time and in space."""
+"""What it costs to record every change: a journaled write beside a bare one, and a long journal."""
 
 from __future__ import annotations
 
@@ -11,46 +11,35 @@ from pathlib import Path
 from bench.claim import Claim, best_of
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.undo import history, redo, undo
 from wieldy.files.writing.commit import write_atomically
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.testing.chaos import WatchedDisk
 
 ROUNDS = 40
-ORIGIN = Origin("bench", "call", "Edit")
+EDITS = 20_000
+ORIGIN = ChangeOrigin("bench", "call", "Edit")
 
 
 def claims() -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "project")
         root.mkdir()
-        yield syncs(root)
         yield written("10 KB", 10_000, root)
         yield written("1 MB", 1_000_000, root)
-        yield started(root)
-        yield grown(root)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place, "project")
+        root.mkdir()
+        yield from long_journal(root)
 
 
-def journal_of(root: Path, disk: Disk = LOCAL_DISK) -> Journal:
-    return Journal(Workspace(root, session_dir=root, env={"WIELDY_HOME": str(root.parent / "home")}), disk=disk)
-
-
-def syncs(root: Path) -> Claim:
-    path = root / "counted"
-    path.write_bytes(b"old")
-    journal_of(root).writer.apply([Change(str(path), b"old", b"older")], ORIGIN)
-    bare: list[str] = []
-    kept: list[str] = []
-    write_atomically(str(path), b"new", disk=WatchedDisk(bare.append))
-    journal_of(root, WatchedDisk(kept.append)).writer.apply([Change(str(path), b"new", b"newer")], ORIGIN)
-    counts = kept.count("sync"), bare.count("sync")
-    text = "more syncs for a journaled write than for a bare one"
-    return Claim(text, counts[0] - counts[1], 1, unit="", detail=f"{counts[0]} beside {counts[1]}")
+def journal_of(root: Path) -> Journal:
+    return Journal(Workspace(root, session_dir=root, env={"WIELDY_HOME": str(root.parent / "home")}))
 
 
 def written(label: str, size: int, root: Path) -> Claim:
-    """Three syncs and one compression of the new content are what a journaled write cannot do without."""
+    """A bare atomic write with a synced append of the compressed content is what a journaled write cannot do without."""
     bare, kept, log = root / "bare", root / "kept", root / "log"
     journal = journal_of(root)
 
@@ -62,7 +51,7 @@ def written(label: str, size: int, root: Path) -> Claim:
             os.fsync(file.fileno())
 
     def keep(before: bytes, after: bytes) -> None:
-        journal.writer.apply([Change(str(kept), before, after)], ORIGIN)
+        write_changes(journal, [FileChange(str(kept), before, after)], ORIGIN)
 
     least, most = best_of(ROUNDS, rewriting(bare, append, size), rewriting(kept, keep, size))
     text = f"a journaled write of {label} beside a bare one and a synced append of its compressed content"
@@ -81,28 +70,25 @@ def rewriting(path: Path, write: Callable[[bytes, bytes], object], size: int) ->
     return work
 
 
-def started(root: Path) -> Claim:
-    """Finding out whether a crash left something, beside reading the journal's last file once."""
-    last = max(journal_of(root).store.folder.glob("*.journal"))
-    opened, read = best_of(7, lambda: journal_of(root).start_now(), last.read_bytes)
-    detail = f"{opened * 1e3:.2f} ms beside {read * 1e3:.2f} ms, {last.stat().st_size / 1e6:.1f} MB"
-    return Claim("starting on a journal beside reading its last file whole", opened / read, 2, detail=detail)
+def long_journal(root: Path) -> Iterator[Claim]:
+    """Undo, history and start in a journal of many edits."""
+    path = root / "a"
+    path.write_bytes(b"0")
+    write_changes(journal_of(root), [FileChange(str(path), b"0", b"1")], ORIGIN)
+    [short] = best_of(7, lambda: journal_of(root).start_now())
+    store = journal_of(root).store
+    for number in range(1, EDITS):
+        store.record([FileChange(str(path), b"%d" % number, b"%d" % (number + 1))], ORIGIN)
+    path.write_bytes(b"%d" % EDITS)
+    store.close()
 
+    def undo_and_redo() -> None:
+        undo(journal_of(root))
+        redo(journal_of(root))
 
-def grown(root: Path) -> Claim:
-    """What small edits add to the journal, the whole copies now and then included."""
-    edits, path = 66, root / "grown"
-    content = os.urandom(50_000).hex().encode()
-    path.write_bytes(content)
-    journal = journal_of(root)
-    size = _size(journal)
-    for number in range(edits):
-        before, content = content, content[:40_000] + b"edit %6d" % number + content[40_011:]
-        journal.writer.apply([Change(str(path), before, content)], ORIGIN)
-    each = (_size(journal) - size) / edits
-    text = "what the journal grows by with a small edit beside the file's size"
-    return Claim(text, each / len(content), 0.05, detail=f"{each / 1e3:.1f} KB beside {len(content) / 1e3:.0f} KB")
-
-
-def _size(journal: Journal) -> int:
-    return sum(file.stat().st_size for file in journal.store.folder.glob("*.journal"))
+    [both] = best_of(7, undo_and_redo)
+    yield Claim(f"undo and redo of the last of {EDITS} edits", both * 1e3, 100, unit=" ms")
+    [listed] = best_of(7, lambda: history(journal_of(root), 20))
+    yield Claim(f"the history of the last 20 of {EDITS} edits", listed * 1e3, 50, unit=" ms")
+    [long] = best_of(7, lambda: journal_of(root).start_now())
+    yield Claim(f"a start beside {EDITS} edits rather than one", long / short, 2, detail=f"{long * 1e3:.2f} ms")

@@ -29,7 +29,7 @@ from wieldy.engine.results import Spill
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
-from wieldy.files.journal.store import journal_folder
+from wieldy.files.journal.paths import journal_path
 from wieldy.permissions.risk_levels import RiskLevels
 from wieldy.settings.load import Settings, SettingsWatcher
 from wieldy.settings.load import load_settings as read_settings
@@ -129,7 +129,7 @@ class Toolbox:
 
     async def __aenter__(self) -> Self:
         self._start_servers()
-        if os.path.exists(journal_folder(self.workspace)):
+        if os.path.exists(journal_path(self.workspace)):
             from wieldy.files.journal.journal import Journal
 
             await self.workspace.service(Journal).start()  # recovers what a crash left half done
@@ -225,18 +225,10 @@ class Toolbox:
         Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
         """
         from wieldy.files.journal.journal import Journal
-        from wieldy.files.journal.undo import All, Call, Last, Turn
+        from wieldy.files.journal.undo import UndoSelector
 
         journal = self.workspace.service(Journal)
-        selector = (
-            Call(call_id)
-            if call_id
-            else Turn(session=self.id)
-            if turn
-            else All(self.id)
-            if everything
-            else Last(self.id)
-        )
+        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id)
         return self._forget_reads(await journal.undo(selector, merge=merge))
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:

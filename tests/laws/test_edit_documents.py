@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.revision import Revision
-from wieldy.files.editing.splicing import Splice, apply_splices
-from wieldy.files.writing.target import Target
+from wieldy.files.editing.splicing import Splice
 
 PIECES = st.sampled_from(
     ["a", "line\n", "\r\n", "\r", "\0", "é", "ß\n", "😀", "\ufeff", "日本\n"],
@@ -22,16 +20,6 @@ def spliced(draw: st.DrawFn) -> tuple[bytes, list[Splice]]:
     data = draw(FILES)
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
     return data, [Splice(a, b, draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
-
-
-@settings(max_examples=200, deadline=None)
-@given(spliced())
-def test_all_splices_as_one_lead_to_the_same_content(case: tuple[bytes, list[Splice]]) -> None:
-    data, splices = case
-    after = apply_splices(data, splices)
-    change = Revision(Target("/f", "/f", None, content=data), after, tuple(splices)).change
-    assert (change is None) == (not splices)
-    assert change is None or apply_splices(data, (change,)) == after
 
 
 @settings(max_examples=300, deadline=None)

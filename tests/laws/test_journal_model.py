@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
-from wieldy.files.journal.undo import Call, CannotUndo, history, redo, undo
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.undo import CannotUndo, UndoSelector, history, redo, undo
 from wieldy.files.writing.errors import StaleFileError
 from wieldy.testing.chaos import HastyDisk
 
@@ -61,8 +62,8 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(wish=st.dictionaries(names, st.none() | contents, min_size=1))
     def change(self, wish: dict[str, bytes | None]) -> None:
         call = f"call {len(self.deeds)}"
-        changes = [Change(str(self.root / name), self.files.get(name), after) for name, after in wish.items()]
-        self.journal.writer.apply(changes, Origin("s", call, "Edit"))
+        changes = [FileChange(str(self.root / name), self.files.get(name), after) for name, after in wish.items()]
+        write_changes(self.journal, changes, ChangeOrigin("s", call, "Edit"))
         did = {name: (self.files.get(name), after) for name, after in wish.items() if self.files.get(name) != after}
         if did:
             self.take(Deed("edit", call, did))
@@ -72,7 +73,9 @@ class JournalMachine(RuleBasedStateMachine):
         if self.files.get(name) == stale:
             return
         with pytest.raises(StaleFileError):
-            self.journal.writer.apply([Change(str(self.root / name), stale, after)], Origin("s", "x", "Edit"))
+            write_changes(
+                self.journal, [FileChange(str(self.root / name), stale, after)], ChangeOrigin("s", "x", "Edit")
+            )
 
     @rule(name=names, content=contents)
     def someone_writes(self, name: str, content: bytes) -> None:
@@ -94,7 +97,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def undo_some_call(self, data: st.DataObject) -> None:
         deed = data.draw(st.sampled_from(self.standing("edit")))
-        self.reverse("undo", deed, lambda: undo(self.journal, Call(deed.call)))
+        self.reverse("undo", deed, lambda: undo(self.journal, UndoSelector(deed.call)))
 
     @precondition(lambda self: self.standing("undo"))
     @rule()
@@ -114,7 +117,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def history_agrees(self) -> None:
-        told = [(event.entry.kind, event.stands) for event in history(self.journal, limit=1000)]
+        told = [(entry.kind, entry.active) for entry in history(self.journal, limit=1000)]
         assert told[::-1] == [(deed.kind, deed.stands) for deed in self.deeds]
 
     def standing(self, kind: str) -> list[Deed]:

@@ -12,9 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
-from wieldy.files.journal.undo import All, history, redo, undo
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.undo import UndoSelector, history, redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
 from wieldy.testing.chaos import Fault, HastyDisk
@@ -49,9 +50,9 @@ def journal_of(root: Path, disk: Disk = FAST) -> Journal:
     return Journal(Workspace(root, session_dir=root, env={"WIELDY_HOME": str(root.parent / "home")}), disk=disk)
 
 
-def changes_for(root: Path, wish: Mapping[str, bytes | None]) -> list[Change]:
+def changes_for(root: Path, wish: Mapping[str, bytes | None]) -> list[FileChange]:
     """The wish as changes; of two names for one file the first is taken."""
-    found: dict[str, Change] = {}
+    found: dict[str, FileChange] = {}
     files: set[object] = set()
     for name, after in wish.items():
         path = os.path.join(root, name)
@@ -61,12 +62,12 @@ def changes_for(root: Path, wish: Mapping[str, bytes | None]) -> list[Change]:
         if file in files or (after is None and (not exists or os.stat(path).st_nlink > 1)):
             continue
         files.add(file)
-        found[name] = Change(path, Path(path).read_bytes() if exists else None, after)
+        found[name] = FileChange(path, Path(path).read_bytes() if exists else None, after)
     return list(found.values())
 
 
 def apply(journal: Journal, root: Path, call: str, wish: Mapping[str, bytes | None]) -> None:
-    journal.writer.apply(changes_for(root, wish), Origin("s", call, "Edit"))
+    write_changes(journal, changes_for(root, wish), ChangeOrigin("s", call, "Edit"))
 
 
 def files(seen: dict[str, tuple[int, bytes | str | None]]) -> dict[str, tuple[int, bytes | str | None]]:
@@ -90,8 +91,8 @@ def test_undoing_every_change_gives_the_tree_before_and_redoing_the_tree_after(
             if picture(root) != pictures[-1]:
                 pictures.append(picture(root))
         done = len(pictures) - 1
-        assert [event.entry.call_id for event in history(journal)] == sorted(
-            (event.entry.call_id for event in history(journal)), reverse=True
+        assert [entry.call_id for entry in history(journal)] == sorted(
+            (entry.call_id for entry in history(journal)), reverse=True
         )
         for state in reversed(pictures[:-1]):
             undo(journal_of(root))
@@ -100,7 +101,7 @@ def test_undoing_every_change_gives_the_tree_before_and_redoing_the_tree_after(
             redo(journal_of(root))
             assert files(picture(root)) == files(state)
         if done:
-            undo(journal, All())
+            undo(journal, UndoSelector(everything=True))
             assert picture(root) == pictures[0]
             redo(journal)
             assert files(picture(root)) == files(pictures[-1])

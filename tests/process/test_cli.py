@@ -16,8 +16,9 @@ import pytest
 from wieldy import __version__
 from wieldy.cli import COMMANDS, run
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
 from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
 
 
@@ -165,11 +166,11 @@ def test_a_crash_that_was_put_right_is_told(wieldy, project, environment, words)
     workspace = Workspace(project, session_dir=project.parent / "session", env=environment)
     path = project / "b.txt"
     before = path.read_bytes()
-    writer = Journal(workspace, disk=WatchedDisk(Vanishing("rename"))).writer
+    journal = Journal(workspace, disk=WatchedDisk(Vanishing("rename")))
     with pytest.raises(Gone):
-        writer.apply([Change(str(path), before, b"new")], Origin("s", "c", "Edit"))
+        write_changes(journal, [FileChange(str(path), before, b"new")], ChangeOrigin("s", "c", "Edit"))
     done = wieldy(*words)
-    assert f"wieldy: an interrupted change was taken back: {path}\n" in done.stderr
+    assert f"wieldy: an interrupted edit was rolled back: {path}\n" in done.stderr
     assert path.read_bytes() == before and sorted(os.listdir(project)) == ["a.py", "b.txt"]
 
 

@@ -26,7 +26,6 @@ from wieldy.engine.results import Spill
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
-from wieldy.files.apply_edit import Rehearsals
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.read_file import RecentReads
 from wieldy.hooks.dispatch import HookApprover, HookReviewer, Hooks
@@ -41,7 +40,7 @@ from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools,
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
 # State that belongs to one conversation and is never shared with a parent.
-ISOLATED = (ReadState, RecentReads, Rehearsals, Activations, Toolset, TodoList, SubagentAccess)
+ISOLATED = (ReadState, RecentReads, Activations, Toolset, TodoList, SubagentAccess)
 # Tools that talk to the user: a subagent reports to its parent instead.
 SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SUBAGENT_TOOLS = frozenset({"Agent", "Architect"})

@@ -14,7 +14,7 @@ from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
-    from wieldy.files.journal.undo import Selector, UndoPlan
+    from wieldy.files.journal.undo import UndoPlan
 
 EXAMPLES = {
     "undo": """examples:
@@ -55,45 +55,36 @@ def main(command: str, argv: list[str]) -> int:
 
 async def _run(command: str, options: argparse.Namespace) -> int:
     from wieldy.files.journal.journal import Journal
+    from wieldy.files.journal.undo import UndoSelector
 
     async with with_notices(Toolbox(options.root, load_settings=True)) as box:
         journal = box.workspace.service(Journal)
         if command == "history":
             return await _history(journal, options)
         if command == "redo":
-            return _said(await journal.redo(merge=options.merge))
-        selector = _selector(options)
+            return _print_plan(await journal.redo(merge=options.merge))
+        selector = UndoSelector(options.call, whole_turn=options.turn, everything=options.all)
         if options.preview:
             plan = await journal.plan_undo(selector, merge=options.merge)
-            return _said(plan, preview=True)
-        return _said(await journal.undo(selector, merge=options.merge))
+            return _print_plan(plan, preview=True)
+        return _print_plan(await journal.undo(selector, merge=options.merge))
 
 
 async def _history(journal: Journal, options: argparse.Namespace) -> int:
     from wieldy.engine.results import to_json_value
     from wieldy.files.journal.undo import history_lines
 
-    events = await journal.history(options.n)
+    entries = await journal.history(options.n)
     if options.json:
-        print(json.dumps(to_json_value(list(events)), ensure_ascii=False, indent=2))
-    elif events:
-        print("\n".join(history_lines(events)))
+        print(json.dumps(to_json_value(list(entries)), ensure_ascii=False, indent=2))
+    elif entries:
+        print("\n".join(history_lines(entries)))
     else:
         print("nothing has been changed by tools in this project", file=sys.stderr)
     return 0
 
 
-def _selector(options: argparse.Namespace) -> Selector:
-    from wieldy.files.journal.undo import All, Call, Last, Turn
-
-    if options.call:
-        return Call(options.call)
-    if options.turn:
-        return Turn()
-    return All() if options.all else Last()
-
-
-def _said(plan: UndoPlan, *, preview: bool = False) -> int:
+def _print_plan(plan: UndoPlan, *, preview: bool = False) -> int:
     from wieldy.files.journal.undo import plan_lines
 
     lines = plan_lines(plan)

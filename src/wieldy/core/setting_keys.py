@@ -147,6 +147,7 @@ KEYS: tuple[SettingKey, ...] = (
     ),
     SettingKey("browser.sandbox", "boolean", True, "Let the browser build its own sandbox."),
     SettingKey("journal.enabled", "boolean", True, "Record changes, so that they can be undone."),
+    SettingKey("journal.required", "boolean", True, "Refuse edits that could not be undone."),
     SettingKey("journal.maxAgeDays", "integer", 30, "Days that undo is kept."),
     SettingKey("journal.maxBytes", "integer", 1 << 30, "Bytes that undo may take."),
     _open("respectGitignore", "boolean", True, "Leave ignored files out of searches."),

@@ -98,8 +98,6 @@ class Tool:
     paths: tuple[str, ...] = ()
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
-    # `check` fails exactly where `run` would, with the same message: it may be skipped where nobody is asked.
-    check_is_dry_run: bool = False
 
     @cached_property
     def parameters(self) -> Parameters:

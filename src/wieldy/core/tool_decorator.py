@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         enabled: Callable[[Workspace], Any]
         normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
         check: Callable[[Mapping[str, Any], ToolContext], Any]
-        check_is_dry_run: bool
         max_result_chars: int
         timeout: float
         input_schema: Mapping[str, Any]
@@ -99,7 +98,6 @@ class FunctionTool(Tool):
         self.deferred = declared.get("deferred", False)
         self.max_result_chars = declared.get("max_result_chars", Tool.max_result_chars)
         self.timeout = declared.get("timeout", Tool.timeout)
-        self.check_is_dry_run = declared.get("check_is_dry_run", False)
         self.input_schema = declared.get("input_schema")
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)

@@ -277,8 +277,6 @@ async def _clear(
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Gather opinions, check every rewrite, ask the person: return the call as it may run, and context added by hooks."""
     ctx.resolved_paths = plan.resolved_paths
-    if plan.tool.check_is_dry_run and (cleared := _clear_without_check(plan, ticket, services)) is not None:
-        return cleared, ()
     opinions = await _check(plan, ctx, services)
     advice = await consult(plan, services)
     if advice.updated_input is not None:
@@ -290,17 +288,6 @@ async def _clear(
         opinions = await _check(plan, ctx, services)
         cleared, _ = await authorize(plan, (*opinions, *advice.opinions), ticket, services)
     return cleared, advice.context
-
-
-def _clear_without_check(plan: PlannedCall, ticket: Ticket, services: Services) -> ClearedCall | None:
-    """Clear a call that is allowed outright; None where a hook or a person has a say, and should see the check first."""
-    if services.reviewers or any(adviser.wants(plan) for adviser in services.advisers):
-        return None
-    decision = services.judge.decide(plan, ())
-    if decision.behavior != "allow":
-        return None
-    _announce_decision(plan, decision, None, ticket, services)
-    return ClearedCall(plan, decision)
 
 
 async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:

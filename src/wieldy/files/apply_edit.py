@@ -1,236 +1,356 @@
-"""The way of every tool that changes one file: tried before anyone is asked, then written through the journal."""
+"""The one way in which a tool changes a file, from top to bottom.
+
+`apply_edit`: lock the file, read it, check that it is as the model knows it, compute the new content, record old and new
+content in the journal, write atomically, settle the journal entry, report. `check_edit` runs before anyone is asked for
+permission; it is the same computation without the writing.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.errors import Refusal, ToolFailure, WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.replacements import plan_replacement
-from wieldy.files.editing.report import Draft, is_quick
-from wieldy.files.editing.revision import SMALL_FILE, NeedsThread, PrepareEdit, Revision, edit_preparer
-from wieldy.files.journal.entries import Change
+from wieldy.files.editing.report import Report, make_report
+from wieldy.files.editing.revision import EditFunction, EditSettings, Revision, load_target
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.files.writing.commit import WrittenFile
-from wieldy.files.writing.errors import StaleFileError, WriteError
-from wieldy.files.writing.target import READ_FLAGS
+from wieldy.files.writing.commit import WrittenFile, commit_writes
+from wieldy.files.writing.errors import RollbackError, StaleFileError, WriteError, explain_os_error
+from wieldy.files.writing.recovery import remove_empty_folders
+from wieldy.files.writing.target import READ_FLAGS, FileWrite, Target, in_place, lock_names_at, plan_write, read_target
 
-if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
+P = ParamSpec("P")
+T = TypeVar("T")
 
-
-Write: TypeAlias = Callable[[Revision], Awaitable[WrittenFile]]
-
+# A file that another program changes between our read and our write is edited again on what is there then.
 ATTEMPTS = 3
-VERIFIED_AT_ONCE = 1 << 20
+# Recovery cannot settle the entries of living writers, so it is not repeated for ever.
+MAX_RECOVERIES = 2
+READ_BLOCK = 1 << 20
 
 
-async def change_file(
-    prepare: PrepareEdit, write: Write, state: ReadState, rehearsed: Revision | None = None, draft: Draft | None = None
-) -> Output:
-    """Prepare and write one file; when it moves in between, once more on what is there then. What was `rehearsed` need
-    not be prepared again, and a report that was begun as a `draft` is used."""
-    draft = draft or Draft()
+class EditResult(Struct, frozen=True):
+    """One edited file and the report of the change. `notes` tell what came up while writing."""
+
+    revision: Revision
+    report: Report
+    notes: tuple[str, ...]
+
+    def to_output(self) -> Output:
+        return self.report.with_notes(self.notes)
+
+
+async def apply_edit(ctx: ToolContext, path: str, edit: EditFunction, *, tool: str) -> EditResult:
+    """Edit one file. `edit` computes the new content; it raises `ToolFailure` where the edit cannot be made."""
+    return await ctx.workspace.service(Journal).run(_apply_edit, ctx, path, edit, tool)
+
+
+async def apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], *, tool: str) -> tuple[str, ...]:
+    """Edit several files, all or none; returns notes. Raises `StaleFileError` or `WriteError` when none was changed."""
+    return await ctx.workspace.service(Journal).run(_apply_edits, ctx, edits, tool)
+
+
+async def change_files(ctx: ToolContext, changes: Sequence[FileChange], *, tool: str) -> WriteResult:
+    """Create, replace or delete files whose old and new contents are known, all or none."""
+    journal = ctx.workspace.service(Journal)
+    return await journal.run(write_changes, journal, changes, _origin(ctx, tool))
+
+
+async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
+    """Refuse an edit that cannot be made.
+
+    Only files that the model has read or that lie in the workspace are looked at: nothing is told about others before
+    permission is given.
+    """
+    real_path, roots = ctx.resolved(path), ctx.workspace.roots
+    if ctx.workspace.service(ReadState).reading(real_path) is not None or any(
+        real_path == root or real_path.startswith(root.rstrip(os.sep) + os.sep) for root in roots
+    ):
+        with suppress(StaleFileError):  # it is changing right now: `apply_edit` will see what is there then
+            await in_thread(_refuse_failures(_compute), ctx, path, edit)
+
+
+def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:
+    settings = EditSettings.of(ctx.workspace)
+    return edit(load_target(path, settings, ctx.resolved(path)), ctx.workspace.service(ReadState), settings)
+
+
+def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> EditResult:
     for _ in range(ATTEMPTS):
-        revision, rehearsed = rehearsed or await prepared(prepare), None
         try:
-            written = await write(revision)
-        except StaleFileError as moved:
-            why = moved
+            [(revision, written)], notes = _write_edits(ctx, {path: edit}, tool)
+        except StaleFileError as error:
+            stale = error
             continue
-        except WriteError as failure:
-            raise ToolFailure(failure.message) from failure
-        return await concluded(revision, written, state, draft)
-    raise ToolFailure(str(why))
+        except WriteError as error:
+            raise ToolFailure(error.message) from error
+        notes = (*_update_read_state(ctx, revision, written), *notes)
+        return EditResult(revision, make_report(revision), notes)
+    raise ToolFailure(str(stale))
 
 
-async def concluded(revision: Revision, written: WrittenFile, state: ReadState, draft: Draft) -> Output:
-    """What is said of a revision that is written."""
-    if is_quick(revision):
-        return _concluded(revision, written, state, draft)
-    return await in_thread(_concluded, revision, written, state, draft)
+def _apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str) -> tuple[str, ...]:
+    written_edits, notes = _write_edits(ctx, edits, tool)
+    remarks = [note for revision, written in written_edits for note in _update_read_state(ctx, revision, written)]
+    return (*remarks, *notes)
 
 
-async def prepared(prepare: PrepareEdit) -> Revision:
-    """The revision, made on the loop if that is a matter of a moment."""
-    for _ in range(ATTEMPTS):
+def _write_edits(
+    ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str
+) -> tuple[list[tuple[Revision, WrittenFile]], tuple[str, ...]]:
+    journal, settings = ctx.workspace.service(Journal), EditSettings.of(ctx.workspace)
+    revisions: dict[str, Revision] = {}
+
+    def compute(path: str, edit: EditFunction, target: Target) -> bytes:
+        revisions[path] = edit(target, ctx.workspace.service(ReadState), settings)
+        return revisions[path].after
+
+    requests = [
+        FileRequest(
+            path,
+            ctx.resolved(path),
+            read=_refuse_failures(partial(load_target, path, settings, ctx.resolved(path))),
+            compute=_refuse_failures(partial(compute, path, edit)),
+        )
+        for path, edit in edits.items()
+    ]
+    result = write_files(journal, requests, _origin(ctx, tool))
+    journal.sweep_if_due()
+    return [(revisions[path], written) for path, written in zip(edits, result.written, strict=True)], result.notes
+
+
+def _origin(ctx: ToolContext, tool: str) -> ChangeOrigin:
+    return ChangeOrigin(ctx.workspace.service(Journal).session, ctx.call_id, tool, ctx.message_id)
+
+
+def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
+    """Turn `ToolFailure` into `Refusal`: an edit that cannot be computed has not run."""
+
+    def refusing(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            try:
-                return prepare(True)
-            except NeedsThread:
-                return await in_thread(prepare, False)
-        except StaleFileError as moved:
-            why = moved
-    raise ToolFailure(str(why))
+            return function(*args, **kwargs)
+        except ToolFailure as failure:
+            raise Refusal("check", failure.message, data=failure.data) from failure
+
+    return refusing
 
 
-def settle(path: str, content: bytes, written: WrittenFile, state: ReadState, whole: bool) -> tuple[str, ...]:
-    """Look at what was written and remember it; `whole` says that all of it is known. Notes for the result."""
-    if written.stat is None or not _holds(written.real_path, content):
+def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFile) -> tuple[str, ...]:
+    """Verify the file and remember its content as known to the model, if the old one was; returns notes."""
+    state = ctx.workspace.service(ReadState)
+    if revision.known_whole is None:
+        return written.notes
+    if written.stat is None or not _file_holds(written.real_path, revision.after):
         state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.record_write(written.real_path, data=content, stat=written.stat, whole=whole)
+    state.record_write(written.real_path, data=revision.after, stat=written.stat, whole=revision.known_whole)
     return written.notes
 
 
-def _concluded(revision: Revision, written: WrittenFile, state: ReadState, draft: Draft) -> Output:
-    report = draft.finished(revision)
-    return report.with_notes(settle(revision.path, revision.after, written, state, revision.known_whole))
-
-
-def _holds(path: str, content: bytes) -> bool:
-    """Whether a file holds exactly this, without loading it whole."""
-    at = 0
+def _file_holds(path: str, content: bytes) -> bool:
+    """Whether a file holds exactly this content, read in blocks."""
+    offset = 0
     try:
         fd = os.open(path, READ_FLAGS)
     except OSError:
         return False
     try:
-        while True:
-            wanted = min(VERIFIED_AT_ONCE, len(content) - at + 1)
-            piece = os.read(fd, wanted)
-            if not content.startswith(piece, at):
+        while block := os.read(fd, READ_BLOCK):
+            if not content.startswith(block, offset):
                 return False
-            at += len(piece)
-            if len(piece) < wanted and (at == len(content) or not piece):  # there is no more
-                return at == len(content)
+            offset += len(block)
+        return offset == len(content)
     except OSError:
         return False
     finally:
         os.close(fd)
 
 
-KEPT = 16
+# Below is the part that knows nothing of models and their read state; undo writes by it as well.
 
 
-def refusing(prepare: PrepareEdit) -> PrepareEdit:
-    """The same, but what cannot be made is refused: nothing has run."""
-
-    def prepare_or_refuse(at_once: bool) -> Revision:
-        try:
-            return prepare(at_once)
-        except ToolFailure as failure:
-            raise Refusal("check", failure.message, data=failure.data) from failure
-
-    return prepare_or_refuse
+ComputeContent: TypeAlias = Callable[[Target], bytes | None]
 
 
-class Rehearsals:
-    """The changes of one workspace that were tried and have not run yet.
+class FileRequest(Struct, frozen=True):
+    """One file to change: how it is read under its lock, and how its new content follows (None deletes it).
 
-    One that is taken may be out of date by then; the journal finds that out, because `before` no longer fits.
+    `real_path` is where the permission check saw `path` lead. `mode` is for a new file, `emptied_folders` go with a
+    deleted one if nothing else is in them.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._state = workspace.service(ReadState)
-        self._roots = workspace.roots
-        self._kept: OrderedDict[str, tuple[object, Revision]] = OrderedDict()
-
-    async def rehearse(self, call_id: str, wish: object, prepare: PrepareEdit, real: str) -> None:
-        """Try a change. Looks only at files the model knows or may look for: what is elsewhere is not told before
-        permission is given. `real` is where the path leads: the file that `prepare` will look at, and no other."""
-        if self._state.reading(real) is None and not self._is_inside(real):
-            return
-        revision = await prepared(refusing(prepare))
-        if len(revision.after) + len(revision.before or b"") < SMALL_FILE:
-            self._kept[call_id] = wish, revision
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-
-    def take(self, call_id: str, wish: object) -> Revision | None:
-        """The change a call was tried with, if it still asks for the same."""
-        kept = self._kept.pop(call_id, None)
-        return kept[1] if kept is not None and kept[0] == wish else None
-
-    def _is_inside(self, real: str) -> bool:
-        return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self._roots)
-
-
-class Wish(Struct, frozen=True):
-    """What a call wants of the file at `path`; `what` tells it from other wishes, `prepare` tries it."""
-
     path: str
-    what: object
-    prepare: PrepareEdit
+    real_path: str | None
+    read: Callable[[], Target]
+    compute: ComputeContent
+    mode: int | None = None
+    emptied_folders: tuple[str, ...] = ()
 
 
-async def rehearse(ctx: ToolContext, wish: Wish) -> None:
-    """Refuse what cannot be made; keep what can until it may be."""
-    rehearsals = ctx.workspace.service(Rehearsals)
-    await rehearsals.rehearse(ctx.call_id, (wish.path, wish.what), wish.prepare, ctx.resolved(wish.path))
+class WriteResult(Struct, frozen=True):
+    """The files as they are now. `entry_id` is None when nothing had to be written, or no journal is kept."""
+
+    entry_id: int | None
+    written: tuple[WrittenFile, ...]
+    notes: tuple[str, ...] = ()
 
 
-async def amend(ctx: ToolContext, wish: Wish, tool: str) -> Output:
-    """Change the file, and say how. What is said is made up while the disk is waited for."""
-    state, draft = ctx.workspace.service(ReadState), Draft()
-    prepare = refusing(wish.prepare)
-    rehearsed = ctx.workspace.service(Rehearsals).take(ctx.call_id, (wish.path, wish.what))
-    if rehearsed is None and ctx.resolved(wish.path) == wish.path:
-        revised = await _revised(ctx, wish.path, prepare, draft, tool)
-        if revised is not None:
-            return await concluded(*revised, state, draft)
-
-    async def write(revision: Revision) -> WrittenFile:
-        draft.about(revision)
-        change = Change(wish.path, revision.before, revision.after, ctx.resolved(wish.path), splice=revision.change)
-        receipt = await ctx.workspace.service(Journal).apply(
-            [change], call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
+def write_changes(
+    journal: Journal,
+    changes: Sequence[FileChange],
+    origin: ChangeOrigin,
+    emptied_folders: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> WriteResult:
+    """Write changes, all or none, if every file still has the content it had before."""
+    requests = [
+        FileRequest(
+            change.path,
+            change.real_path,
+            read=partial(read_target, change.path, change.real_path),
+            compute=partial(_expect_unchanged, change),
+            mode=change.mode,
+            emptied_folders=emptied_folders.get(change.real_path or "", ()),
         )
-        return receipt.written[0]
+        for change in changes
+    ]
+    return write_files(journal, requests, origin)
 
-    return await change_file(prepare, write, state, rehearsed, draft)
+
+def _expect_unchanged(change: FileChange, target: Target) -> bytes | None:
+    if target.content == change.before:
+        return change.after
+    if target.content is None:
+        raise StaleFileError(change.path, "is gone since it was read")
+    if change.before is None:
+        raise StaleFileError(change.path, "exists already")
+    raise StaleFileError(change.path, "has changed on disk since it was read")
 
 
-async def _revised(
-    ctx: ToolContext, path: str, prepare: PrepareEdit, draft: Draft, tool: str
-) -> tuple[Revision, WrittenFile] | None:
-    """Look at the file and change it in one go; None where it takes more than a moment, or another try."""
+def write_files(journal: Journal, requests: Sequence[FileRequest], origin: ChangeOrigin) -> WriteResult:
+    """Lock, read, compute, record, write and settle: all files or none.
 
-    def prepared() -> Revision:
-        revision = prepare(True)
-        draft.about(revision)
-        return revision
+    Raises `StaleFileError` when a file changes meanwhile, `WriteError` when the system does not let it be written.
+    """
+    lock_names = {
+        name for request in requests for name in lock_names_at(request.real_path or os.path.realpath(request.path))
+    }
+    recoveries = 0
+    while True:
+        with journal.hold_locks(lock_names, requests[0].path if requests else ""):
+            has_pending = recoveries < MAX_RECOVERIES and journal.has_pending()
+            targets = [] if has_pending else [_read(request) for request in requests]
+            needed = {name for target in targets for name in target.lock_names}
+            if not has_pending and lock_names.issuperset(needed):
+                return _write_locked(journal, requests, targets, origin)
+        lock_names |= needed
+        if has_pending:  # a writer died, or is at work on another file
+            recoveries += 1
+            journal.recover()
 
+
+def _write_locked(
+    journal: Journal, requests: Sequence[FileRequest], targets: Sequence[Target], origin: ChangeOrigin
+) -> WriteResult:
+    writes = _plan_writes(requests, targets)
+    if not writes and not origin.reverses:
+        return WriteResult(None, tuple(map(_unchanged, targets)))
+    entry_id, written, notes = _record_and_write(journal, writes, origin)
+    _remove_emptied_folders(journal, requests)
+    by_path = {file.path: file for file in written}
+    return WriteResult(entry_id, tuple(by_path.get(target.path) or _unchanged(target) for target in targets), notes)
+
+
+def _read(request: FileRequest) -> Target:
+    """Read a file under its lock, and make sure that its path still leads where it led when the call was judged."""
     try:
-        return await ctx.workspace.service(Journal).revise(
-            path, prepared, call_id=ctx.call_id, tool=tool, turn=ctx.message_id, meanwhile=draft.begin
-        )
-    except (NeedsThread, StaleFileError):
+        target = request.read()
+        if target.stat is not None and target.path == request.real_path:
+            return target  # opened without following a link
+        _require_same_place(request)
+        return target
+    except OSError as error:
+        raise explain_os_error(error, request.path) from error
+    except WieldyError:
+        _require_same_place(request)
+        raise
+
+
+def _require_same_place(request: FileRequest) -> None:
+    real_path = os.path.realpath(request.path)
+    if request.real_path not in (None, real_path):
+        raise StaleFileError(request.path, f"leads to {real_path} now, not to {request.real_path}")
+
+
+def _plan_writes(requests: Sequence[FileRequest], targets: Sequence[Target]) -> list[FileWrite]:
+    contents = [request.compute(target) for request, target in zip(requests, targets, strict=True)]
+    changed = [
+        (request, target, content)
+        for request, target, content in zip(requests, targets, contents, strict=True)
+        if content != target.content
+    ]
+    writes: list[FileWrite] = []
+    for request, target, content in changed:
+        try:
+            write = plan_write(target, content, mode=request.mode, alone=len(changed) == 1)
+        except OSError as error:
+            raise explain_os_error(error, target.path, needed=len(content or b"")) from error
+        writes.append(replace(write, folders=request.emptied_folders) if write.method == "delete" else write)
+    if len({write.real_path for write in writes}) < len(writes):
+        raise WieldyError("the same file is named twice in one change")
+    return writes
+
+
+def _record_and_write(
+    journal: Journal, writes: Sequence[FileWrite], origin: ChangeOrigin
+) -> tuple[int | None, tuple[WrittenFile, ...], tuple[str, ...]]:
+    """Record the writes, carry them out, and record how that ended."""
+    entry_id, notes = journal.begin(writes, origin)
+    try:
+        written = commit_writes(writes, disk=journal.disk, roots=journal.workspace.roots)
+    except RollbackError:
+        raise  # the entry stays pending for recovery, as it does after any other exception than the next two
+    except StaleFileError:
+        journal.settle(entry_id, "rolled_back")
+        raise
+    except WriteError as error:
+        journal.settle(entry_id, "rolled_back")
+        retried = _without_replacing_mount_point(writes, error)
+        if retried is None:
+            raise
+        return _record_and_write(journal, retried, origin)
+    journal.settle(entry_id, "done")
+    return entry_id, written, notes
+
+
+def _without_replacing_mount_point(writes: Sequence[FileWrite], error: WriteError) -> list[FileWrite] | None:
+    """A file that turns out to be a mount point cannot be replaced: write it in place. None where that is not the matter."""
+    busy = [write.path == error.path and write.method == "replace" for write in writes]
+    if error.number != errno.EBUSY or not any(busy):
         return None
-    except WriteError as failure:
-        raise ToolFailure(failure.message) from failure
+    return [
+        in_place(write, "it is a mount point") if is_busy else write
+        for write, is_busy in zip(writes, busy, strict=True)
+    ]
 
 
-async def rehearse_replacement(ctx: ToolContext, **wanted: Any) -> None:
-    """Refuse what cannot be replaced; keep what can until it may be."""
-    await rehearse(ctx, _wish(ctx, **wanted))
+def _remove_emptied_folders(journal: Journal, requests: Sequence[FileRequest]) -> None:
+    """Remove folders made for files that are gone again, also where the last of several files went by other hands."""
+    folders = {folder for request in requests for folder in request.emptied_folders}
+    with suppress(OSError):
+        remove_empty_folders(folders, journal.disk)
 
 
-async def replace(ctx: ToolContext, **wanted: Any) -> Output:
-    """Change the file, and say how."""
-    return await amend(ctx, _wish(ctx, **wanted), "Edit")
-
-
-def _wish(
-    ctx: ToolContext,
-    file_path: str,
-    old_string: str,
-    new_string: str,
-    replace_all: bool = False,
-    expected_replacements: int = 1,
-) -> Wish:
-    edit = Replacement(old_string, new_string, expected_replacements, replace_all)
-    return Wish(
-        file_path,
-        edit,
-        edit_preparer(file_path, partial(plan_replacement, edit), ctx.workspace, ctx.resolved(file_path)),
-    )
+def _unchanged(target: Target) -> WrittenFile:
+    return WrittenFile(target.path, target.real_path, target.stat, ("it already had this content",))

@@ -19,7 +19,7 @@ from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from wieldy.files.journal.command_snapshots import Witness
+    from wieldy.files.journal.command_snapshots import CommandSnapshot
     from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.running.background import BackgroundShell, BackgroundShells
     from wieldy.shell.running.launch import Confinement
@@ -101,7 +101,7 @@ class Bash(Tool):
         cwd = workspace.cwd
         analysis = _analysis(command, workspace)
         read_only = analysis.verdict == "read_only"
-        witness = None if read_only else await _witness(analysis, workspace)
+        snapshot = None if read_only else await _take_snapshot(analysis, workspace)
         shell = workspace.service(ShellSession).start(
             command,
             cwd=cwd,
@@ -117,14 +117,14 @@ class Bash(Tool):
                     f"{progress.seconds:.0f} s, {progress.bytes} bytes\n{progress.last_lines}".rstrip(),
                     {"seconds": progress.seconds, "bytes": progress.bytes, "lastLines": progress.last_lines},
                 )
-            yield await _add_changes(await _finish(run, workspace), witness, ctx)
+            yield await _add_changes(await _finish(run, workspace), snapshot, ctx)
         except asyncio.CancelledError:
             yield await _interrupt(run, workspace)
         finally:
             if not shell.exit.done() and not shell.in_background:
                 await _interrupt(run, workspace)
-            if witness:
-                await witness.after(ctx.call_id, "Bash", ctx.message_id)
+            if snapshot:
+                await snapshot.record_changes(ctx.call_id, "Bash", ctx.message_id)
 
 
 bash = Bash()
@@ -247,22 +247,22 @@ async def _git_environment(analysis: Analysis, workspace: Workspace) -> dict[str
     return await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
 
 
-async def _witness(analysis: Analysis, workspace: Workspace) -> Witness | None:
+async def _take_snapshot(analysis: Analysis, workspace: Workspace) -> CommandSnapshot | None:
     """Snapshot what the command may write, for undo; None if undo is off."""
     if not workspace.setting("journal.enabled") or not workspace.setting("bash.snapshot"):
         return None
-    from wieldy.files.journal.command_snapshots import Witness
+    from wieldy.files.journal.command_snapshots import CommandSnapshot
 
     written = tuple(effect.path for effect in analysis.effects if isinstance(effect, Writes))
-    return await Witness.before(workspace, written if analysis.verdict == "known" else workspace.roots)
+    return await CommandSnapshot.take(workspace, written if analysis.verdict == "known" else workspace.roots)
 
 
-async def _add_changes(output: Output, witness: Witness | None, ctx: ToolContext) -> Output:
-    if witness is None:
+async def _add_changes(output: Output, snapshot: CommandSnapshot | None, ctx: ToolContext) -> Output:
+    if snapshot is None:
         return output
-    await witness.after(ctx.call_id, "Bash", ctx.message_id)
-    content = f"{output.content}\n[{witness.trouble}]" if witness.trouble else output.content
-    return Output(content, {**output.data, "changedFiles": list(witness.changed)}, output.is_error)
+    await snapshot.record_changes(ctx.call_id, "Bash", ctx.message_id)
+    content = f"{output.content}\n[{snapshot.problem}]" if snapshot.problem else output.content
+    return Output(content, {**output.data, "changedFiles": list(snapshot.changed_paths)}, output.is_error)
 
 
 def _is_excluded(command: str, workspace: Workspace) -> bool:

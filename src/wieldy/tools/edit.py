@@ -1,19 +1,23 @@
-"""Edit: one text in a file replaced by another, and not a byte more."""
+"""Edit: replace one text in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.schema.fields import Param
 
+if TYPE_CHECKING:
+    from wieldy.files.editing.revision import EditFunction
+
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.files.apply_edit import rehearse_replacement
+    from wieldy.files.apply_edit import check_edit
 
-    await rehearse_replacement(ctx, **input)
+    replacement = {name: value for name, value in input.items() if name != "file_path"}
+    await check_edit(ctx, input["file_path"], _edit_function(**replacement))
 
 
 @tool(
@@ -23,7 +27,6 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,
-    check_is_dry_run=True,
     timeout=120.0,
 )
 async def edit(
@@ -35,13 +38,21 @@ async def edit(
     expected_replacements: Annotated[int, Param("How often old_string occurs", ge=1)] = 1,
 ) -> Output:
     """Replace a text in a file."""
-    from wieldy.files.apply_edit import replace
+    from wieldy.files.apply_edit import apply_edit
 
-    return await replace(
-        ctx,
-        file_path=file_path,
-        old_string=old_string,
-        new_string=new_string,
-        replace_all=replace_all,
-        expected_replacements=expected_replacements,
-    )
+    replacement = _edit_function(old_string, new_string, replace_all, expected_replacements)
+    result = await apply_edit(ctx, file_path, replacement, tool="Edit")
+    return result.to_output()
+
+
+def _edit_function(
+    old_string: str, new_string: str, replace_all: bool = False, expected_replacements: int = 1
+) -> EditFunction:
+    from functools import partial
+
+    from wieldy.files.editing.matching import Replacement
+    from wieldy.files.editing.replacements import plan_replacement
+    from wieldy.files.editing.revision import edit_text
+
+    replacement = Replacement(old_string, new_string, expected_replacements, replace_all)
+    return partial(edit_text, partial(plan_replacement, replacement))

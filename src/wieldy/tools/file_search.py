@@ -19,7 +19,6 @@ from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult
-    from wieldy.files.journal.entries import Change
     from wieldy.search.ignore import HiddenTest
 
 SHOWN_LINES = 300
@@ -78,7 +77,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
             f"More than {max_files} files match, and all or none are changed: nothing was. Raise max_files, or narrow "
             "the search with path, file_glob or exclude."
         )
-    notes = await _applied(ctx, request, files) if apply and files else ()
+    notes = await _apply(ctx, request, files) if apply and files else ()
     return _report(files, more, request, workspace.cwd, notes)
 
 
@@ -155,60 +154,46 @@ def _refuse(request: FileSearchRequest, cwd: str) -> None:
         raise ToolFailure(explain_unreachable(request.root, error, cwd)) from None
 
 
-async def _applied(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
-    """Write all files or none."""
-    from wieldy.files.apply_edit import settle
-    from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.journal.journal import Journal
+async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
+    """Write all files or none; returns notes."""
+    from functools import partial
+
+    from wieldy.files.apply_edit import apply_edits
+    from wieldy.files.editing.search_replace import replace_matches
     from wieldy.files.writing.errors import StaleFileError, WriteError
 
     _require_permission(ctx, request.root, files)
-    state = ctx.workspace.service(ReadState)
     try:
-        changes, notes = await in_thread(_changes, files, ctx.resolved(request.root))
-        known = [state.is_current(c.path, c.before or b"", stat) for c, stat in changes]
-        receipt = await ctx.workspace.service(Journal).apply(
-            [change for change, _ in changes], call_id=ctx.call_id, tool="FileSearch", turn=ctx.message_id
-        )
-    except StaleFileError as moved:
-        raise ToolFailure(f"{moved} No file was changed; send the same again.") from moved
-    except WriteError as failure:
-        raise ToolFailure(f"{failure.message} No file was changed.") from failure
-    for (change, _), written, was_known in zip(changes, receipt.written, known, strict=True):
-        reading = state.reading(change.path)
-        if was_known and reading is not None:
-            notes += await in_thread(settle, change.path, change.after or b"", written, state, reading.whole)
-        else:
-            notes += written.notes
-    return tuple(notes)
+        changed, notes = await in_thread(_without_hard_links, files, ctx.resolved(request.root))
+        edits = {file.path: partial(replace_matches, file) for file in changed}
+        return (*notes, *await apply_edits(ctx, edits, tool="FileSearch"))
+    except StaleFileError as error:
+        raise ToolFailure(f"{error} No file was changed; send the same again.") from error
+    except WriteError as error:
+        raise ToolFailure(f"{error.message} No file was changed.") from error
 
 
-def _changes(files: list[FileSearchResult], root: str) -> tuple[list[tuple[Change, Any]], list[str]]:
-    """The changes, each to a file that really lies where the call was allowed to write, and what is to be said of them: a
-    file of several names is changed by the first."""
-    from wieldy.files.editing.read_state import digest_of
-    from wieldy.files.editing.splicing import apply_splices
-    from wieldy.files.journal.entries import Change
+def _without_hard_links(files: list[FileSearchResult], root: str) -> tuple[list[FileSearchResult], list[str]]:
+    """The files to write, each with one name, and a note on each other name. All must lie where writing was permitted."""
     from wieldy.files.writing.errors import StaleFileError
-    from wieldy.files.writing.target import read_target
 
-    changes: list[tuple[Change, Any]] = []
-    names: dict[tuple[int, int], str] = {}
+    inodes: dict[tuple[int, int], str] = {}
+    changed: list[FileSearchResult] = []
     notes: list[str] = []
     for file in files:
-        target = read_target(file.path)
-        if target.real_path != root and not target.real_path.startswith(root.rstrip(os.sep) + os.sep):
+        real_path = os.path.realpath(file.path)
+        if real_path != root and not real_path.startswith(root.rstrip(os.sep) + os.sep):
             raise StaleFileError(file.path, f"leads out of {root} now")
-        if target.content is None or digest_of(target.content) != file.digest:
-            raise StaleFileError(file.path, "was changed by someone else meanwhile")
-        stat = target.stat
-        first = names.setdefault((stat.st_dev, stat.st_ino), file.path) if stat is not None else file.path
-        if first != file.path:
+        try:
+            stat = os.stat(real_path)
+        except OSError:
+            raise StaleFileError(file.path, "was changed by someone else meanwhile") from None
+        first = inodes.setdefault((stat.st_dev, stat.st_ino), file.path)
+        if first == file.path:
+            changed.append(file)
+        else:
             notes.append(f"{file.path} is another name of {first} (hard link) and changed with it")
-            continue
-        after = apply_splices(target.content, file.splices)
-        changes.append((Change(file.path, target.content, after, target.real_path), stat))
-    return changes, notes
+    return changed, notes
 
 
 def _require_permission(ctx: ToolContext, root: str, files: list[FileSearchResult]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal, ToolFailure
@@ -12,10 +12,6 @@ from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import Scope, memory_path, require_confined
 from wieldy.schema.fields import Param
-
-if TYPE_CHECKING:
-    from wieldy.files.editing.revision import PrepareEdit, Revision
-    from wieldy.files.writing.commit import WrittenFile
 
 LARGEST = 100_000
 
@@ -50,50 +46,35 @@ async def memory_write(
     scope: Scope = "project",
 ) -> Output:
     """Write or remove one file of memory."""
-    from wieldy.files.apply_edit import change_file
-    from wieldy.files.editing.read_state import ReadState
+    from functools import partial
+
+    from wieldy.files.apply_edit import apply_edit
+    from wieldy.files.editing.replacements import rewrite_text
 
     absolute = memory_path(path, scope, ctx.workspace)
     require_confined(ctx.resolved(absolute), scope, ctx.workspace)
     if not content:
-        return await _removed(ctx, absolute, path)
-
-    async def write(revision: Revision) -> WrittenFile:
-        return await _applied(ctx, absolute, revision.before, revision.after)
-
-    return await change_file(_prepare(ctx, absolute, content), write, ctx.workspace.service(ReadState))
+        return await _remove(ctx, absolute, path)
+    result = await apply_edit(ctx, absolute, partial(rewrite_text, content), tool="MemoryWrite")
+    return result.to_output()
 
 
-def _prepare(ctx: ToolContext, absolute: str, content: str) -> PrepareEdit:
-    from wieldy.files.editing.replacements import rewrite_preparer
-
-    return rewrite_preparer(absolute, content, ctx.workspace, ctx.resolved(absolute))
-
-
-async def _removed(ctx: ToolContext, absolute: str, path: str) -> Output:
+async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:
+    from wieldy.files.apply_edit import change_files
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.revision import EditSettings, load_target
+    from wieldy.files.journal.entries import FileChange
     from wieldy.files.writing.errors import StaleFileError, WriteError
 
-    state = ctx.workspace.service(ReadState)
-    target = load_target(absolute, EditSettings.of(ctx.workspace), resolved=ctx.resolved(absolute))
+    state, real_path = ctx.workspace.service(ReadState), ctx.resolved(absolute)
+    target = load_target(absolute, EditSettings.of(ctx.workspace), real_path)
     if target.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
     if not state.is_current(absolute, target.content or b"", target.stat):
         raise ToolFailure(f"`{path}` must be read first: read it with MemoryRead, then remove it.")
     try:
-        await _applied(ctx, absolute, target.content, None)
-    except (WriteError, StaleFileError) as failure:
-        raise ToolFailure(str(failure)) from failure
+        result = await change_files(ctx, [FileChange(absolute, target.content, None, real_path)], tool="MemoryWrite")
+    except (WriteError, StaleFileError) as error:
+        raise ToolFailure(str(error)) from error
     state.forget(absolute)
-    return Output(f"Removed `{path}`.", {"path": path, "removed": True})
-
-
-async def _applied(ctx: ToolContext, absolute: str, before: bytes | None, after: bytes | None) -> WrittenFile:
-    from wieldy.files.journal.entries import Change
-    from wieldy.files.journal.journal import Journal
-
-    change = Change(absolute, before, after, ctx.resolved(absolute))
-    journal = ctx.workspace.service(Journal)
-    receipt = await journal.apply([change], call_id=ctx.call_id, tool="MemoryWrite", turn=ctx.message_id)
-    return receipt.written[0]
+    return Output("\n".join((f"Removed `{path}`.", *result.notes)), {"path": path, "removed": True})

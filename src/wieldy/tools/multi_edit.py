@@ -13,7 +13,7 @@ from wieldy.core.tool_decorator import tool
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.revision import EditFunction
 
 
 class EditItem(Struct, frozen=True):
@@ -26,9 +26,9 @@ class EditItem(Struct, frozen=True):
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.files.apply_edit import rehearse
+    from wieldy.files.apply_edit import check_edit
 
-    await rehearse(ctx, _wish(ctx, input["file_path"], [EditItem(**edit) for edit in input["edits"]]))
+    await check_edit(ctx, input["file_path"], _edit_function([EditItem(**edit) for edit in input["edits"]]))
 
 
 @tool(
@@ -38,7 +38,6 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,
-    check_is_dry_run=True,
     timeout=120.0,
 )
 async def multi_edit(
@@ -47,17 +46,16 @@ async def multi_edit(
     edits: Annotated[list[EditItem], "Made in order, each on the result of the last"],
 ) -> Output:
     """Replace several texts in a file."""
-    from wieldy.files.apply_edit import amend
+    from wieldy.files.apply_edit import apply_edit
 
-    return await amend(ctx, _wish(ctx, file_path, edits), "MultiEdit")
+    result = await apply_edit(ctx, file_path, _edit_function(edits), tool="MultiEdit")
+    return result.to_output()
 
 
-def _wish(ctx: ToolContext, file_path: str, edits: Sequence[EditItem]) -> Wish:
-    from wieldy.files.apply_edit import Wish
+def _edit_function(edits: Sequence[EditItem]) -> EditFunction:
     from wieldy.files.editing.matching import Replacement
     from wieldy.files.editing.replacements import plan_replacements
-    from wieldy.files.editing.revision import edit_preparer
+    from wieldy.files.editing.revision import edit_text
 
-    wanted = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    plan = partial(plan_replacements, wanted)
-    return Wish(file_path, wanted, edit_preparer(file_path, plan, ctx.workspace, ctx.resolved(file_path)))
+    replacements = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
+    return partial(edit_text, partial(plan_replacements, replacements))

@@ -108,8 +108,8 @@ async def sticker_request(
 ) -> Output:
     import os
 
-    from wieldy.files.journal.entries import Change
-    from wieldy.files.journal.journal import Journal
+    from wieldy.files.apply_edit import change_files
+    from wieldy.files.journal.entries import FileChange
 
     address = _address(name, street, city, country, postal_code, region)
     at = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
@@ -117,7 +117,5 @@ async def sticker_request(
     file = os.path.join(folder, f"{at}-{ctx.call_id}.json")
     real = os.path.join(ctx.resolved(folder), os.path.basename(file))
     content = json.dumps({"requested": at, **address}, ensure_ascii=False, indent=2) + "\n"
-    change = Change(file, None, content.encode(), real, mode=0o600)
-    journal = ctx.workspace.service(Journal)
-    await journal.apply([change], call_id=ctx.call_id, tool="StickerRequest", turn=ctx.message_id)
+    await change_files(ctx, [FileChange(file, None, content.encode(), real, mode=0o600)], tool="StickerRequest")
     return Output(f"Written down in {file}. Nothing was sent.", {"file": file, **address})

@@ -1,4 +1,4 @@
-"""Write: a file gets its whole content, new or anew."""
+"""Write: give a file its whole content."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
-    from wieldy.files.apply_edit import Wish
+    from wieldy.files.editing.revision import EditFunction
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    from wieldy.files.apply_edit import rehearse
+    from wieldy.files.apply_edit import check_edit
 
-    await rehearse(ctx, _wish(ctx, **input))
+    await check_edit(ctx, input["file_path"], _edit_function(input["content"]))
 
 
 @tool(
@@ -24,18 +24,19 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,
-    check_is_dry_run=True,
     timeout=120.0,
 )
 async def write(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
     """Write a file."""
-    from wieldy.files.apply_edit import amend
+    from wieldy.files.apply_edit import apply_edit
 
-    return await amend(ctx, _wish(ctx, file_path, content), "Write")
+    result = await apply_edit(ctx, file_path, _edit_function(content), tool="Write")
+    return result.to_output()
 
 
-def _wish(ctx: ToolContext, file_path: str, content: str) -> Wish:
-    from wieldy.files.apply_edit import Wish
-    from wieldy.files.editing.replacements import rewrite_preparer
+def _edit_function(content: str) -> EditFunction:
+    from functools import partial
 
-    return Wish(file_path, content, rewrite_preparer(file_path, content, ctx.workspace, ctx.resolved(file_path)))
+    from wieldy.files.editing.replacements import rewrite_text
+
+    return partial(rewrite_text, content)

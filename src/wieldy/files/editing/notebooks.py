@@ -9,13 +9,16 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import Tier
-from wieldy.files.editing.revision import EditPlan, Revision
+from wieldy.files.editing.read_state import ReadState
+from wieldy.files.editing.revision import EditPlan, EditSettings, Revision, edit_text
 from wieldy.files.editing.splicing import Splice
 from wieldy.files.reading.notebooks import cell_label, find_cell
+from wieldy.files.writing.target import Target
 from wieldy.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
 
 
@@ -275,6 +278,16 @@ class CellEdit(Struct, frozen=True):
         if self.mode == "insert_before":
             raise ToolFailure("cell_id is missing: say before which cell to insert.")
         return len(notebook.cells)
+
+
+def edit_notebook(edit: CellEdit, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+    """Make the edit; a merge with somebody else's change must leave a valid notebook."""
+    if settings.on_external_change == "markers":
+        settings = replace(settings, on_external_change="merge")  # conflict markers would not be JSON
+    revision = edit_text(edit.plan, target, state, settings)
+    if revision.merged:
+        require_notebook(revision)
+    return revision
 
 
 def require_notebook(revision: Revision) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,23 +12,11 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document, Span, normalize_newlines
 from wieldy.files.editing.matching import TIERS, NotFound, Replacement, TextMatches, Tier, find_text
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.revision import (
-    SMALL_FILE,
-    EditPlan,
-    EditSettings,
-    NeedsThread,
-    PrepareEdit,
-    Revision,
-    load_target,
-    make_document,
-)
+from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
 from wieldy.files.encodings import UTF8
 from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.target import Target
-
-if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
 
 
 def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> EditPlan:
@@ -208,29 +195,17 @@ def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
     return f"Edit {number} of {len(edits)}: {message}"
 
 
-def prepare_rewrite(
-    path: str,
-    content: str,
-    state: ReadState,
-    settings: EditSettings,
-    *,
-    at_once: bool = False,
-    resolved: str | None = None,
-) -> Revision:
-    """Read a file and make `content` its text. Raises `ToolFailure`, and with `at_once` `NeedsThread` where that takes
-    long."""
-    if at_once and len(content) > SMALL_FILE:
-        raise NeedsThread
-    target = load_target(path, settings, at_once=at_once, resolved=resolved)
+def rewrite_text(content: str, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+    """Make `content` the whole text of a file. An existing one must have been read in full."""
     data = target.content or b""
     if not data:
         return _create(target, content)
     kind = binary_kind(data)
     if kind is not None:
         raise ToolFailure(
-            f"{path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
+            f"{target.path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
         )
-    document = make_document(data, at_once=at_once)
+    document = Document.of(data)
     _require_read(target, document, state)
     if document.encoding.bom:
         content = content.removeprefix("\ufeff")  # the file has one, and keeps it
@@ -238,12 +213,6 @@ def prepare_rewrite(
     document.codec.require(content, "content")
     splice = replace_text(document, content)
     return Revision(target, apply_splices(data, (splice,)), (splice,), document=document)
-
-
-def rewrite_preparer(path: str, content: str, workspace: Workspace, resolved: str) -> PrepareEdit:
-    """`prepare_rewrite` with the read state and settings of a workspace."""
-    state, settings = workspace.service(ReadState), EditSettings.of(workspace)
-    return lambda at_once: prepare_rewrite(path, content, state, settings, at_once=at_once, resolved=resolved)
 
 
 def _create(target: Target, content: str) -> Revision:

@@ -9,11 +9,9 @@ from msgspec import Struct
 from wieldy.core.tool import Output
 from wieldy.files.editing.diff import Patch, make_patch
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.revision import SMALL_FILE, Revision
+from wieldy.files.editing.revision import Revision
 from wieldy.files.encodings import UTF8
 from wieldy.search.format import display_path
-
-QUICKLY_COMPARED = 8 * 1024
 
 
 class Report(Struct, frozen=True):
@@ -26,39 +24,6 @@ class Report(Struct, frozen=True):
     def with_notes(self, notes: tuple[str, ...]) -> Output:
         """The result of a tool, with what came up while the file was written."""
         return Output("\n".join((*self.headlines, *notes, *self.details)), self.data)
-
-
-class Draft:
-    """A report begun before it is known whether the file can be written."""
-
-    def __init__(self) -> None:
-        self._revision: Revision | None = None
-        self._report: Report | None = None
-
-    def about(self, revision: Revision) -> None:
-        """Say which revision the report will be of."""
-        self._revision, self._report = revision, None
-
-    def begin(self) -> None:
-        """Make the report now, if that is quick. What goes wrong here goes wrong again when it counts."""
-        revision = self._revision
-        if revision is None or not is_quick(revision):
-            return
-        try:
-            self._report = make_report(revision)
-        except Exception:
-            return
-
-    def finished(self, revision: Revision) -> Report:
-        """The report of a revision, begun or not."""
-        if self._report is not None and self._revision is revision:
-            return self._report
-        return make_report(revision)
-
-
-def is_quick(revision: Revision) -> bool:
-    """Whether a revision can be compared and reported in less time than it takes to reach a thread."""
-    return len(revision.after) < SMALL_FILE and revision.changed_bytes < QUICKLY_COMPARED
 
 
 def make_report(revision: Revision) -> Report:

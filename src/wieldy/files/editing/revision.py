@@ -17,7 +17,6 @@ from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
-from wieldy.files.encodings import detect_certain, detect_encoding
 from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, resolve_target, with_content
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-# Below this, handing a file to a thread takes longer than reading and comparing it.
-SMALL_FILE = 256 * 1024
 MAX_BYTES: int = default_of("edit.maxBytes")
 OPTIONS = """Nothing was written. Options:
 - overwrite: Read the file, then make it what you want with Write or Edit
@@ -65,8 +62,11 @@ class EditPlan(Struct, frozen=True):
 
 
 class Revision(Struct, frozen=True):
-    """A file before and after an edit; `count` is the number of replacements. `before` is None for a new file, `document`
-    its text where that was looked at, and `known_whole` false where parts of it were never seen."""
+    """A file before and after an edit; `count` is the number of replacements.
+
+    `before` is None for a new file, `document` its text where that was looked at. `known_whole` is false where the model has
+    not seen all of the file, None where it has not read it.
+    """
 
     target: Target
     after: bytes
@@ -74,7 +74,7 @@ class Revision(Struct, frozen=True):
     count: int = 0
     notes: tuple[str, ...] = ()
     merged: bool = False
-    known_whole: bool = True
+    known_whole: bool | None = True
     document: Document | None = None
 
     @property
@@ -87,107 +87,51 @@ class Revision(Struct, frozen=True):
         """The content on disk."""
         return self.target.content
 
-    @property
-    def change(self) -> Splice | None:
-        """All splices as one; None where the file is new, or nothing changes."""
-        if self.before is None or not self.splices:
-            return None
-        if len(self.splices) == 1:
-            return self.splices[0]
-        start, end = self.splices[0].start, self.splices[-1].end
-        return Splice(start, end, self.after[start : len(self.after) - (len(self.before) - end)])
-
-    @property
-    def changed_bytes(self) -> int:
-        """How many bytes are removed and added."""
-        return sum([splice.end - splice.start + len(splice.new) for splice in self.splices])
-
 
 PlanEdit: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
-# Called with True on the event loop, where it may raise `NeedsThread`; then with False in a thread.
-PrepareEdit: TypeAlias = Callable[[bool], Revision]
+# Computes the new content of a file; raises `ToolFailure` where the edit cannot be made.
+EditFunction: TypeAlias = Callable[[Target, ReadState, EditSettings], Revision]
 
 
-class NeedsThread(Exception):
-    """This edit takes too long for the event loop: it needs a merge, encoding detection, or a tolerant search."""
-
-
-def prepare_edit(
-    path: str,
-    plan: PlanEdit,
-    state: ReadState,
-    settings: EditSettings,
-    *,
-    at_once: bool = False,
-    resolved: str | None = None,
-) -> Revision:
-    """Read an existing file and apply an edit to its content. Raises `ToolFailure` where the edit cannot be made, and with
-    `at_once` `NeedsThread` where that takes long."""
-    target = load_text_file(path, settings, at_once=at_once, resolved=resolved)
-    data, stat, key = target.content or b"", target.stat, resolved or path
+def edit_text(plan: PlanEdit, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+    """Edit an existing text file that the model has read; merge with changes made by others since."""
+    _require_text(target)
+    data, stat, key = target.content or b"", target.stat, target.real_path
     reading = state.reading(key)
     if reading is None or stat is None:
         raise ToolFailure(
-            f"{path} must be read first: it has not been read in this session. Read it, then send this again."
+            f"{target.path} must be read first: it has not been read in this session. Read it, then send this again."
         )
     if state.is_current(key, data, stat):
-        document = make_document(data, at_once=at_once)
-        try:
-            edit = plan(document, ("exact",) if at_once else settings.tiers)
-        except NotFound:
-            if at_once:
-                raise NeedsThread from None
-            raise
+        document = Document.of(data)
+        edit = plan(document, settings.tiers)
         after = apply_splices(data, edit.splices)
         known = reading.knows_all(document.count_lines)
         return Revision(target, after, edit.splices, edit.count, edit.notes, known_whole=known, document=document)
-    if at_once:
-        raise NeedsThread
     since = reading.describe_staleness()
     base = state.content(key)
     if settings.on_external_change == "error" or base is None:
         raise ToolFailure(
-            f"{path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
+            f"{target.path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
     return replace(_merge_edit(target, base, plan, settings, since), known_whole=reading.whole)
 
 
-def edit_preparer(path: str, plan: PlanEdit, workspace: Workspace, resolved: str) -> PrepareEdit:
-    """`prepare_edit` with the read state and settings of a workspace."""
-    state, settings = workspace.service(ReadState), EditSettings.of(workspace)
-    return lambda at_once: prepare_edit(path, plan, state, settings, at_once=at_once, resolved=resolved)
-
-
-def load_text_file(path: str, settings: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
-    """A text file as it is on disk; raises `ToolFailure` for everything that cannot be edited."""
-    target = load_target(path, settings, at_once=at_once, resolved=resolved)
+def _require_text(target: Target) -> None:
     if target.stat is None:
-        if at_once:
-            raise NeedsThread
         _refuse_missing(target)
     kind = binary_kind(target.content or b"")
     if kind is not None:
         raise ToolFailure(
-            f"{path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
+            f"{target.path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
         )
-    return target
 
 
-def make_document(data: bytes, *, at_once: bool = False) -> Document:
-    """The document of a content; with `at_once` raises `NeedsThread` where its encoding would have to be guessed."""
-    encoding = detect_certain(data) if at_once else detect_encoding(data)
-    if encoding is None or (at_once and encoding.unit > 1):
-        raise NeedsThread
-    return Document(data, encoding)
-
-
-def load_target(path: str, settings: EditSettings, *, at_once: bool = False, resolved: str | None = None) -> Target:
-    """What is at a path, with its content; `stat` is None where there is nothing."""
+def load_target(path: str, settings: EditSettings, resolved: str | None = None) -> Target:
+    """Read the file that is to be edited; `stat` is None where there is none."""
     try:
         target = resolve_target(path, resolved)
         size = 0 if target.stat is None else target.stat.st_size
-        if at_once and size > SMALL_FILE:
-            raise NeedsThread
         if size > settings.max_bytes:
             raise ToolFailure(
                 f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}. Use Bash (sed, for one), or raise "

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -21,11 +21,15 @@ from msgspec.structs import asdict
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
-from wieldy.files.editing.read_state import digest_of
-from wieldy.files.editing.splicing import Splice, replace_span
+from wieldy.files.editing.read_state import ReadState, digest_of
+from wieldy.files.editing.splicing import Splice, apply_splices, replace_span
 from wieldy.files.kinds import binary_kind
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 from wieldy.search.patterns import compile_globs
+
+if TYPE_CHECKING:
+    from wieldy.files.editing.revision import EditSettings, Revision
+    from wieldy.files.writing.target import Target
 
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -104,6 +108,21 @@ class FileSearchResult(Struct, frozen=True):
             bytes.fromhex(digest),
             tuple(Splice(start, end, new.encode("latin-1")) for start, end, new in splices),
         )
+
+
+def replace_matches(matches: FileSearchResult, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+    """Make the replacements that were found, if the file is still the one that was searched."""
+    from wieldy.files.editing.revision import Revision
+    from wieldy.files.writing.errors import StaleFileError
+
+    data, stat = target.content, target.stat
+    if data is None or stat is None or digest_of(data) != matches.digest:
+        raise StaleFileError(target.path, "was changed by someone else meanwhile")
+    reading = state.reading(target.real_path)
+    known_whole = reading.whole if reading is not None and state.is_current(target.real_path, data, stat) else None
+    return Revision(
+        target, apply_splices(data, matches.splices), matches.splices, matches.count, known_whole=known_whole
+    )
 
 
 def main(arguments: str) -> int:

@@ -1,1 +1,1 @@
-"""Every change kept so that it can be taken back."""
+"""The journal: every change recorded in SQLite before it happens, so that it can be undone."""

@@ -1,4 +1,4 @@
-"""Sees a project before a command and after it, and tells the journal what the command did."""
+"""Snapshot a project before a shell command, compare after it, and record in the journal what the command changed."""
 
 from __future__ import annotations
 
@@ -8,49 +8,46 @@ from collections.abc import Iterator
 from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.tree_snapshot import Snapshot, Snapshots
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.tree_snapshot import TreeSnapshot, TreeSnapshots
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 
 
-class Witness:
-    """One command's witness. `changed` are the files that changed; `trouble` says why undo cannot take it back."""
+class CommandSnapshot:
+    """The snapshot before one command. `changed_paths` and `problem` (why undo does not cover it) are set afterwards."""
 
-    def __init__(self, workspace: Workspace, tops: tuple[str, ...], seen: Snapshot) -> None:
-        self.changed: tuple[str, ...] = ()
-        self.trouble = ""
+    def __init__(self, workspace: Workspace, roots: tuple[str, ...], snapshot: TreeSnapshot) -> None:
+        self.changed_paths: tuple[str, ...] = ()
+        self.problem = ""
         self._workspace = workspace
-        self._tops = tops
-        self._seen: Snapshot | None = seen
+        self._roots = roots
+        self._snapshot: TreeSnapshot | None = snapshot
 
     @classmethod
-    async def before(cls, workspace: Workspace, tops: tuple[str, ...]) -> Witness:
-        """Look at the files at and below `tops`, as far as they lie in the workspace and no ignore rule hides them."""
-        snapshots = workspace.service(Snapshots)
-        return cls(workspace, tops, await in_thread(lambda: snapshots.take(_files(tops, workspace))))
+    async def take(cls, workspace: Workspace, roots: tuple[str, ...]) -> CommandSnapshot:
+        """Store the files at and below `roots`, as far as they lie in the workspace and no ignore rule hides them."""
+        snapshots = workspace.service(TreeSnapshots)
+        return cls(workspace, roots, await in_thread(lambda: snapshots.take(_walk(roots, workspace))))
 
-    async def after(self, call_id: str, tool: str, turn: str | None = None) -> None:
-        """Look again, and keep what changed. A second time does nothing."""
-        seen, self._seen = self._seen, None
-        if seen is None:
+    async def record_changes(self, call_id: str, tool: str, turn: str | None = None) -> None:
+        """Compare, and record what changed. A second call does nothing."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
             return
-        snapshots = self._workspace.service(Snapshots)
-        found = await in_thread(lambda: snapshots.differences(seen, _files(self._tops, self._workspace)))
-        from wieldy.files.journal.entries import Change
-        from wieldy.files.journal.journal import Journal
-
-        self.changed = tuple(each.path for each in found.changed)
-        changes = [Change(each.path, each.before, each.after, mode=each.mode) for each in found.changed]
-        missed = "; ".join(found.uncovered)
-        covered = f"not covered: {missed}" if missed else "every file that no ignore rule hides"
+        snapshots = self._workspace.service(TreeSnapshots)
+        result = await in_thread(lambda: snapshots.compare(snapshot, _walk(self._roots, self._workspace)))
+        self.changed_paths = tuple(change.path for change in result.changes)
+        uncovered = "; ".join(result.uncovered)
+        coverage = f"not covered: {uncovered}" if uncovered else "every file that no ignore rule hides"
         try:
             journal = self._workspace.service(Journal)
-            await journal.record_snapshot(changes, call_id=call_id, tool=tool, turn=turn, covered=covered)
-        except (OSError, WieldyError) as problem:
-            self.trouble = f"undo does not cover this command: {problem}"
+            await journal.record_command(result.changes, call_id=call_id, tool=tool, turn=turn, coverage=coverage)
+        except (OSError, WieldyError) as error:
+            self.problem = f"undo does not cover this command: {error}"
 
 
-def _files(tops: tuple[str, ...], workspace: Workspace) -> Iterator[str]:
-    for top in tops:
+def _walk(roots: tuple[str, ...], workspace: Workspace) -> Iterator[str]:
+    for top in roots:
         if not any(top == root or top.startswith(root.rstrip(os.sep) + os.sep) for root in workspace.roots):
             continue
         if not os.path.isdir(top):

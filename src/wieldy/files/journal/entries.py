@@ -1,84 +1,25 @@
-"""What the journal knows of one change: who made it, when, and each file's content before and after by name."""
+"""The records of the journal: an entry for each call that changed files, with each file's content by hash."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from hashlib import sha256
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
-from wieldy.core.errors import WieldyError
 from wieldy.files.writing.target import WriteMethod
-from wieldy.schema.strict_json import encode_json_text
 
-if TYPE_CHECKING:
-    from wieldy.files.editing.splicing import Splice
-
-
-EntryKind: TypeAlias = Literal["edit", "snapshot", "undo", "redo"]
-# How an entry ended.
-Settlement: TypeAlias = Literal["done", "taken_back", "given_up"]
+# "command" entries hold what a shell command changed, as seen by the snapshots around it.
+EntryKind: TypeAlias = Literal["edit", "command", "undo", "redo"]
+# An entry is pending while its files are being written; "abandoned" means that recovery lacked an intact copy.
+EntryState: TypeAlias = Literal["pending", "done", "rolled_back", "abandoned"]
 
 
-class BadRecord(WieldyError):
-    """An entry of the journal that cannot be understood."""
+class FileChange(Struct, frozen=True):
+    """The content of a file before and after; None means that there is no such file.
 
-
-class PathRecord(Struct, frozen=True):
-    """One file of an entry. Contents are named by digest, None where there was no file; the rest traces a crash."""
-
-    path: str
-    real_path: str
-    before: str | None
-    after: str | None
-    mode: int | None = None
-    method: WriteMethod = "replace"
-    temp: str = ""
-    backup: str = ""
-    folders: tuple[str, ...] = ()
-
-
-class Entry(Struct, frozen=True):
-    """One call's changes. `reverses` are the entries an undo or redo takes back; `covered` says what a snapshot saw."""
-
-    id: str
-    kind: EntryKind
-    session: str
-    call_id: str
-    tool: str
-    at: float
-    paths: tuple[PathRecord, ...]
-    turn: str | None = None
-    reverses: tuple[str, ...] = ()
-    covered: str = ""
-
-
-def encode(entry: Entry) -> bytes:
-    """An entry as JSON. File names that are no valid Unicode survive as escapes."""
-    fields = {**asdict(entry), "paths": [asdict(path) for path in entry.paths]}
-    return encode_json_text(fields).encode("utf-8", "backslashreplace")
-
-
-def decode(payload: bytes) -> Entry:
-    """An entry from its JSON."""
-    try:
-        fields = json.loads(payload)
-    except ValueError as error:
-        raise BadRecord(f"a journal entry is no JSON: {error}") from error
-    try:
-        paths = tuple(PathRecord(**{**path, "folders": tuple(path["folders"])}) for path in fields.pop("paths"))
-        return Entry(**{**fields, "paths": paths, "reverses": tuple(fields["reverses"])})
-    except (AttributeError, TypeError, KeyError) as error:
-        raise BadRecord(f"a journal entry cannot be understood: {error}") from error
-
-
-class Change(Struct, frozen=True):
-    """The bytes of a file before and after; None means that there is no such file.
-
-    `real_path` is where `path` led when it was judged: if it leads elsewhere when it is written, nothing is written.
-    `mode` are the permission bits of a file that is made anew, where they shall not be the usual ones. `splice` says how
-    the one becomes the other, where that is known.
+    `real_path` is where the permission check saw `path` lead: if it leads elsewhere now, nothing is written. `mode` are the
+    permission bits of a new file, where they are not the usual ones.
     """
 
     path: str
@@ -86,4 +27,50 @@ class Change(Struct, frozen=True):
     after: bytes | None
     real_path: str | None = None
     mode: int | None = None
-    splice: Splice | None = None
+
+
+class ChangeOrigin(Struct, frozen=True):
+    """Which call makes a change. `reverses` are the entries that an undo or redo reverses, `coverage` what a snapshot saw."""
+
+    session: str
+    call_id: str
+    tool: str
+    turn: str | None = None
+    kind: EntryKind = "edit"
+    reverses: tuple[int, ...] = ()
+    coverage: str = ""
+
+
+class EntryFile(Struct, frozen=True):
+    """One file of an entry. The last four fields tell recovery how it was being written."""
+
+    path: str
+    real_path: str
+    before_hash: str | None
+    after_hash: str | None
+    mode: int | None = None
+    method: WriteMethod = "replace"
+    temp: str = ""
+    backup: str = ""
+    folders: tuple[str, ...] = ()
+
+
+class JournalEntry(Struct, frozen=True):
+    """The changes of one call. `active` is false once they have been undone."""
+
+    id: int
+    kind: EntryKind
+    session: str
+    call_id: str
+    tool: str
+    time: float
+    files: tuple[EntryFile, ...]
+    turn: str | None = None
+    reverses: tuple[int, ...] = ()
+    coverage: str = ""
+    active: bool = True
+
+
+def content_hash(data: bytes) -> str:
+    """The key of a content in the journal."""
+    return sha256(data).hexdigest()[:40]  # processors have instructions for it

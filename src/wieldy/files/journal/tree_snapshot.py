@@ -1,118 +1,80 @@
-"""What a command changed in a tree: files are remembered before it runs and compared after it. Never touches the tree itself."""
+"""Find out what a command changed in a tree: files are stored before it runs and compared after it. Never writes to the tree.
+
+Contents are kept in the journal's contents table, and the stat of each stored file beside them, so that neither a second
+command nor a second session reads a file that has not changed.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
-from hashlib import blake2b
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from wieldy.core.workspace import Workspace
+from wieldy.files.journal.entries import FileChange, content_hash
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.store import ContentUnavailable, FileStamp, JournalStore, SnapshotFile
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
-TICK_NS = 50_000_000
+CLOCK_TICK_NS = 50_000_000
 IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore", "exclude"})
+BATCH_BYTES = 8 << 20
+BATCH_FILES = 1000
 
 
-class Limits(Struct, frozen=True):
-    """How much is remembered: bytes of one file, files of one snapshot, bytes of all contents, bytes of one difference."""
+class SnapshotLimits(Struct, frozen=True):
+    """Bytes of one file, files of one snapshot, bytes of all stored files, bytes of the changes of one command."""
 
-    file: int = 5 << 20
+    file_bytes: int = 5 << 20
     files: int = 20_000
-    kept: int = 256 << 20
-    changed: int = 64 << 20
+    stored_bytes: int = 256 << 20
+    changed_bytes: int = 64 << 20
 
 
-class Stamp(NamedTuple):
-    """What tells two states of a file apart without reading it."""
-
-    modified: int
-    changed: int
-    size: int
-    inode: int
-    mode: int
-
-
-class Kept(NamedTuple):
-    """A state of a file whose content is in the store."""
-
-    stamp: Stamp
-    digest: bytes
-
-
-class Difference(Struct, frozen=True):
-    """One file before and after a command; None where there was none. `mode` is that of a file that is gone."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    mode: int | None = None
-
-
-class Differences(Struct, frozen=True):
+class TreeChanges(Struct, frozen=True):
     """What changed, and in a few words each what may have changed unseen."""
 
-    changed: tuple[Difference, ...]
+    changes: tuple[FileChange, ...]
     uncovered: tuple[str, ...]
 
 
-class Snapshot:
-    """The files of a tree at one moment. `skipped` are files that were there but could not be kept."""
+class TreeSnapshot:
+    """The files of a tree at one moment. `skipped` are files that were there but could not be stored, with the reason."""
 
-    __slots__ = ("complete", "files", "skipped", "taken")
+    __slots__ = ("complete", "files", "skipped", "taken_at")
 
-    def __init__(self, taken: int) -> None:
-        self.taken = taken
-        self.files: dict[str, Kept] = {}
+    def __init__(self, taken_at: int) -> None:
+        self.taken_at = taken_at
+        self.files: dict[str, SnapshotFile] = {}
         self.skipped: dict[str, str] = {}
         self.complete = True
 
 
-class Snapshots:
-    """Remembers contents for a session: `workspace.service(Snapshots)`. A file that has not changed is never read twice.
+class TreeSnapshots:
+    """The service `workspace.service(TreeSnapshots)`. Its methods block: call them in a thread.
 
-    All methods block: call them in a thread. They are given the paths to look at, by whoever knows the ignore rules.
-    `reads` counts the files that were opened.
+    The caller names the paths to look at, because it knows the ignore rules. `reads` counts the files that were opened.
     """
 
-    def __init__(self, workspace: Workspace, limits: Limits | None = None) -> None:
+    def __init__(self, workspace: Workspace, limits: SnapshotLimits | None = None) -> None:
         self.reads = 0
-        self._limits = limits or Limits()
-        self._folder = workspace.session_dir
-        self._store = -1
-        self._storing = threading.Lock()  # subagents keep theirs in the same store
-        self._places: dict[bytes, tuple[int, int]] = {}
-        self._known: dict[str, Kept] = {}
-        self._size = 0
+        self._limits = limits or SnapshotLimits()
+        self._store = workspace.service(Journal).store
+        self._known: dict[str, SnapshotFile] | None = None
+        self._lock = threading.Lock()  # subagents use the same service
 
-    def take(self, paths: Iterable[str]) -> Snapshot:
-        """Remember the files at these paths."""
-        snapshot = Snapshot(time.time_ns())
-        for path in paths:
-            if len(snapshot.files) + len(snapshot.skipped) >= self._limits.files:
-                snapshot.complete = False
-                break
-            if (stamp := _stamp(path)) is None:
-                continue
-            known = self._known.get(path)
-            if known is not None and known.stamp == stamp and not _is_fresh(stamp, snapshot.taken):
-                snapshot.files[path] = known
-            elif isinstance(kept := self._keep(path, stamp), Kept):
-                snapshot.files[path] = kept
-            else:
-                snapshot.skipped[path] = kept
-        return snapshot
+    def take(self, paths: Iterable[str]) -> TreeSnapshot:
+        """Store the files at these paths."""
+        with self._lock:
+            return self._take(paths)
 
-    def differences(self, before: Snapshot, paths: Iterable[str]) -> Differences:
-        """What the files at these paths are now that they were not in the snapshot."""
-        comparison = _Comparison(before, self._limits, self._content)
+    def compare(self, before: TreeSnapshot, paths: Iterable[str]) -> TreeChanges:
+        """Find what the files at these paths are now that they were not in the snapshot."""
+        comparison = _Comparison(before, self._limits, self._store)
         seen = set()
         for path in paths:
             seen.add(path)
@@ -121,165 +83,200 @@ class Snapshots:
             self._compare(path, comparison)
         return comparison.result()
 
-    async def aclose(self) -> None:
-        """Forget everything."""
-        if self._store >= 0:
-            os.close(self._store)
-            self._store = -1
+    def _take(self, paths: Iterable[str]) -> TreeSnapshot:
+        snapshot = TreeSnapshot(time.time_ns())
+        known = self._load_known()
+        batch = _Batch(self._store, snapshot, known, self._limits.stored_bytes)
+        count = 0
+        for path in paths:
+            if count >= self._limits.files:
+                snapshot.complete = False
+                break
+            stamp = _stamp(path)
+            if stamp is None:
+                continue
+            count += 1
+            file = known.get(path)
+            if file is not None and file.stamp == stamp and not _is_fresh(stamp, snapshot.taken_at):
+                snapshot.files[path] = file
+            elif isinstance(content := self._read(path, stamp), bytes):
+                batch.add(path, stamp, content)
+            else:
+                snapshot.skipped[path] = content
+        batch.flush()
+        return snapshot
+
+    def _load_known(self) -> dict[str, SnapshotFile]:
+        if self._known is None:
+            try:
+                self._known = self._store.load_snapshot_files()
+            except OSError:
+                return {}  # storing files will fail as well, and say why
+        return self._known
 
     def _compare(self, path: str, comparison: _Comparison) -> None:
         old = comparison.before.files.get(path)
         stamp = _stamp(path)
         if stamp is None:
             if old is not None:
-                self._known.pop(path, None)
-                comparison.gone(path, old)
+                comparison.add_deleted(path, old)
             return
-        if old is not None and old.stamp == stamp and not _is_fresh(stamp, comparison.before.taken):
+        if old is not None and old.stamp == stamp and not _is_fresh(stamp, comparison.before.taken_at):
             return
         content = self._read(path, stamp)
         if isinstance(content, str):
-            comparison.unseen(path, content)
-            return
-        if old is not None and old.digest == _digest(content):
-            self._known[path] = Kept(stamp, old.digest)
-        elif old is not None:
-            comparison.altered(path, old, content)
-        else:
-            comparison.appeared(path, stamp, content)
+            comparison.add_uncovered(path, content)
+        elif old is None:
+            comparison.add_created(path, stamp, content)
+        elif old.hash != content_hash(content):
+            comparison.add_modified(path, old, content)
 
-    def _keep(self, path: str, stamp: Stamp) -> Kept | str:
-        """Put a file into the store, or say why not."""
-        content = self._read(path, stamp)
-        if isinstance(content, str):
-            return content
-        digest = _digest(content)
-        with self._storing:
-            if digest not in self._places and (why := self._put(digest, content)):
-                return why
-        kept = self._known[path] = Kept(stamp, digest)
-        return kept
-
-    def _put(self, digest: bytes, content: bytes) -> str:
-        """Append a content to the store; where it cannot be, why not."""
-        if self._size + len(content) > self._limits.kept:
-            return f"beyond the {self._limits.kept >> 20} MB that are kept"
-        try:
-            if self._store < 0:
-                self._store = _nameless_file(self._folder)
-            written = os.pwrite(self._store, content, self._size)
-        except OSError as problem:
-            return problem.strerror or "could not be kept"
-        if written != len(content):
-            return "could not be kept"
-        self._places[digest] = (self._size, len(content))
-        self._size += len(content)
-        return ""
-
-    def _read(self, path: str, stamp: Stamp) -> bytes | str:
-        """The content of a file, or why it is not to be had."""
+    def _read(self, path: str, stamp: FileStamp) -> bytes | str:
+        """The content of a file, or the reason why it cannot be had."""
         self.reads += 1
-        most = self._limits.file
-        if stamp.size > most:
-            return f"larger than {most >> 20} MB"
+        limit = self._limits.file_bytes
+        if stamp.size > limit:
+            return f"larger than {limit >> 20} MB"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
-                content = file.read(most + 1) or b""
-        except OSError as problem:
-            return problem.strerror or "could not be read"
-        return content if len(content) <= most else f"larger than {most >> 20} MB"
+                content = file.read(limit + 1) or b""
+        except OSError as error:
+            return error.strerror or "could not be read"
+        return content if len(content) <= limit else f"larger than {limit >> 20} MB"
 
-    def _content(self, kept: Kept) -> bytes:
-        at, size = self._places[kept.digest]
-        return os.pread(self._store, size, at)
+
+class _Batch:
+    """Files on their way into the journal, stored in transactions of some megabytes."""
+
+    def __init__(self, store: JournalStore, snapshot: TreeSnapshot, known: dict[str, SnapshotFile], limit: int) -> None:
+        self._store = store
+        self._snapshot = snapshot
+        self._known = known
+        self._limit = limit
+        self._stored = sum(file.stamp.size for file in known.values())
+        self._pruned = False
+        self._contents: dict[str, bytes] = {}
+        self._files: dict[str, SnapshotFile] = {}
+        self._bytes = 0
+
+    def add(self, path: str, stamp: FileStamp, content: bytes) -> None:
+        if self._stored + len(content) > self._limit and not self._pruned:
+            self._forget_missing()
+        if self._stored + len(content) > self._limit:
+            self._snapshot.skipped[path] = f"beyond the {self._limit >> 20} MB that are kept"
+            return
+        hash = content_hash(content)
+        self._contents[hash] = content
+        self._files[path] = SnapshotFile(stamp, hash)
+        self._bytes += len(content)
+        self._stored += len(content)
+        if self._bytes > BATCH_BYTES or len(self._files) >= BATCH_FILES:
+            self.flush()
+
+    def flush(self) -> None:
+        # A file that has just been written may be written again without a new time stamp: read it again next time.
+        settled = {
+            path: file for path, file in self._files.items() if not _is_fresh(file.stamp, self._snapshot.taken_at)
+        }
+        try:
+            if self._files:
+                self._store.save_snapshot_files(self._contents, settled)
+            self._snapshot.files.update(self._files)
+            self._known.update(settled)
+        except OSError as error:
+            reason = error.strerror or "could not be stored"
+            self._snapshot.skipped.update(dict.fromkeys(self._files, reason))
+        self._contents, self._files, self._bytes = {}, {}, 0
+
+    def _forget_missing(self) -> None:
+        """Make room by forgetting files that are gone."""
+        self._pruned = True
+        missing = [path for path in self._known if not os.path.lexists(path)]
+        for path in missing:
+            self._stored -= self._known.pop(path).stamp.size
+        try:
+            self._store.delete_snapshot_files(missing)
+        except OSError:
+            return  # then they are forgotten later
 
 
 class _Comparison:
-    def __init__(self, before: Snapshot, limits: Limits, content: Callable[[Kept], bytes]) -> None:
+    def __init__(self, before: TreeSnapshot, limits: SnapshotLimits, store: JournalStore) -> None:
         self.before = before
-        self.limits = limits
-        self.content = content
-        self.changed: list[Difference] = []
-        self.new: list[tuple[Difference, Stamp]] = []
-        self.missed: dict[str, str] = {}
-        self.size = 0
+        self._limits = limits
+        self._store = store
+        self._changes: list[FileChange] = []
+        self._created: list[tuple[FileChange, FileStamp]] = []
+        self._uncovered: dict[str, str] = {}
+        self._bytes = 0
 
-    def gone(self, path: str, old: Kept) -> None:
+    def add_deleted(self, path: str, old: SnapshotFile) -> None:
         if self._fits(path, old.stamp.size):
-            self.changed.append(Difference(path, self.content(old), None, stat.S_IMODE(old.stamp.mode)))
+            self._add_change(path, old, None, stat.S_IMODE(old.stamp.mode))
 
-    def altered(self, path: str, old: Kept, content: bytes) -> None:
+    def add_modified(self, path: str, old: SnapshotFile, content: bytes) -> None:
         if self._fits(path, old.stamp.size + len(content)):
-            self.changed.append(Difference(path, self.content(old), content))
+            self._add_change(path, old, content)
 
-    def appeared(self, path: str, stamp: Stamp, content: bytes) -> None:
+    def add_created(self, path: str, stamp: FileStamp, content: bytes) -> None:
         if self._fits(path, len(content)):
-            self.new.append((Difference(path, None, content), stamp))
+            self._created.append((FileChange(path, None, content), stamp))
 
-    def unseen(self, path: str, why: str) -> None:
-        self.missed.setdefault(path, why)
+    def add_uncovered(self, path: str, reason: str) -> None:
+        self._uncovered.setdefault(path, reason)
+
+    def _add_change(self, path: str, old: SnapshotFile, content: bytes | None, mode: int | None = None) -> None:
+        try:
+            before = self._store.content(old.hash)
+        except (ContentUnavailable, OSError):
+            self.add_uncovered(path, "its old content is no longer stored")
+            return
+        self._changes.append(FileChange(path, before, content, mode=mode))
 
     def _fits(self, path: str, size: int) -> bool:
-        self.size += size
-        if self.size > self.limits.changed:
-            self.unseen(path, f"beyond the {self.limits.changed >> 20} MB of changes that are kept")
+        self._bytes += size
+        if self._bytes > self._limits.changed_bytes:
+            self.add_uncovered(path, f"beyond the {self._limits.changed_bytes >> 20} MB of changes that are kept")
             return False
         return True
 
-    def result(self) -> Differences:
-        """A file may be called new only if it cannot have been there before: undo would delete it."""
-        rules_moved = any(os.path.basename(each.path) in IGNORE_FILES for each in self.changed)
-        for difference, stamp in self.new:
-            name = os.path.basename(difference.path)
-            if difference.path in self.before.skipped:
-                self.unseen(difference.path, self.before.skipped[difference.path])
-            elif not self.before.complete or (rules_moved and name not in IGNORE_FILES):
-                self.unseen(difference.path, "may have been there before")
-            elif stamp.changed < self.before.taken - TICK_NS:
-                self.unseen(difference.path, "was there before")
+    def result(self) -> TreeChanges:
+        """A file counts as new only if it cannot have been there before: undo would delete it."""
+        ignore_rules_changed = any(os.path.basename(change.path) in IGNORE_FILES for change in self._changes)
+        for change, stamp in self._created:
+            is_ignore_file = os.path.basename(change.path) in IGNORE_FILES
+            if change.path in self.before.skipped:
+                self.add_uncovered(change.path, self.before.skipped[change.path])
+            elif not self.before.complete or (ignore_rules_changed and not is_ignore_file):
+                self.add_uncovered(change.path, "may have been there before")
+            elif stamp.changed < self.before.taken_at - CLOCK_TICK_NS:
+                self.add_uncovered(change.path, "was there before")
             else:
-                self.changed.append(difference)
-        reasons: dict[str, list[str]] = {}
-        for path, why in self.missed.items():
-            reasons.setdefault(why, []).append(path)
-        uncovered = [f"{_named(paths)}: {why}" for why, paths in reasons.items()]
+                self._changes.append(change)
+        by_reason: dict[str, list[str]] = {}
+        for path, reason in self._uncovered.items():
+            by_reason.setdefault(reason, []).append(path)
+        uncovered = [f"{_summarize(paths)}: {reason}" for reason, paths in by_reason.items()]
         if not self.before.complete:
-            uncovered.append(f"files beyond the first {self.limits.files}")
-        return Differences(tuple(self.changed), tuple(uncovered))
+            uncovered.append(f"files beyond the first {self._limits.files}")
+        return TreeChanges(tuple(self._changes), tuple(uncovered))
 
 
-def _named(paths: list[str]) -> str:
+def _summarize(paths: list[str]) -> str:
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def _stamp(path: str) -> Stamp | None:
+def _stamp(path: str) -> FileStamp | None:
     """The stamp of a regular file; None for anything else."""
     try:
-        seen = os.lstat(path)
+        found = os.lstat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(seen.st_mode):
+    if not stat.S_ISREG(found.st_mode):
         return None
-    return Stamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
+    return FileStamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def _is_fresh(stamp: Stamp, moment: int) -> bool:
-    return stamp.changed > moment - TICK_NS
-
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
-
-
-def _nameless_file(folder: Path) -> int:
-    """Opens a file that has no name: nothing of it is left behind, even by a crash."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CLOEXEC
-    if nameless := getattr(os, "O_TMPFILE", 0):
-        with contextlib.suppress(OSError):  # not every file system has them
-            return os.open(folder, flags | nameless, 0o600)
-    path = folder / f"snapshots-{os.urandom(8).hex()}"
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)
-    return descriptor
+def _is_fresh(stamp: FileStamp, moment: int) -> bool:
+    return stamp.changed > moment - CLOCK_TICK_NS

@@ -1,6 +1,6 @@
-"""Taking changes back, and bringing them back again: first a plan to look at, then the deed, itself a change.
+"""Undo, redo and history: a plan to look at first, then a write like any other.
 
-Only files that the chosen changes touched are touched. A file that has moved on since is refused, or merged on request.
+Only files that the selected changes touched are touched. A file that has changed since is refused, or merged on request.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
-from wieldy.files.journal.entries import Change, Entry, PathRecord
-from wieldy.files.journal.history import Chronicle, Event
-from wieldy.files.journal.journal import Origin
-from wieldy.files.journal.store import Unreadable, digest_of
+from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, JournalEntry, content_hash
+from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.writing.errors import format_size
 from wieldy.files.writing.target import read_target
 from wieldy.search.format import display_path, escape_controls
@@ -28,41 +27,27 @@ if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
 
 
-class Last(Struct, frozen=True):
-    """The latest change that stands; of one session, or of any."""
+class UndoSelector(Struct, frozen=True):
+    """Which changes to undo: the last one, unless `call_id`, `whole_turn` or `everything` say otherwise.
 
+    `call_id` may also be the id of an entry. `whole_turn` means the last turn, or the one named by `turn`. `everything` means
+    the last session, or all sessions from the time `since` on. `session` restricts all but `call_id` to one session.
+    """
+
+    call_id: str | None = None
+    whole_turn: bool = False
+    everything: bool = False
     session: str | None = None
-
-
-class Call(Struct, frozen=True):
-    """All changes of one call, named by its id or by the id of its entry."""
-
-    call_id: str
-
-
-class Turn(Struct, frozen=True):
-    """All changes of one turn: the latest, unless it is named."""
-
     turn: str | None = None
-    session: str | None = None
-
-
-class All(Struct, frozen=True):
-    """All changes of a session (the latest, unless it is named), or only those at or after a point in time."""
-
-    session: str | None = None
     since: float | None = None
-
-
-Selector: TypeAlias = Last | Call | Turn | All
 
 
 class CannotUndo(WieldyError):
     """Nothing was touched; the message says which files stand in the way, or that there is nothing to do."""
 
 
-class Restored(Struct, frozen=True):
-    """One file of a plan: what it holds now and what it will hold. `problem` says why it cannot be."""
+class RestoredFile(Struct, frozen=True):
+    """One file of a plan: its content now and after the undo. `problem` says why it cannot be restored."""
 
     path: str
     real_path: str
@@ -75,13 +60,13 @@ class Restored(Struct, frozen=True):
 
 
 class UndoPlan(Struct, frozen=True):
-    """The changes that will be taken back or brought back, and each file touched. `entry` is set once it is done."""
+    """The changes that will be undone or redone, and each file touched. `entry` is set once it has been carried out."""
 
     action: Literal["undo", "redo"]
-    changes: tuple[Entry, ...]
-    files: tuple[Restored, ...]
-    reverses: tuple[str, ...]
-    entry: str | None = None
+    changes: tuple[JournalEntry, ...]
+    files: tuple[RestoredFile, ...]
+    reverses: tuple[int, ...]
+    entry: int | None = None
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -89,126 +74,121 @@ class UndoPlan(Struct, frozen=True):
         return tuple(file.problem for file in self.files if file.problem is not None)
 
 
-def plan_undo(journal: Journal, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
-    """What taking back the selected changes (the last one by default) would do to each file."""
-    journal.writer.recover()
-    chronicle = journal.chronicle()
-    chosen = _chosen(chronicle, selector or Last())
-    return UndoPlan("undo", tuple(chosen), _files(journal, chronicle, chosen, merge), tuple(e.id for e in chosen))
-
-
-def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
-    """What bringing back the last change taken away (by one session, or by any) would do to each file."""
-    journal.writer.recover()
-    chronicle = journal.chronicle()
-    undone = [entry for entry in chronicle.standing("undo") if session in (None, entry.session)]
-    if not undone:
-        raise CannotUndo("There is nothing to redo.")
-    last = undone[-1]
-    changes = tuple(event.entry for event in chronicle.events if event.entry.id in last.reverses)
-    return UndoPlan("redo", changes or (last,), _files(journal, chronicle, [last], merge), (last.id,))
-
-
-def undo(journal: Journal, selector: Selector | None = None, *, merge: bool = False) -> UndoPlan:
-    """Take changes back."""
+def undo(journal: Journal, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
+    """Undo the selected changes, by default the last one."""
     return carry_out(journal, plan_undo(journal, selector, merge=merge))
 
 
 def redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
-    """Bring back what the last undo (of one session, or of any) took away."""
+    """Reverse the last undo (of one session, or of any)."""
     return carry_out(journal, plan_redo(journal, merge=merge, session=session))
 
 
+def history(journal: Journal, limit: int = 50) -> tuple[JournalEntry, ...]:
+    """The latest changes, newest first."""
+    journal.recover()
+    return tuple(reversed(journal.store.find(active_only=False, limit=limit)))
+
+
+def plan_undo(journal: Journal, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
+    """Work out what an undo would do to each file."""
+    journal.recover()
+    entries = _select(journal, selector or UndoSelector())
+    files = _plan_files(journal, entries, merge)
+    return UndoPlan("undo", tuple(entries), files, tuple(entry.id for entry in entries))
+
+
+def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
+    """Work out what a redo would do to each file."""
+    journal.recover()
+    undone = journal.store.find("undo", session=session, limit=1)
+    if not undone:
+        raise CannotUndo("There is nothing to redo.")
+    [last] = undone
+    changes = journal.store.find(active_only=False, ids=last.reverses)
+    return UndoPlan("redo", tuple(changes) or (last,), _plan_files(journal, undone, merge), (last.id,))
+
+
 def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
-    """Do what a plan says. A file that changed since the plan was made raises `Moved`, and nothing is touched."""
+    """Do what a plan says. A file that changed since the plan was made raises `StaleFileError`, and nothing is touched."""
+    from wieldy.files.apply_edit import write_changes
+
     if plan.problems:
         raise CannotUndo(f"Cannot {plan.action}, nothing was touched: {'; '.join(plan.problems)}.")
-    changes = [Change(file.real_path, file.now, file.then, file.real_path, file.mode) for file in plan.files]
-    emptied = {file.real_path: file.folders for file in plan.files if file.then is None}
-    origin = Origin(
+    changes = [FileChange(file.real_path, file.now, file.then, file.real_path, file.mode) for file in plan.files]
+    origin = ChangeOrigin(
         session=journal.session,
         call_id=f"{plan.action}-{secrets.token_hex(4)}",
         tool=plan.action,
         kind=plan.action,
         reverses=plan.reverses,
     )
-    receipt = journal.writer.apply(changes, origin, emptied)
-    return replace(plan, entry=receipt.entry)
+    emptied = {file.real_path: file.folders for file in plan.files if file.then is None}
+    result = write_changes(journal, changes, origin, emptied)
+    return replace(plan, entry=result.entry_id)
 
 
-def history(journal: Journal, limit: int = 50) -> tuple[Event, ...]:
-    """The latest changes, newest first."""
-    journal.writer.recover()
-    return journal.chronicle().events[::-1][:limit]
-
-
-def _chosen(chronicle: Chronicle, selector: Selector) -> list[Entry]:
-    standing = chronicle.standing("edit", "snapshot")
-    if isinstance(selector, Call):
-        named = [entry for entry in standing if selector.call_id in (entry.call_id, entry.id)]
-        if not named:
+def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
+    find, session = partial(journal.store.find, "edit", "command"), selector.session
+    if selector.call_id is not None:
+        entries = find(call=selector.call_id)
+        if not entries:
             raise CannotUndo(
-                f"No change of the call {selector.call_id} stands: it is unknown or was taken back already."
+                f"No change of the call {selector.call_id} can be undone: it is unknown or undone already."
             )
-        return named
-    if selector.session is not None:
-        standing = [entry for entry in standing if entry.session == selector.session]
-    if isinstance(selector, All) and selector.since is not None:
-        standing = [entry for entry in standing if entry.at >= selector.since]
-    elif isinstance(selector, Turn) and selector.turn is not None:
-        standing = [entry for entry in standing if entry.turn == selector.turn]
-    if not standing:
-        raise CannotUndo("There is nothing to undo.")
-    last = standing[-1]
-    if isinstance(selector, Last) or (isinstance(selector, Turn) and last.turn is None):
-        return [last]
-    if isinstance(selector, Turn):
-        return [entry for entry in standing if (entry.session, entry.turn) == (last.session, last.turn)]
+        return entries
     if selector.since is not None:
-        return standing
-    return [entry for entry in standing if entry.session == last.session]
+        entries = find(session=session, since=selector.since)
+    else:
+        entries = find(session=session, turn=selector.turn, limit=1)
+    if not entries:
+        raise CannotUndo("There is nothing to undo.")
+    [*_, last] = entries
+    if selector.everything and selector.since is None:
+        return find(session=last.session)
+    if selector.whole_turn and last.turn is not None:
+        return find(session=last.session, turn=last.turn)
+    return entries if selector.everything else [last]
 
 
-def _files(journal: Journal, chronicle: Chronicle, entries: Sequence[Entry], merge: bool) -> tuple[Restored, ...]:
-    by_file: dict[object, list[tuple[Entry, PathRecord]]] = {}
+def _plan_files(journal: Journal, entries: Sequence[JournalEntry], merge: bool) -> tuple[RestoredFile, ...]:
+    by_file: dict[object, list[tuple[JournalEntry, EntryFile]]] = {}
     for entry in entries:
-        for path in entry.paths:
-            by_file.setdefault(_file(path.real_path), []).append((entry, path))
-    restored = (_restored(journal, chronicle, steps, merge) for steps in by_file.values())
-    return tuple(file for file in restored if file is not None)
+        for file in entry.files:
+            by_file.setdefault(_file_key(file.real_path), []).append((entry, file))
+    return tuple(_plan_file(journal, steps, merge) for steps in by_file.values())
 
 
-def _restored(
-    journal: Journal, chronicle: Chronicle, steps: list[tuple[Entry, PathRecord]], merge: bool
-) -> Restored | None:
-    """Walk one file back through its changes, newest first."""
+def _plan_file(journal: Journal, steps: list[tuple[JournalEntry, EntryFile]], merge: bool) -> RestoredFile:
+    """Go back through the changes of one file, newest first."""
     first, last = steps[0][1], steps[-1][1]
-    name, real = last.path, last.real_path
+    path, real_path = last.path, last.real_path
     try:
-        now = read_target(real).content
+        now = read_target(real_path).content
     except (WieldyError, OSError) as error:
-        return Restored(name, real, None, None, problem=f"{name} cannot be read: {error}")
+        return RestoredFile(path, real_path, None, None, problem=f"{path} cannot be read: {error}")
     then, merged = now, False
     try:
-        for entry, path in reversed(steps):
-            before = None if path.before is None else journal.store.content(path.before)
-            if (None if then is None else digest_of(then).hex()) == path.after:
+        for entry, file in reversed(steps):
+            before = None if file.before_hash is None else journal.store.content(file.before_hash)
+            if (None if then is None else content_hash(then)) == file.after_hash:
                 then = before
-                continue
-            if then == before:
-                continue  # someone took it back by hand
-            if not merge:
-                return Restored(name, real, now, None, problem=_moved_on(path, now, chronicle.after(entry, real)))
-            base = None if path.after is None else journal.store.content(path.after)
-            then, merged = _merged(base, before, then), True
-    except (Unreadable, _NoMerge) as error:
-        return Restored(name, real, now, None, problem=f"{name}: {error}")
-    folders = tuple(dict.fromkeys(f for _, path in steps if path.method == "create" for f in path.folders))
-    return Restored(name, real, now, then, mode=first.mode, folders=folders, merged=merged)
+            elif then == before:
+                continue  # somebody restored it by hand
+            elif not merge:
+                problem = _why_not(file, now, journal.store.last_edit_after(entry.id, real_path))
+                return RestoredFile(path, real_path, now, None, problem=problem)
+            else:
+                base = None if file.after_hash is None else journal.store.content(file.after_hash)
+                then, merged = _merge(base, before, then), True
+    except (ContentUnavailable, _CannotMerge) as error:
+        return RestoredFile(path, real_path, now, None, problem=f"{path}: {error}")
+    folders = tuple(dict.fromkeys(folder for _, file in steps if file.method == "create" for folder in file.folders))
+    return RestoredFile(path, real_path, now, then, mode=first.mode, folders=folders, merged=merged)
 
 
-def _file(real_path: str) -> object:
-    """What tells files apart: the path or, for a file of several names, the file itself, whichever name was used."""
+def _file_key(real_path: str) -> object:
+    """What identifies a file: its path or, for a hard-linked file, its inode."""
     try:
         stat = os.lstat(real_path)
     except OSError:
@@ -216,32 +196,32 @@ def _file(real_path: str) -> object:
     return real_path if stat.st_nlink == 1 else (stat.st_dev, stat.st_ino)
 
 
-class _NoMerge(WieldyError):
+class _CannotMerge(WieldyError):
     """Two changes to the same lines, or to whether there is a file at all."""
 
 
-def _merged(base: bytes | None, ours: bytes | None, theirs: bytes | None) -> bytes:
+def _merge(base: bytes | None, ours: bytes | None, theirs: bytes | None) -> bytes:
     if ours is None:
-        raise _NoMerge("it would be deleted, and with it what was changed since")
+        raise _CannotMerge("it would be deleted, and with it what was changed since")
     if theirs is None:
-        raise _NoMerge("it was deleted since, so there is nothing to merge with")
+        raise _CannotMerge("it was deleted since, so there is nothing to merge with")
     if base is None:
-        raise _NoMerge("it was made anew since, which cannot be merged")
+        raise _CannotMerge("it was made anew since, which cannot be merged")
     from wieldy.files.editing.merging import merge_bytes
 
     merged = merge_bytes(base, ours, theirs)
     if merged is None:
-        raise _NoMerge("the later changes touch the same lines, which cannot be merged")
+        raise _CannotMerge("the later changes touch the same lines, which cannot be merged")
     return merged
 
 
-def _moved_on(path: PathRecord, now: bytes | None, later: Entry | None) -> str:
+def _why_not(file: EntryFile, now: bytes | None, later: JournalEntry | None) -> str:
     if later is not None:
-        return f"{path.path} was changed later by {later.tool} (call {later.call_id}); undo that first, or merge"
+        return f"{file.path} was changed later by {later.tool} (call {later.call_id}); undo that first, or merge"
     if now is None:
-        return f"{path.path} was deleted since, by something other than wieldy"
-    way_out = "merge to keep both" if path.before is not None else "taking it back would delete it"
-    return f"{path.path} was changed since, by something other than wieldy; {way_out}"
+        return f"{file.path} was deleted since, by something other than wieldy"
+    way_out = "merge to keep both" if file.before_hash is not None else "undoing it would delete it"
+    return f"{file.path} was changed since, by something other than wieldy; {way_out}"
 
 
 def plan_lines(plan: UndoPlan) -> list[str]:
@@ -253,15 +233,15 @@ def plan_lines(plan: UndoPlan) -> list[str]:
     return [f"{verb} {calls}:", *(f"  {_file_line(file)}" for file in plan.files)]
 
 
-def history_lines(events: Iterable[Event]) -> list[str]:
-    """One line for each change: when, who, which call, which files, and whether it still stands."""
-    return [_event_line(event) for event in events]
+def history_lines(entries: Iterable[JournalEntry]) -> list[str]:
+    """One line for each change: when, which tool, which call, which files, and whether it was undone."""
+    return [_history_line(entry) for entry in entries]
 
 
-def _file_line(file: Restored) -> str:
+def _file_line(file: RestoredFile) -> str:
     if file.problem is not None:
-        return f"! {escape_controls(display_path(file.problem))}"
-    path = _named(file.path)
+        return f"! {_printable(file.problem)}"
+    path = _printable(file.path)
     merged = ", merged with later changes" if file.merged else ""
     if file.now == file.then:
         return f"= {path} (already so{merged})"
@@ -269,27 +249,24 @@ def _file_line(file: Restored) -> str:
         return f"+ {path} (comes back, {format_size(len(file.then or b''))})"
     if file.then is None:
         return f"- {path} (goes, {format_size(len(file.now))})"
-    return f"~ {path} ({_difference(file.now, file.then)}{merged})"
+    return f"~ {path} ({_describe_difference(file.now, file.then)}{merged})"
 
 
-def _named(path: str) -> str:
-    """A path as it can be shown: what a name holds must not command the terminal."""
-    return escape_controls(display_path(path))
+def _printable(text: str) -> str:
+    """Text with control characters escaped: a file name must not control the terminal."""
+    return escape_controls(display_path(text))
 
 
-def _difference(now: bytes, then: bytes) -> str:
+def _describe_difference(now: bytes, then: bytes) -> str:
     if b"\0" in now or b"\0" in then:
         return f"{format_size(len(now))} → {format_size(len(then))}"
     old, new = Counter(now.splitlines()), Counter(then.splitlines())
     return f"+{(new - old).total()} −{(old - new).total()} lines"
 
 
-def _event_line(event: Event) -> str:
-    entry = event.entry
-    when = datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M:%S")
-    files = entry.paths
-    shown = ", ".join(_named(path.path) for path in files[:3]) + (
-        f" and {len(files) - 3} more" if len(files) > 3 else ""
-    )
-    state = "" if event.stands else "  [taken back]"
-    return f"{when}  {entry.tool:<10} {entry.call_id}  {shown}{state}"
+def _history_line(entry: JournalEntry) -> str:
+    when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
+    files = ", ".join(_printable(file.path) for file in entry.files[:3])
+    more = f" and {len(entry.files) - 3} more" if len(entry.files) > 3 else ""
+    state = "" if entry.active else "  [taken back]"
+    return f"{when}  {entry.tool:<10} {entry.call_id}  {files}{more}{state}"

@@ -3,48 +3,92 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.paths import DATABASE_NAME
 from wieldy.files.journal.retention import DAY, Retention
+from wieldy.files.journal.store import JournalStore
 
 NOW = 100 * DAY
 
 
-def lay_out(home: Path, project: str, *files: tuple[int, float]) -> None:
-    """Journal files of so many bytes, each last changed so many days ago, oldest first."""
-    (home / project).mkdir(parents=True)
-    for number, (size, days) in enumerate(files, 1):
-        path = home / project / f"{number:06d}.journal"
-        path.write_bytes(b"x" * size)
-        os.utime(path, (NOW - days * DAY, NOW - days * DAY))
+def store_at(home: Path, project: str, clock: Callable[[], float] = lambda: NOW) -> JournalStore:
+    return JournalStore(home / project / DATABASE_NAME, clock=clock)
+
+
+def lay_out(home: Path, project: str, *entries: tuple[int, float]) -> None:
+    """Entries with so many bytes of new content, each so many days old, oldest first."""
+    now = [NOW]
+    store = store_at(home, project, lambda: now[0])
+    for number, (size, days) in enumerate(entries, 1):
+        now[0] = NOW - days * DAY
+        store.record([FileChange(f"/{number}", None, os.urandom(size))], ChangeOrigin("s", str(number), "Edit"))
+    store.close()
 
 
 def kept(home: Path, project: str) -> list[str]:
-    return sorted(path.name[:6] for path in (home / project).glob("*.journal"))
+    store = store_at(home, project)
+    entries = store.find(active_only=False)
+    for entry in entries:
+        assert all(store.content(file.after_hash or "") for file in entry.files)
+    contents = store.database.read(lambda db: db.execute("SELECT count(*) FROM contents").fetchone())[0]
+    assert contents == len(entries), "there are contents without an entry"
+    store.close()
+    return [entry.call_id for entry in entries]
 
 
-def test_what_is_too_old_goes_in_every_project_but_never_the_last_file(tmp_path: Path):
+def test_what_is_too_old_goes_in_every_project(tmp_path: Path):
     lay_out(tmp_path, "one", (10, 50), (10, 31), (10, 29), (10, 0))
     lay_out(tmp_path, "two", (10, 400), (10, 300))
-    dropped = Retention(tmp_path, max_age_days=30, clock=lambda: NOW).sweep()
-    assert kept(tmp_path, "one") == ["000003", "000004"] and kept(tmp_path, "two") == ["000002"]
-    assert [path.parent.name for path in dropped] == ["one", "one", "two"]
+    Retention(tmp_path, max_age_days=30, clock=lambda: NOW).sweep()
+    assert kept(tmp_path, "one") == ["3", "4"] and kept(tmp_path, "two") == []
 
 
-def test_the_oldest_go_first_when_all_together_are_too_large(tmp_path: Path):
-    lay_out(tmp_path, "one", (400, 4), (400, 3), (400, 2), (400, 1))
-    Retention(tmp_path, max_bytes=900, clock=lambda: NOW).sweep()
-    assert kept(tmp_path, "one") == ["000002", "000003", "000004"]
+def test_the_oldest_go_first_when_a_journal_is_too_large_and_its_space_is_given_back(tmp_path: Path):
+    lay_out(tmp_path, "one", *((100_000, 20 - number / 10) for number in range(40)))
+    database = tmp_path / "one" / DATABASE_NAME
+    assert database.stat().st_size > 4_000_000
+    Retention(tmp_path, max_bytes=2_000_000, clock=lambda: NOW).sweep()
+    names = kept(tmp_path, "one")
+    assert names[-1] == "40" and names == [str(number) for number in range(41 - len(names), 41)] and len(names) > 10
+    assert sum(file.stat().st_size for file in database.parent.iterdir()) < 2_100_000
 
 
-def test_sweeping_happens_once_a_day(tmp_path: Path):
+def test_the_newest_entry_and_what_is_being_written_stay_whatever_their_size(tmp_path: Path):
+    lay_out(tmp_path, "one", (10, 3), (10, 2), (300_000, 1))
+    Retention(tmp_path, max_bytes=1000, clock=lambda: NOW).sweep()
+    assert kept(tmp_path, "one") == ["3"]
+
+
+def test_files_of_the_former_format_go_when_they_are_too_old(tmp_path: Path):
+    for name, days in (("000001.journal", 31), ("000002.journal", 1)):
+        path = tmp_path / "one" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (NOW - days * DAY, NOW - days * DAY))
+    Retention(tmp_path, clock=lambda: NOW).sweep()
+    assert os.listdir(tmp_path / "one") == ["000002.journal"]
+
+
+def test_a_journal_that_cannot_be_read_keeps_the_others_from_nothing(tmp_path: Path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / DATABASE_NAME).write_bytes(b"no database at all" * 100)
+    lay_out(tmp_path, "one", (10, 50), (10, 0))
+    Retention(tmp_path, clock=lambda: NOW).sweep()
+    assert kept(tmp_path, "one") == ["2"]
+    assert (tmp_path / "broken" / DATABASE_NAME).read_bytes().startswith(b"no database")
+
+
+def test_sweeping_is_due_once_a_day(tmp_path: Path):
     now = [NOW]
     retention = Retention(tmp_path / "journal", clock=lambda: now[0])
-    assert not retention.daily() and not (tmp_path / "journal").exists()
+    assert not retention.is_due() and not (tmp_path / "journal").exists()
     lay_out(tmp_path / "journal", "one", (10, 0))
-    assert retention.daily()
+    assert retention.is_due()
     os.utime(tmp_path / "journal" / "swept", (NOW, NOW))
     now[0] += DAY / 2
-    assert not retention.daily()
+    assert not retention.is_due()
     now[0] += DAY
-    assert retention.daily() and not retention.daily()
+    assert retention.is_due() and not retention.is_due()

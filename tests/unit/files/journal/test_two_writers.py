@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.errors import StaleFileError
 
 TIMES = 60
@@ -25,10 +26,11 @@ def counting(root: Path, names: list[str]) -> tuple[int, int]:
     for _ in range(TIMES):
         before = [(root / name).read_bytes() for name in names]
         changes = [
-            Change(str(root / name), old, str(int(old) + 1).encode()) for name, old in zip(names, before, strict=True)
+            FileChange(str(root / name), old, str(int(old) + 1).encode())
+            for name, old in zip(names, before, strict=True)
         ]
         try:
-            journal.writer.apply(changes, Origin("s", "c", "Edit"))
+            write_changes(journal, changes, ChangeOrigin("s", "c", "Edit"))
             done += 1
         except StaleFileError:
             refused += 1
@@ -55,7 +57,7 @@ def test_every_lost_update_of_two_processes_is_told(tmp_path: Path, kind: str):
     if kind == "a batch":
         assert int((root / "m").read_bytes()) == 1000 + done
     journal = Journal(Workspace(root, session_dir=root, env={"WIELDY_HOME": str(tmp_path / "home")}))
-    assert len(journal.chronicle().events) == done
+    assert len(journal.store.find(active_only=False)) == done
     assert not [name for name in os.listdir(root) if name.startswith(".wieldy")]
 
 

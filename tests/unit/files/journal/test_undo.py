@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import Change
-from wieldy.files.journal.journal import Journal, Origin
+from wieldy.files.apply_edit import write_changes
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import (
-    All,
-    Call,
     CannotUndo,
-    Last,
-    Turn,
+    UndoSelector,
     carry_out,
     history,
     history_lines,
@@ -46,8 +44,8 @@ class Project:
     def change(
         self, call: str, wanted: Mapping[str, bytes | None], turn: str | None = None, session: str = "s1"
     ) -> None:
-        changes = [Change(str(self.root / name), self.read(name), after) for name, after in wanted.items()]
-        self.journal.writer.apply(changes, Origin(session, call, "Edit", turn))
+        changes = [FileChange(str(self.root / name), self.read(name), after) for name, after in wanted.items()]
+        write_changes(self.journal, changes, ChangeOrigin(session, call, "Edit", turn))
 
     def read(self, name: str) -> bytes | None:
         path = self.root / name
@@ -95,8 +93,8 @@ def test_redo_brings_back_in_reverse_order(project: Project):
 def test_redo_of_one_session_leaves_the_undo_of_another(project: Project):
     project.edit("1", a=b"1", session="s1")
     project.edit("2", b=b"2", session="s2")
-    undo(project.reopened("s1"), Last("s1"))
-    undo(project.reopened("s2"), Last("s2"))
+    undo(project.reopened("s1"), UndoSelector(session="s1"))
+    undo(project.reopened("s2"), UndoSelector(session="s2"))
     redo(project.reopened("s1"), session="s1")
     assert project.names == ["a"]
 
@@ -104,33 +102,33 @@ def test_redo_of_one_session_leaves_the_undo_of_another(project: Project):
 def test_a_call_is_taken_back_by_its_id(project: Project):
     project.edit("first", a=b"a")
     project.edit("second", b=b"b")
-    undo(project.journal, Call("first"))
+    undo(project.journal, UndoSelector("first"))
     assert project.names == ["b"]
-    with pytest.raises(CannotUndo, match="unknown or was taken back already"):
-        undo(project.journal, Call("first"))
+    with pytest.raises(CannotUndo, match="unknown or undone already"):
+        undo(project.journal, UndoSelector("first"))
 
 
 def test_a_turn_is_taken_back_as_one(project: Project):
     project.edit("1", turn="t1", a=b"1")
     project.edit("2", turn="t2", a=b"2")
     project.edit("3", turn="t2", a=b"3", b=b"3")
-    plan = undo(project.journal, Turn())
+    plan = undo(project.journal, UndoSelector(whole_turn=True))
     assert len(plan.changes) == 2 and project.read("a") == b"1" and project.names == ["a"]
     redo(project.journal)
     assert project.read("a") == project.read("b") == b"3"
     with pytest.raises(CannotUndo, match="changed later by Edit"):
-        undo(project.journal, Turn("t1"))
+        undo(project.journal, UndoSelector(whole_turn=True, turn="t1"))
 
 
 def test_all_of_a_session_is_taken_back_and_nothing_of_another(project: Project):
     project.edit("1", session="s0", a=b"1")
     project.edit("2", session="s1", a=b"2", b=b"2")
     project.edit("3", session="s1", b=b"3")
-    undo(project.journal, All())
+    undo(project.journal, UndoSelector(everything=True))
     assert project.read("a") == b"1" and project.read("b") is None
     with pytest.raises(CannotUndo):
-        undo(project.journal, All(session="s1"))
-    undo(project.journal, Last(session="s0"))
+        undo(project.journal, UndoSelector(everything=True, session="s1"))
+    undo(project.journal, UndoSelector(session="s0"))
     assert project.names == []
 
 
@@ -138,8 +136,8 @@ def test_all_since_a_point_in_time(project: Project):
     project.edit("1", a=b"1")
     project.edit("2", a=b"2")
     project.edit("3", a=b"3")
-    point = next(event.entry.at for event in history(project.journal) if event.entry.call_id == "2")
-    undo(project.journal, All(since=point))
+    point = next(entry.time for entry in history(project.journal) if entry.call_id == "2")
+    undo(project.journal, UndoSelector(everything=True, since=point))
     assert project.read("a") == b"1"
 
 
@@ -204,7 +202,7 @@ def test_what_merging_cannot_bring_together_is_said(project: Project):
     project.write("a", b"anew")
     (project.root / "b").unlink()
     for call, words in [("made", "would be deleted"), ("removed", "made anew"), ("edited", "deleted since")]:
-        [problem] = plan_undo(project.journal, Call(call), merge=True).problems
+        [problem] = plan_undo(project.journal, UndoSelector(call), merge=True).problems
         assert words in problem
 
 
@@ -255,13 +253,13 @@ def test_what_a_shell_command_did_can_be_taken_back_once_recorded(project: Proje
     (project.root / "gone").unlink()
     project.write("new", b"new")
     changes = [
-        Change(str(project.root / "kept"), b"before", b"after"),
-        Change(str(project.root / "gone"), b"gone", None, mode=0o755),
-        Change(str(project.root / "new"), None, b"new"),
+        FileChange(str(project.root / "kept"), b"before", b"after"),
+        FileChange(str(project.root / "gone"), b"gone", None, mode=0o755),
+        FileChange(str(project.root / "new"), None, b"new"),
     ]
-    project.journal.writer.record(changes, Origin("s1", "bash", "Bash", kind="snapshot", covered="the project folder"))
-    [event] = history(project.reopened())
-    assert event.entry.covered == "the project folder"
+    project.journal.record(changes, ChangeOrigin("s1", "bash", "Bash", kind="command", coverage="the project folder"))
+    [entry] = history(project.reopened())
+    assert entry.coverage == "the project folder"
     undo(project.journal)
     assert project.names == ["gone", "kept"] and project.read("kept") == b"before"
     assert (project.root / "gone").stat().st_mode & 0o777 == 0o755
@@ -274,7 +272,7 @@ def test_history_is_newest_first_and_says_what_stands(project: Project):
     project.edit("2", a=b"2")
     undo(project.journal)
     events = history(project.journal)
-    assert [(event.entry.kind, event.stands) for event in events] == [("undo", True), ("edit", False), ("edit", True)]
+    assert [(entry.kind, entry.active) for entry in events] == [("undo", True), ("edit", False), ("edit", True)]
     lines = history_lines(events)
     assert lines[1].endswith("[taken back]") and "Edit" in lines[2] and str(project.root / "a") in lines[2]
     assert len(history(project.journal, limit=1)) == 1
@@ -299,10 +297,8 @@ def test_a_plan_reads_well(project: Project):
 def test_a_damaged_copy_is_refused_and_nothing_is_touched(project: Project):
     project.write("a", b"old, and long enough to be found")
     project.edit("1", a=b"new")
-    path = project.journal.store.folder / "000001.journal"
-    data = bytearray(path.read_bytes())
-    data[60] ^= 0xFF
-    path.write_bytes(data)
+    damaged = bytes(20)
+    project.journal.store.database.write(lambda db: db.execute("UPDATE contents SET data=?", (damaged,)), durable=True)
     with pytest.raises(CannotUndo, match="damaged"):
         undo(project.reopened())
     assert project.read("a") == b"new"

@@ -1,4 +1,4 @@
-"""A check that is only a dry run is for whoever may be asked: where nobody is, the tool is run without it."""
+"""A tool's own check comes before hooks and questions: they see only calls that can be carried out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from wieldy.hooks.config import python_hook
 pytestmark = pytest.mark.asyncio
 
 
-def dry_run_tool(seen: list[str], *, check_is_dry_run: bool = True) -> Tool:
+def checked_tool(seen: list[str]) -> Tool:
     async def check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         seen.append("checked")
         if input["n"] < 0:
             raise Refusal("check", "too little")
 
-    @tool(name="Take", check=check, check_is_dry_run=check_is_dry_run)
+    @tool(name="Take", check=check)
     async def take(n: int) -> str:
         """Take."""
         seen.append("ran")
@@ -47,20 +47,13 @@ class Adviser:
         return Advice()
 
 
-async def test_what_is_allowed_and_attended_by_nobody_is_run_without_a_dry_run(make_box):
+async def test_a_check_is_made_before_every_run(make_box):
     seen: list[str] = []
-    async with make_box(dry_run_tool(seen)) as box:
+    async with make_box(checked_tool(seen)) as box:
         assert (await box.call("Take", n=1)).text == "taken"
         result = await box.call("Take", n=-1)
-    assert seen == ["ran", "ran"]
+    assert seen == ["checked", "ran", "checked"]
     assert result.outcome == Refused("check", "too little")
-
-
-async def test_a_check_that_is_no_dry_run_is_always_made(make_box):
-    seen: list[str] = []
-    async with make_box(dry_run_tool(seen, check_is_dry_run=False)) as box:
-        await box.call("Take", n=1)
-    assert seen == ["checked", "ran"]
 
 
 async def test_whoever_is_asked_is_asked_about_what_can_be_done(make_box):
@@ -70,7 +63,7 @@ async def test_whoever_is_asked_is_asked_about_what_can_be_done(make_box):
         seen.append("asked")
         return True
 
-    async with make_box(dry_run_tool(seen), verdicts={"Take": "ask"}, ask=answer) as box:
+    async with make_box(checked_tool(seen), verdicts={"Take": "ask"}, ask=answer) as box:
         await box.call("Take", n=1)
         result = await box.call("Take", n=-1)
     assert seen == ["checked", "asked", "ran", "checked"]
@@ -78,7 +71,7 @@ async def test_whoever_is_asked_is_asked_about_what_can_be_done(make_box):
 
 
 async def test_what_is_denied_is_denied_whatever_the_check_says(make_box):
-    async with make_box(dry_run_tool([]), verdicts={"Take": "deny"}) as box:
+    async with make_box(checked_tool([]), verdicts={"Take": "deny"}) as box:
         results = [await box.call("Take", n=n) for n in (1, -1)]
     assert [result.outcome.stage for result in results] == ["permission", "permission"]
     assert results[0].text == results[1].text
@@ -87,22 +80,22 @@ async def test_what_is_denied_is_denied_whatever_the_check_says(make_box):
 @pytest.mark.parametrize("wants", [True, False])
 async def test_advisers_hear_of_what_can_be_done(make_box, wants: bool):
     seen: list[str] = []
-    async with make_box(dry_run_tool(seen), advisers=[Adviser(wants)]) as box:
+    async with make_box(checked_tool(seen), advisers=[Adviser(wants)]) as box:
         await box.call("Take", n=1)
-    assert seen == (["checked", "ran"] if wants else ["ran"])
+    assert seen == ["checked", "ran"]
 
 
-async def test_what_was_refused_by_a_dry_run_is_not_told_to_hooks_as_a_failure(make_box):
+async def test_what_was_refused_by_a_check_is_not_told_to_hooks_as_a_failure(make_box):
     seen: list[str] = []
     hook = python_hook("PostToolUseFailure", lambda payload: seen.append("failed"))
-    async with make_box(dry_run_tool(seen), hooks=[hook]) as box:
+    async with make_box(checked_tool(seen), hooks=[hook]) as box:
         await box.call("Take", n=-1)
     assert seen == ["checked"]
 
 
 async def test_whoever_listens_hears_that_it_was_decided_before_it_began(make_box):
     heard: list[type] = []
-    async with make_box(dry_run_tool([])) as box:
+    async with make_box(checked_tool([])) as box:
         box.events.subscribe(lambda event: heard.append(type(event)))
         await box.call("Take", n=1)
     # Closing delivers what is waiting.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import tempfile
@@ -16,42 +15,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.tree_snapshot import TICK_NS, Difference, Differences, Limits, Snapshots
+from wieldy.files.journal.entries import FileChange
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.tree_snapshot import CLOCK_TICK_NS, SnapshotLimits, TreeChanges, TreeSnapshots
 
 
 class Tree:
     """A folder, and the snapshots of it."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(self, folder: Path, limits: SnapshotLimits | None = None) -> None:
         self.root = folder / "tree"
         self.root.mkdir(exist_ok=True)
-        self.snapshots = Snapshots(Workspace(self.root, session_dir=folder / "session"), limits)
+        env = {"WIELDY_HOME": str(folder / "home")}
+        self.workspace = Workspace(self.root, session_dir=folder / "session", env=env)
+        self.snapshots = TreeSnapshots(self.workspace, limits)
+
+    def close(self) -> None:
+        self.workspace.service(Journal).store.close()
 
     def paths(self) -> list[str]:
         return sorted(str(path) for path in self.root.rglob("*"))
 
-    def after(self, command: str) -> Differences:
+    def after(self, command: str) -> TreeChanges:
         before = self.snapshots.take(self.paths())
         subprocess.run(["bash", "-c", command], cwd=self.root, check=True)
-        return self.snapshots.differences(before, self.paths())
+        return self.snapshots.compare(before, self.paths())
 
-    def shown(self, differences: Differences) -> dict[str, tuple[bytes | None, bytes | None]]:
-        return {os.path.relpath(each.path, self.root): (each.before, each.after) for each in differences.changed}
+    def shown(self, differences: TreeChanges) -> dict[str, tuple[bytes | None, bytes | None]]:
+        return {os.path.relpath(each.path, self.root): (each.before, each.after) for each in differences.changes}
 
 
 @pytest.fixture
 def tree(tmp_path) -> Iterator[Tree]:
     tree = Tree(tmp_path)
     yield tree
-    asyncio.run(tree.snapshots.aclose())
+    tree.close()
 
 
 @pytest.fixture
 def narrow(tmp_path) -> Iterator[Tree]:
     """One that keeps little."""
-    tree = Tree(tmp_path, Limits(file=10, files=2))
+    tree = Tree(tmp_path, SnapshotLimits(file_bytes=10, files=2))
     yield tree
-    asyncio.run(tree.snapshots.aclose())
+    tree.close()
 
 
 def test_changed_new_and_deleted_files_come_with_their_bytes(tree):
@@ -71,7 +77,7 @@ def test_a_file_that_is_gone_keeps_its_mode(tree):
     script = tree.root / "script"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o750)
-    [gone] = tree.after("rm script").changed
+    [gone] = tree.after("rm script").changes
     assert gone.mode == 0o750
 
 
@@ -82,7 +88,7 @@ def test_a_moved_file_is_gone_here_and_new_there(tree):
 
 def test_a_rewrite_with_the_same_bytes_is_no_change(tree):
     (tree.root / "a").write_text("x")
-    assert tree.after("printf x > a; touch a").changed == ()
+    assert tree.after("printf x > a; touch a").changes == ()
 
 
 def test_a_change_that_hides_behind_size_and_time_is_found(tree):
@@ -101,7 +107,7 @@ def test_a_large_file_is_said_to_be_uncovered(narrow):
     tree = narrow
     (tree.root / "big").write_bytes(b"x" * 11)
     differences = tree.after("printf y >> big; head -c 20 /dev/zero > made")
-    assert differences.changed == ()
+    assert differences.changes == ()
     assert len(differences.uncovered) == 1
     assert "and 1 more" in differences.uncovered[0]
 
@@ -110,7 +116,7 @@ def test_a_file_that_could_not_be_kept_is_never_called_new(narrow):
     tree = narrow
     (tree.root / "big").write_bytes(b"x" * 11)
     differences = tree.after("printf small > big")
-    assert differences.changed == ()
+    assert differences.changes == ()
     assert "big" in differences.uncovered[0]
 
 
@@ -129,7 +135,7 @@ def test_a_file_the_rules_had_hidden_is_never_called_new(tree):
     visible = [path for path in tree.paths() if not path.endswith("hidden")]
     before = tree.snapshots.take(visible)
     subprocess.run("echo > .gitignore; echo more >> hidden", shell=True, cwd=tree.root, check=True)
-    differences = tree.snapshots.differences(before, tree.paths())
+    differences = tree.snapshots.compare(before, tree.paths())
     assert list(tree.shown(differences)) == [".gitignore"]
     assert "hidden" in differences.uncovered[0]
 
@@ -138,8 +144,8 @@ def test_an_older_file_that_comes_into_view_is_never_called_new(tree):
     (tree.root / "old").write_text("mine")
     os.utime(tree.root / "old")
     before = tree.snapshots.take([])
-    before.taken += 1_000_000_000
-    assert tree.snapshots.differences(before, tree.paths()).changed == ()
+    before.taken_at += 1_000_000_000
+    assert tree.snapshots.compare(before, tree.paths()).changes == ()
 
 
 def test_links_pipes_and_folders_are_left_alone(tree):
@@ -149,7 +155,7 @@ def test_links_pipes_and_folders_are_left_alone(tree):
 
 def test_an_unchanged_file_is_not_read_again(tree):
     (tree.root / "a").write_text("x")
-    time.sleep(2 * TICK_NS / 1e9)
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
     for _ in range(3):
         tree.after("true")
     assert tree.snapshots.reads == 1
@@ -167,15 +173,56 @@ def test_those_who_keep_at_the_same_time_keep_their_own(tree):
         old = {str(path): path.read_bytes() for path in folder.iterdir()}
         for path in folder.iterdir():
             path.write_bytes(b"new")
-        found = tree.snapshots.differences(before, map(str, folder.iterdir())).changed
+        found = tree.snapshots.compare(before, map(str, folder.iterdir())).changes
         assert {each.path: each.before for each in found} == old
 
 
-def test_nothing_is_written_into_the_tree_and_nothing_is_left_in_the_session(tree, tmp_path):
+def test_a_second_session_reads_no_file_that_is_stored_and_unchanged(tree, tmp_path):
+    (tree.root / "a").write_text("x")
+    (tree.root / "b").write_text("y")
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
+    tree.after("true")
+    tree.close()
+    second = Tree(tmp_path)
+    assert second.shown(second.after("printf z > b")) == {"b": (b"y", b"z")}
+    assert second.snapshots.reads == 1
+    second.close()
+
+
+def test_a_file_written_just_before_the_snapshot_is_read_again_next_time(tree):
+    path = tree.root / "a"
+    path.write_text("x")
+    tree.snapshots.take(tree.paths())
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
+    tree.snapshots.take(tree.paths())
+    assert tree.snapshots.reads == 2
+
+
+def test_beyond_the_limit_of_stored_bytes_files_are_uncovered_unless_others_are_gone(tmp_path):
+    tree = Tree(tmp_path, SnapshotLimits(stored_bytes=100))
+    (tree.root / "a").write_bytes(b"a" * 60)
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
+    tree.after("true")
+    (tree.root / "b").write_bytes(b"b" * 60)
+    [line] = tree.after("printf x > b").uncovered
+    assert "b: beyond the" in line
+    (tree.root / "a").unlink()
+    assert tree.shown(tree.after("printf y > b")) == {"b": (b"x", b"y")}
+    tree.close()
+
+
+def test_what_cannot_be_stored_is_uncovered(tmp_path):
+    (tmp_path / "home").write_text("a file is in the way")
+    tree = Tree(tmp_path)
+    (tree.root / "a").write_text("x")
+    changes = tree.after("printf y > a")
+    assert changes.changes == () and "a: " in changes.uncovered[0]
+
+
+def test_nothing_is_written_into_the_tree(tree):
     (tree.root / "a").write_text("x")
     tree.after("true")
     assert [path.name for path in tree.root.iterdir()] == ["a"]
-    assert list((tmp_path / "session").iterdir()) == []
 
 
 FILES = st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=4))
@@ -192,10 +239,10 @@ def _check_restored(tree: Tree, first: dict[str, bytes], second: dict[str, bytes
     _put(tree.root, first)
     before = tree.snapshots.take(tree.paths())
     _put(tree.root, second)
-    for each in tree.snapshots.differences(before, tree.paths()).changed:
+    for each in tree.snapshots.compare(before, tree.paths()).changes:
         _take_back(each)
     assert {path.name: path.read_bytes() for path in tree.root.iterdir()} == first
-    asyncio.run(tree.snapshots.aclose())
+    tree.close()
 
 
 def _put(root: Path, files: dict[str, bytes]) -> None:
@@ -206,7 +253,7 @@ def _put(root: Path, files: dict[str, bytes]) -> None:
         (root / name).write_bytes(content)
 
 
-def _take_back(difference: Difference) -> None:
+def _take_back(difference: FileChange) -> None:
     if difference.before is None:
         os.unlink(difference.path)
     else:

@@ -1,0 +1,27 @@
+"""Where the journal of a project lies in the state folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wieldy.core.state_dirs import state_home
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+DATABASE_NAME = "journal.sqlite3"
+
+
+def journal_path(workspace: Workspace) -> Path:
+    """The database of a workspace's journal; it exists once something was changed."""
+    return state_home(workspace.env) / "journal" / project_key(workspace.root) / DATABASE_NAME
+
+
+def project_key(root: str) -> str:
+    """A folder name for a project: readable, and unique by a hash of its path."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
+    return f"{readable}-{blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
