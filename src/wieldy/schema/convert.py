@@ -1,7 +1,7 @@
-"""JSON values → Python values, by msgspec where it can and by small makers of our own where it cannot.
+"""Convert JSON values to the Python values that annotations ask for, with msgspec.
 
-msgspec ignores unknown fields of nested models and refuses some unions. So every model is mirrored by a strict struct
-of ours, and whatever else msgspec cannot take is a marker class whose maker runs as msgspec's hook.
+msgspec ignores unknown fields of nested models and refuses some unions. So every model is mirrored by a strict struct,
+and what msgspec cannot convert is a marker class whose maker runs as msgspec's `dec_hook`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _FAMILIES: dict[Any, str] = {
 _STRINGY = frozenset({("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"), ("uuid", "UUID")})
 
 
-class _Made(type):
-    """The type of marker classes: whatever a maker made counts as their instance, for msgspec asks."""
+class _Marker(type):
+    """The metaclass of marker classes: msgspec checks `isinstance`, and whatever a maker returned counts as one."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return True
 
 
 class Converter:
-    """Turns JSON into the Python values annotations ask for; raises `ValueError` or `TypeError` where it cannot."""
+    """Builds functions that convert JSON; they raise `ValueError` or `TypeError` for invalid values."""
 
     def __init__(self) -> None:
         self._makers: dict[type, Maker] = {}
@@ -59,19 +59,19 @@ class Converter:
         self._is_plain = True
 
     def keyword_arguments(self, fields: Fields) -> Maker:
-        """A maker of keyword arguments: a JSON object in, a dict under Python names out."""
+        """Return a function from a JSON object to keyword arguments."""
         if fields.rest is not MISSING:
             return self._with_rest(fields)
         names = _struct_names(fields)
         struct = self._mirror(fields, names)
-        as_named = _renamed({name: field.name for name, field in zip(names, fields.fields, strict=True)})
+        rename = _renamer({name: field.name for name, field in zip(names, fields.fields, strict=True)})
         convert, unset = self._convert_to(struct), msgspec.UNSET
         if all(field.required for field in fields.fields):
-            return lambda value: as_named(convert(value))
-        return lambda value: {name: given for name, given in as_named(convert(value)).items() if given is not unset}
+            return lambda value: rename(convert(value))
+        return lambda value: {name: item for name, item in rename(convert(value)).items() if item is not unset}
 
     def model(self, cls: type) -> Maker:
-        """A maker of instances of a dataclass, TypedDict, struct or pydantic model."""
+        """Return a function from a JSON object to an instance of a dataclass, TypedDict, struct or pydantic model."""
         return self._makers[self._model_type(cls)]
 
     def _with_rest(self, fields: Fields) -> Maker:
@@ -81,11 +81,11 @@ class Converter:
         convert_rest = self._convert_to(GenericAlias(dict, (str, self._type(fields.rest, PLAIN))))
 
         def make(value: Any) -> dict[str, Any]:
-            given = named({key: item for key, item in value.items() if key in known})
+            arguments = named({key: item for key, item in value.items() if key in known})
             rest = {key: item for key, item in value.items() if key not in known}
             if taken := hidden.intersection(rest):
                 raise ValueError(f"`{min(taken)}` is not a known field")
-            return {**convert_rest(rest), **given}
+            return {**convert_rest(rest), **arguments}
 
         return make
 
@@ -93,7 +93,7 @@ class Converter:
         return self._makers[kind](value)
 
     def _convert_to(self, kind: Any) -> Maker:
-        """msgspec's conversion to a type, with a hook only where a maker or a key that is no string may need one."""
+        """msgspec's conversion to a type, with `dec_hook` only where a marker or a non-string key needs it."""
         convert, hook = msgspec.convert, self._hook
         if self._is_plain:
             return lambda value: convert(value, kind)
@@ -112,7 +112,7 @@ class Converter:
         )
 
     def _type(self, annotation: Any, bounds: Param) -> Any:
-        """A type msgspec converts to exactly as JSON Schema would have it."""
+        """The type for which msgspec accepts exactly what the JSON Schema accepts."""
         origin = typing.get_origin(annotation)
         if origin is None:
             return self._plain_type(annotation, bounds)
@@ -146,15 +146,17 @@ class Converter:
             return self._type(getattr(cls, "__supertype__", None) or cls.__value__, bounds)  # NewType, TypeAliasType
         text = _bounded(str, bounds, "text")
         if (cls.__module__, cls.__name__) in _STRINGY:
-            return cls if text is str else self._made(lambda value: msgspec.convert(msgspec.convert(value, text), cls))
+            return (
+                cls if text is str else self._marker(lambda value: msgspec.convert(msgspec.convert(value, text), cls))
+            )
         if is_path(cls):
-            return self._made(lambda value: cls(msgspec.convert(value, text)))
+            return self._marker(lambda value: cls(msgspec.convert(value, text)))
         if issubclass(cls, enum.Enum):
             return self._enum(cls)
         return self._model_type(cls)
 
-    def _made(self, maker: Maker) -> type:
-        kind = _Made("Made", (), {})
+    def _marker(self, maker: Maker) -> type:
+        kind = _Marker("Marker", (), {})
         self._is_plain = False
         self._makers[kind] = maker
         return kind
@@ -163,7 +165,7 @@ class Converter:
         kind = self._models.get(cls)
         if kind is None:
             self._is_plain = False
-            kind = self._models[cls] = _Made(cls.__name__, (), {})  # before its fields: a model may contain itself
+            kind = self._models[cls] = _Marker(cls.__name__, (), {})  # before its fields: a model may contain itself
             self._makers[kind] = self._model_maker(cls)
         return kind
 
@@ -193,12 +195,14 @@ class Converter:
         return make
 
     def _union(self, members: list[Any]) -> Any:
-        """msgspec's own union where it can tell the members apart, else the first member that fits."""
+        """msgspec's own union where it supports it, else the first member that accepts the value."""
         union = _UNION[tuple(members)]
-        some = [member for member in members if member not in (None, type(None))]
-        if len(some) == 1 and len(some) < len(members):
+        non_null = [member for member in members if member not in (None, type(None))]
+        if len(non_null) == 1 and len(non_null) < len(members):
             return union
-        if not any(member in self._makers or _is_bounded(member) for member in some):
+        # Beside an int Literal or Enum, msgspec refuses other whole numbers although `float` accepts them.
+        is_supported = float not in non_null or not any(map(_is_choice, non_null))
+        if is_supported and not any(member in self._makers or _is_bounded(member) for member in non_null):
             try:
                 msgspec.json.Decoder(union)
                 return union
@@ -206,52 +210,56 @@ class Converter:
                 pass
 
         def make(value: Any) -> Any:
-            complaint: Exception | None = None
+            first_error: Exception | None = None
             for member in members:
                 try:
                     return msgspec.convert(value, member, dec_hook=self._hook, str_keys=True)
                 except (ValueError, TypeError) as error:
-                    complaint = complaint or error
-            raise ValueError(str(complaint))
+                    first_error = first_error or error
+            raise ValueError(str(first_error))
 
-        return self._made(make)
+        return self._marker(make)
 
     def _literal(self, values: tuple[Any, ...]) -> Any:
         if all(type(value) in (str, int) for value in values):
             return typing.Literal[values]
         table = {_key(value.value if isinstance(value, enum.Enum) else value): value for value in values}
-        return self._made(lambda value: _chosen(table, value))
+        return self._marker(lambda value: _choose(table, value))
 
     def _enum(self, cls: type[enum.Enum]) -> Any:
         if {type(member.value) for member in cls} in ({str}, {int}):
             return cls
         table = {_key(member.value): member for member in cls}
-        return self._made(lambda value: _chosen(table, value))
+        return self._marker(lambda value: _choose(table, value))
 
 
 def _struct_names(fields: Fields) -> tuple[str, ...]:
-    """The names of a mirror's fields: Python's own where a struct can have them."""
+    """The field names of the mirroring struct: the Python names where a struct can have them."""
     names = tuple(field.name for field in fields.fields)
     if all(name.isidentifier() and not iskeyword(name) and not name.startswith("__") for name in names):
         return names
     return tuple(f"f{index}" for index in range(len(names)))
 
 
-def _renamed(names: dict[str, str]) -> Maker:
+def _renamer(names: dict[str, str]) -> Maker:
     if all(name == meant for name, meant in names.items()):
         return msgspec.structs.asdict
     return lambda made: {names[name]: value for name, value in msgspec.structs.asdict(made).items()}
 
 
 def _key(value: Any) -> tuple[bool, Any]:
-    """Equal for values JSON holds equal: 1 and 1.0 are, 1 and true are not."""
+    """Equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
     return isinstance(value, bool), value
 
 
-def _chosen(table: dict[tuple[bool, Any], Any], value: Any) -> Any:
+def _choose(table: dict[tuple[bool, Any], Any], value: Any) -> Any:
     if isinstance(value, (list, dict)) or _key(value) not in table:
         raise ValueError("is none of the allowed values")
     return table[_key(value)]
+
+
+def _is_choice(kind: Any) -> bool:
+    return typing.get_origin(kind) is typing.Literal or (isinstance(kind, type) and issubclass(kind, enum.Enum))
 
 
 def _is_bounded(kind: Any) -> bool:
@@ -266,10 +274,10 @@ def _bounded(kind: Any, bounds: Param, family: str) -> Any:
         names: tuple[str, ...] = ("ge", "gt", "le", "lt", "multiple_of")
     else:
         names = ("min_length", "max_length")
-    said: dict[str, Any] = {name: limit for name in names if (limit := getattr(bounds, name)) is not None}
+    limits: dict[str, Any] = {name: limit for name in names if (limit := getattr(bounds, name)) is not None}
     if family == "text" and bounds.pattern is not None:
-        said["pattern"] = _python_pattern(bounds.pattern)
-    return typing.Annotated[kind, msgspec.Meta(**said)] if said else kind
+        limits["pattern"] = _python_pattern(bounds.pattern)
+    return typing.Annotated[kind, msgspec.Meta(**limits)] if limits else kind
 
 
 def _python_pattern(pattern: str) -> str:

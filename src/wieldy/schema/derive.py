@@ -1,4 +1,4 @@
-"""Python annotations → JSON Schema (draft 2020-12)."""
+"""Derive JSON Schema (draft 2020-12) from Python annotations."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def is_path(cls: Any) -> bool:
     return getattr(cls, "__name__", "") in _PATHS and cls.__module__.split(".")[0] == "pathlib"
 
 
-def united(members: list[Schema]) -> Schema:
-    """The schema of a union, in its shortest form."""
+def merge_union(members: list[Schema]) -> Schema:
+    """Merge the members of a union, in the shortest form."""
     distinct: list[Schema] = []
     for member in members:
         if not member:
@@ -59,8 +59,8 @@ def united(members: list[Schema]) -> Schema:
     return {"anyOf": distinct}
 
 
-def bound(schema: Schema, param: Param) -> None:
-    """Write a parameter's bounds into its schema, under the keyword that fits its type."""
+def add_bounds(schema: Schema, param: Param) -> None:
+    """Add a parameter's bounds to its schema, under the keyword that fits its type."""
     for name, keyword in _NUMBERS:
         if (limit := getattr(param, name)) is not None:
             schema[keyword] = limit
@@ -89,26 +89,26 @@ _LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 def _kinds(schema: Schema) -> set[str]:
     kinds = schema.get("type", [])
-    found = {kinds} if isinstance(kinds, str) else set(kinds)
-    return found.union(*map(_kinds, schema.get("anyOf", ())))
+    names = {kinds} if isinstance(kinds, str) else set(kinds)
+    return names.union(*map(_kinds, schema.get("anyOf", ())))
 
 
 def unless_empty(key: str, schema: Schema) -> Schema:
-    """The keyword, or nothing where it would say nothing."""
+    """The keyword, or nothing where the schema allows everything."""
     return {key: schema} if schema else {}
 
 
 def array_of(items: list[Schema], minimum: int) -> Schema:
-    """A list with one schema a place, of which the first `minimum` must be there."""
+    """An array with one schema per position, of which the first `minimum` are required."""
     if not items:
         return {"type": "array", "maxItems": 0}
     return {"type": "array", "prefixItems": items, "minItems": minimum, "maxItems": len(items)}
 
 
-def as_json(default: Any, depth: int = 0) -> Any:
-    """A default as JSON, or MISSING if JSON cannot say it."""
+def default_as_json(default: Any, depth: int = 0) -> Any:
+    """Convert a default to JSON; MISSING if JSON cannot express it."""
     if isinstance(default, enum.Enum):
-        return as_json(default.value, depth)
+        return default_as_json(default.value, depth)
     kind = type(default)
     if kind in (str, int, bool, type(None)):
         return default
@@ -117,10 +117,10 @@ def as_json(default: Any, depth: int = 0) -> Any:
     if depth > 8:
         return MISSING
     if kind in (list, tuple):
-        items = [as_json(item, depth + 1) for item in default]
+        items = [default_as_json(item, depth + 1) for item in default]
         return MISSING if MISSING in items else items
     if kind is dict and all(type(key) is str for key in default):
-        values = {key: as_json(value, depth + 1) for key, value in default.items()}
+        values = {key: default_as_json(value, depth + 1) for key, value in default.items()}
         return MISSING if MISSING in values.values() else values
     return str(default) if is_path(kind) else MISSING
 
@@ -135,7 +135,7 @@ _SIMPLE: dict[Any, Schema] = {
     Any: {},
     object: {},
 }
-# Told by name, so that nothing is imported for the sake of a look.
+# By name, so that the modules need not be imported.
 _BY_NAME: dict[tuple[str, str], Schema] = {
     ("datetime", "datetime"): {"type": "string", "format": "date-time"},
     ("datetime", "date"): {"type": "string", "format": "date"},
@@ -165,13 +165,13 @@ _JSON_TYPES: dict[type, str] = {
 
 
 def object_schema(fields: Fields) -> Schema:
-    """The schema of an object with these fields, complete with its `$defs`."""
+    """Derive the schema of an object with these fields, including `$defs`."""
     derivation = Derivation(fields.owner)
     return derivation.finish(derivation.object_of(fields))
 
 
 class Derivation:
-    """One schema in the making: every model gets a definition; one referred to once is put in place at the end."""
+    """Derives one schema: every model gets a definition; one that is referenced once is inlined at the end."""
 
     __slots__ = ("_definitions", "_foreign", "_names", "_owner", "_parameter", "_references")
 
@@ -184,7 +184,7 @@ class Derivation:
         self._foreign: Schema = {}
 
     def object_of(self, fields: Fields) -> Schema:
-        """The schema of these fields, with references still open."""
+        """The schema of these fields, with unresolved references."""
         outer = self._parameter
         properties: Schema = {}
         required: list[str] = []
@@ -207,17 +207,17 @@ class Derivation:
         return schema
 
     def finish(self, schema: Schema) -> Schema:
-        """Close the references: a model used once goes where it is used, any other into `$defs`."""
+        """Resolve the references: a model used once is inlined, any other goes into `$defs`."""
         definitions: Schema = dict(self._foreign)
         for cls, references in self._references.items():
             definition = self._definitions[cls]
             if len(references) == 1:
                 (node,) = references
-                said = {key: value for key, value in node.items() if key != "$ref"}
+                overrides = {key: value for key, value in node.items() if key != "$ref"}
                 node.clear()
                 node.update(definition)
-                node.update(said)
-                # Whatever was inside the definition is inside the node now; both are the same objects below this level.
+                node.update(overrides)
+                # The node shares the objects inside the definition, so references in it are resolved too.
             else:
                 definitions[self._names[cls]] = definition
         if definitions:
@@ -227,21 +227,21 @@ class Derivation:
     def _property(self, field: Field) -> Schema:
         schema = self.schema_of(field.annotation)
         if field.param is not PLAIN:
-            bound(schema, field.param)
+            add_bounds(schema, field.param)
         if field.about:
             schema["description"] = field.about
-        # "May be null and is null when absent" says nothing that leaving it out does not say.
+        # A default of null would tell the model nothing new.
         if field.default is not MISSING and field.default is not None:
-            plain = as_json(field.default)
-            if plain is not MISSING:
-                schema["default"] = plain
+            default = default_as_json(field.default)
+            if default is not MISSING:
+                schema["default"] = default
         return schema
 
     def schema_of(self, annotation: Any) -> Schema:
-        """The schema of one annotation: always a fresh dict."""
+        """Derive the schema of one annotation: always a fresh dict."""
         try:
             simple = _SIMPLE.get(annotation)
-        except TypeError:  # an annotation without a hash: a Literal or Annotated of something mutable
+        except TypeError:  # unhashable: a Literal or Annotated of something mutable
             simple = None
         if simple is not None:
             return simple.copy()
@@ -259,7 +259,7 @@ class Derivation:
     def _generic(self, annotation: Any, origin: Any) -> Schema:
         arguments = typing.get_args(annotation)
         if origin is typing.Union or origin is types.UnionType:
-            return united([self.schema_of(argument) for argument in arguments])
+            return merge_union([self.schema_of(argument) for argument in arguments])
         if origin in ARRAYS:
             if ARRAYS[origin] is not list and not _is_hashable(arguments[0]):
                 raise self._unsupported(arguments[0], "a set cannot hold")
@@ -267,7 +267,7 @@ class Derivation:
         if origin is typing.Annotated:
             bare, param = unwrap(annotation)
             schema = self.schema_of(bare)
-            bound(schema, param)
+            add_bounds(schema, param)
             if param.about:
                 schema["description"] = param.about
             return schema
@@ -352,12 +352,12 @@ class Derivation:
         return next(f"{name}{n}" for n in range(2, len(taken) + 3) if f"{name}{n}" not in taken)
 
     def _unsupported(self, annotation: Any, why: str = "cannot be expressed in JSON Schema") -> UnsupportedAnnotation:
-        shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
-        return UnsupportedAnnotation(self._owner, self._parameter, f"is annotated `{shown}`, which {why}")
+        name = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+        return UnsupportedAnnotation(self._owner, self._parameter, f"is annotated `{name}`, which {why}")
 
 
 def _is_hashable(annotation: Any) -> bool:
-    """Whether the values an annotation gives can be members of a set."""
+    """Whether values of an annotation can be members of a set."""
     kind = typing.get_origin(annotation) or annotation
     if kind in ARRAYS:
         return ARRAYS[kind] is frozenset
@@ -365,7 +365,7 @@ def _is_hashable(annotation: Any) -> bool:
 
 
 def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:
-    """A pydantic model's own schema and its definitions; fields it does not know are refused unless it allows them."""
+    """A pydantic model's own schema and definitions; unknown fields are refused unless it allows them."""
     schema: Schema = cls.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     definitions = {prefix + name: definition for name, definition in schema.pop("$defs", {}).items()}
     if "$ref" in schema and len(schema) == 1:  # a recursive model

@@ -1,13 +1,12 @@
-"""The fields of whatever can be filled from a JSON object: a function, a dataclass, a TypedDict, a struct."""
+"""The fields of a function, dataclass, TypedDict, struct or NamedTuple, with types, defaults and descriptions."""
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from typing import Any
 
 from wieldy.schema.check import UnsupportedAnnotation
@@ -52,9 +51,7 @@ class Param:
         examples: Sequence[Any] | None = None,
     ) -> None:
         if pattern is not None:
-            import re
-
-            re.compile(pattern)  # a wrong one is the author's mistake: better said here than at the first call
+            re.compile(pattern)  # raises here rather than at the first call
         self.about = about
         self.name = name
         self.aliases = aliases
@@ -69,27 +66,19 @@ class Param:
         self.examples = examples
 
     def __repr__(self) -> str:
-        said = {name: value for name in self.__slots__ if (value := getattr(self, name)) not in (None, "", ())}
-        return f"Param({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+        values = {name: value for name in self.__slots__ if (value := getattr(self, name)) not in (None, "", ())}
+        return f"Param({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
-    def described(self, about: str) -> Param:
-        """The same with this description."""
+    def with_description(self, about: str) -> Param:
         return Param(**{**{name: getattr(self, name) for name in self.__slots__}, "about": about})
 
 
-@lru_cache(maxsize=4096)
-def _compiled(text: str) -> types.CodeType:
-    # The first `compile` of a program sets up every type of syntax tree there is, which takes longer than all the rest.
-    code: types.CodeType = eval(f"lambda: (\n{text}\n)").__code__
-    return code
-
-
-def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter: str) -> Any:
-    """The type an annotation of a function means."""
+def _resolve(annotation: Any, function: types.FunctionType, owner: str, parameter: str) -> Any:
+    """Evaluate an annotation that is a string."""
     if type(annotation) is not str:
         return annotation
     try:
-        return _evaluated(annotation, function.__globals__)
+        return _evaluate(annotation, function.__globals__)
     except NameError:
         pass  # perhaps a name of an enclosing function
     except Exception as error:
@@ -97,28 +86,23 @@ def resolve(annotation: Any, function: types.FunctionType, owner: str, parameter
             owner, parameter, f"has an unreadable annotation `{annotation}`: {error}"
         ) from error
     try:
-        return _evaluated(annotation, {**function.__globals__, **_enclosing(function)})
+        return _evaluate(annotation, {**function.__globals__, **_closure_variables(function)})
     except Exception as error:
         raise UnsupportedAnnotation(owner, parameter, f"is annotated `{annotation}`, but {error}") from error
 
 
-def _evaluated(text: str, scope: dict[str, Any]) -> Any:
-    value = eval(_compiled(text), scope)
-    return _evaluated(value, scope) if type(value) is str else value
+def _evaluate(text: str, scope: dict[str, Any]) -> Any:
+    value = eval(f"(\n{text}\n)", scope)
+    return _evaluate(value, scope) if type(value) is str else value
 
 
-def _enclosing(function: types.FunctionType) -> dict[str, Any]:
+def _closure_variables(function: types.FunctionType) -> dict[str, Any]:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     return {name: cell.cell_contents for name, cell in cells}
 
 
-def hints_of(cls: type) -> dict[str, Any]:
-    """The resolved annotations of a class and its bases, `Annotated` and `NotRequired` kept."""
-    if hasattr(cls, "__record_fields__"):
-        try:
-            return _plain_hints(cls)
-        except NameError:
-            pass  # a class made inside a function
+def _type_hints(cls: type) -> dict[str, Any]:
+    """The resolved annotations of a class and its bases, with `Annotated` and `NotRequired`."""
     try:
         return typing.get_type_hints(cls, include_extras=True)
     except NameError:
@@ -131,21 +115,11 @@ def hints_of(cls: type) -> dict[str, Any]:
         ) from error
 
 
-def _plain_hints(cls: type) -> dict[str, Any]:
-    """The same for a class whose annotations are plain text; `typing` takes longer for it."""
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        for name, text in base.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is slow
-            scope = vars(sys.modules[base.__module__])
-            found[name] = _evaluated(text, scope) if type(text) is str else text
-    return found
-
-
 _PARAMETERS = r"Args|Arguments|Attributes|Parameters|Params|(?:Keyword|Other)[ ](?:Args|Arguments|Parameters|Params)"
 _OUTCOMES = r"Returns?|Yields?|Raises|Exceptions?|Except|Warns|Receives|Sends"
 _FIELDS = r"param|parameter|arg|argument|key|keyword"
 _OTHER_FIELDS = r"type|rtype|returns?|yields?|raises?|except|exception"
-# Every pattern begins with the line break before it: that is what makes the search for it fast.
+# Every pattern begins with the line break before it, which makes the search fast.
 _SECTION = re.compile(
     rf"""\n(?:
       (?:(?P<google>{_PARAMETERS})|{_OUTCOMES}):[ ]*(?=\n|$)
@@ -154,16 +128,15 @@ _SECTION = re.compile(
     )""",
     re.VERBOSE,
 )
-_INDENT = re.compile(r"\n( *)(?=[^ \n])")
 _UNINDENTED = re.compile(r"\n(?=[^ \n])")
 _UNDERLINED = re.compile(r"\n(?=.+\n-{3,} *(?:\n|$))")
-# An entry goes on as long as lines are empty or indented deeper than it.
+# An entry continues while lines are empty or indented deeper than it.
 _GOOGLE_ENTRY = re.compile(r"\n( +)\*{0,2}(\w+) *(?:\(.*?\))? *:(?=\s|$)(.*(?:\n(?:\1 +.*| *(?=\n|$)))*)")
 _NUMPY_ENTRY = re.compile(r"\n(\*{0,2}\w+(?: *, *\*{0,2}\w+)*) *(?::.*)?(?=\n|$)((?:\n(?: +.*| *(?=\n|$)))*)")
 
 
 class Docstring:
-    """The words about the whole, and the words about each parameter."""
+    """The description, and the description of each parameter."""
 
     __slots__ = ("about", "prose")
 
@@ -173,38 +146,27 @@ class Docstring:
 
 
 def prose(doc: str) -> str:
-    """A docstring without its sections on parameters, results and exceptions."""
-    return read(doc).prose
+    """Return a docstring without its sections on parameters, results and exceptions."""
+    return parse_docstring(doc).prose
 
 
-def read(doc: str | None) -> Docstring:
-    """Take a docstring apart."""
+def parse_docstring(doc: str | None) -> Docstring:
+    """Split a docstring in any of the usual styles: Google, NumPy, Sphinx."""
     if not doc:
         return Docstring("", {})
-    if "\n" not in doc and ":" not in doc:  # no section could stand there
-        return Docstring(_dedented(doc).rstrip(), {})
-    text = "\n" + _dedented(doc)
-    kept: list[str] = []
+    text = "\n" + inspect.cleandoc(doc)
+    prose: list[str] = []
     about: dict[str, str] = {}
     at = 0
     while section := _SECTION.search(text, at):
-        kept.append(text[at : section.start()].strip("\n"))
-        at = _take(text, section, about)
-    kept.append(text[at:].strip("\n"))
-    return Docstring("\n\n".join(filter(None, kept)).rstrip(), about)
+        prose.append(text[at : section.start()].strip("\n"))
+        at = _read_section(text, section, about)
+    prose.append(text[at:].strip("\n"))
+    return Docstring("\n\n".join(filter(None, prose)).rstrip(), about)
 
 
-def _dedented(doc: str) -> str:
-    """A docstring without the indentation of the code around it; several times faster than `inspect.cleandoc`."""
-    text = doc.expandtabs() if "\t" in doc else doc
-    if "\n" not in text:
-        return text.lstrip()
-    margin = min(_INDENT.findall(text), default="")
-    return (text.replace("\n" + margin, "\n") if margin else text).lstrip()
-
-
-def _take(text: str, section: re.Match[str], about: dict[str, str]) -> int:
-    """Note what a section says of parameters, and tell where it ends."""
+def _read_section(text: str, section: re.Match[str], about: dict[str, str]) -> int:
+    """Add the descriptions of parameters in a section to `about`; return where it ends."""
     start = section.end()
     following = (_UNDERLINED if section["underlined"] else _UNINDENTED).search(text, start)
     end = following.start() if following else len(text)
@@ -221,17 +183,15 @@ def _take(text: str, section: re.Match[str], about: dict[str, str]) -> int:
 
 
 class Missing:
-    """What stands where nothing was said; None may have been said."""
+    """Marks an absent value where None is a valid one."""
 
 
 MISSING: Any = Missing
-PLAIN = Param()  # nothing said
-_VARARGS, _VARKEYWORDS = 0x04, 0x08  # CO_VARARGS, CO_VARKEYWORDS; the module that names them is slow to load
-_WRAPPED = frozenset({"__wrapped__", "__signature__"})
+PLAIN = Param()  # declares nothing
 
 
 class Field:
-    """One field: its Python name, what the model calls it, its type, and what its author said about it."""
+    """One field: its Python name, its name in JSON (`wire`), its type, bounds and description."""
 
     __slots__ = ("about", "annotation", "default", "name", "param", "required", "wire")
 
@@ -266,7 +226,7 @@ class Fields:
 
 
 def unwrap(annotation: Any) -> tuple[Any, Param]:
-    """The bare type, and what `Annotated` says about it."""
+    """Return the bare type, and what `Annotated` declares about it."""
     if typing.get_origin(annotation) is not typing.Annotated:
         return annotation, PLAIN
     bare, *extras = typing.get_args(annotation)
@@ -279,7 +239,7 @@ def unwrap(annotation: Any) -> tuple[Any, Param]:
         elif type(extra).__name__ == "Meta" and type(extra).__module__.startswith("msgspec"):
             param = _from_meta(extra)
     if about and not param.about:
-        param = Param(about) if param is PLAIN else param.described(about)
+        param = Param(about) if param is PLAIN else param.with_description(about)
     return bare, param
 
 
@@ -296,75 +256,42 @@ def _field(name: str, annotation: Any, about: str, required: bool, default: Any,
 
 
 def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ()) -> Fields:
-    """The parameters of a function that a call by name can fill."""
-    if type(function) is not types.FunctionType or not _WRAPPED.isdisjoint(function.__dict__):
-        return _fields_of_callable(function, skip)
-    code = function.__code__
-    owner = function.__name__
-    if code.co_flags & _VARARGS:
-        raise UnsupportedAnnotation(
-            owner, "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount], _NO_VARARGS
-        )
-    count = code.co_argcount
-    names = code.co_varnames[: count + code.co_kwonlyargcount]
-    defaults = function.__defaults__ or ()
-    keyword_defaults = function.__kwdefaults__ or {}
-    first_default = count - len(defaults)
-    annotations = function.__annotations__
-    about = read(function.__doc__).about
-    found = []
-    for index, name in enumerate(names):
+    """The parameters of a function, method, partial or callable object; all must be passed by name."""
+    owner = getattr(function, "__name__", type(function).__name__)
+    inner = _inner_function(function, owner)
+    about = parse_docstring(inner.__doc__).about
+    fields: list[Field] = []
+    rest = MISSING
+    for name, parameter in inspect.signature(function).parameters.items():
         if name in skip:
             continue
-        if index < code.co_posonlyargcount:
-            raise UnsupportedAnnotation(owner, name, _NO_POSITIONAL)
-        if index >= count:
-            default = keyword_defaults.get(name, MISSING)
-        else:
-            default = defaults[index - first_default] if index >= first_default else MISSING
-        annotation = annotations.get(name, Any)
-        if type(annotation) is str:
-            annotation = resolve(annotation, function, owner, name)
-        found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
-    rest = MISSING
-    if code.co_flags & _VARKEYWORDS:
-        name = code.co_varnames[len(names)]
-        rest = resolve(annotations.get(name, Any), function, owner, name)
-    return Fields(owner, tuple(found), rest)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise UnsupportedAnnotation(
+                owner,
+                "*" + name,
+                "takes any number of values without names, which JSON cannot say; take a list instead",
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UnsupportedAnnotation(owner, name, "is positional-only, but a call fills parameters by name")
+        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        annotation = _resolve(annotation, inner, owner, name)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest = annotation
+            continue
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        fields.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
+    return Fields(owner, tuple(fields), rest)
 
 
-_NO_VARARGS = "takes any number of values without names, which JSON cannot say; take a list instead"
-_NO_POSITIONAL = "is positional-only, but a call fills parameters by name"
-
-
-def _fields_of_callable(function: Callable[..., Any], skip: Collection[str]) -> Fields:
-    """The same for methods, partials, decorated functions and objects with `__call__`."""
-    import inspect
-
-    owner = getattr(function, "__name__", type(function).__name__)
+def _inner_function(function: Any, owner: str) -> types.FunctionType:
+    """The Python function inside a method, partial, decorated function or callable object."""
     inner: Any = function
     while not isinstance(inner, types.FunctionType):
         inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or _call_method(inner)
         if inner is None or isinstance(inner, types.WrapperDescriptorType):
             raise UnsupportedAnnotation(owner, "", "is not a Python function, so its parameters are unknown")
-    inner = inspect.unwrap(inner)
-    about = read(inner.__doc__).about
-    found, rest = [], MISSING
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in skip:
-            continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise UnsupportedAnnotation(owner, "*" + name, _NO_VARARGS)
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise UnsupportedAnnotation(owner, name, _NO_POSITIONAL)
-        written = Any if parameter.annotation is parameter.empty else parameter.annotation
-        annotation = resolve(written, inner, owner, name)
-        if parameter.kind is parameter.VAR_KEYWORD:
-            rest = annotation
-            continue
-        default = MISSING if parameter.default is parameter.empty else parameter.default
-        found.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
-    return Fields(owner, tuple(found), rest)
+    unwrapped: types.FunctionType = inspect.unwrap(inner)
+    return unwrapped
 
 
 def _call_method(instance: Any) -> Any:
@@ -374,8 +301,7 @@ def _call_method(instance: Any) -> Any:
 def is_model(cls: Any) -> bool:
     """Whether a class is filled from a JSON object, field by field."""
     return isinstance(cls, type) and (
-        is_typed_dict(cls)
-        or any(hasattr(cls, mark) for mark in ("__record_fields__", "__dataclass_fields__", "__struct_fields__"))
+        is_typed_dict(cls) or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__struct_fields__")
     )
 
 
@@ -385,7 +311,7 @@ def is_typed_dict(cls: Any) -> bool:
 
 
 def is_pydantic(cls: Any) -> bool:
-    """Whether a class is a pydantic model, told without importing pydantic."""
+    """Whether a class is a pydantic model, without importing pydantic."""
     return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate")
 
 
@@ -395,9 +321,9 @@ def is_named_tuple(cls: Any) -> bool:
 
 
 def fields_of_model(cls: Any) -> Fields:
-    """The fields of a record, dataclass, TypedDict, msgspec.Struct or NamedTuple."""
-    hints = hints_of(cls)
-    about = read(written_doc(cls)).about
+    """The fields of a dataclass, TypedDict, msgspec.Struct or NamedTuple."""
+    hints = _type_hints(cls)
+    about = parse_docstring(written_doc(cls)).about
     owner: str = cls.__qualname__
     if is_typed_dict(cls):
         return Fields(owner, tuple(_typed_dict_fields(cls, hints, about)))
@@ -413,30 +339,22 @@ def fields_of_model(cls: Any) -> Fields:
                 for n in named
             ),
         )
-    if hasattr(cls, "__record_fields__"):
-        return Fields(owner, tuple(_record_fields(cls, hints, about)))
     return Fields(owner, tuple(_dataclass_fields(cls, hints, about)))
 
 
 def written_doc(cls: type) -> str:
-    """The docstring somebody wrote; what dataclasses and named tuples make up themselves is not one."""
+    """The docstring in the source, not the one that dataclasses and named tuples generate."""
     doc = cls.__dict__.get("__doc__") or ""
     return "" if doc.startswith(f"{cls.__name__}(") else doc
 
 
 def _typed_dict_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
-    for name, written in hints.items():
-        hint, required = written, name in cls.__required_keys__
+    for name, annotation in hints.items():
+        hint, required = annotation, name in cls.__required_keys__
         while (origin := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
             required = origin is typing.Required
             (hint,) = typing.get_args(hint)
         yield _field(name, hint, about.get(name, ""), required, MISSING)
-
-
-def _record_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
-    defaults: dict[str, Any] = cls.__record_defaults__
-    for name in cls.__record_fields__:
-        yield _field(name, hints[name], about.get(name, ""), name not in defaults, defaults.get(name, MISSING))
 
 
 def _dataclass_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> typing.Iterator[Field]:
@@ -459,12 +377,12 @@ def _struct_fields(cls: Any, hints: dict[str, Any], about: dict[str, str]) -> Fi
     config = cls.__struct_config__
     if config.array_like:
         raise UnsupportedAnnotation(cls.__qualname__, "", "is an array-like struct; an object is needed")
-    found = []
+    result = []
     for field in fields(cls):
         default = MISSING if field.default is NODEFAULT else field.default
         if field.default_factory in (list, dict):
             default = field.default_factory()
-        words = about.get(field.name, "")
-        found.append(_field(field.name, hints[field.name], words, field.required, default, field.encode_name))
+        description = about.get(field.name, "")
+        result.append(_field(field.name, hints[field.name], description, field.required, default, field.encode_name))
     tag = (config.tag_field, config.tag) if config.tag is not None else None
-    return Fields(cls.__qualname__, tuple(found), MISSING, tag)
+    return Fields(cls.__qualname__, tuple(result), MISSING, tag)

@@ -222,3 +222,10 @@ def test_a_long_value_is_shown_by_its_beginning():
     with pytest.raises(InvalidInput) as caught:
         accept(int, "x" * 10_000)
     assert len(str(caught.value)) < 200
+
+
+def test_a_number_beside_a_literal_may_be_any_whole_number():
+    assert accept(Literal[1, 2] | float, 0) == 0
+    assert accept(Literal[1, 2] | float, 1) == 1
+    assert accept(Literal[1, 2] | float, 0.5) == 0.5
+    assert accept(Literal[1, 2] | float | None, None) is None

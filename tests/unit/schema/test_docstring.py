@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from wieldy.schema.fields import prose, read
+from wieldy.schema.fields import parse_docstring, prose
 
 GOOGLE = """Find files.
 
@@ -51,7 +51,7 @@ SPHINX = """Find files.
 
 
 def test_google_style_is_taken_apart():
-    doc = read(GOOGLE)
+    doc = parse_docstring(GOOGLE)
     assert doc.about == {"path": "Where to look.", "limit": "How many, at most.", "extra": "Anything else."}
     assert doc.prose == (
         "Find files.\n\nA second paragraph: with a colon.\n\nNote:\n    Kept, as it is for the reader."
@@ -59,13 +59,13 @@ def test_google_style_is_taken_apart():
 
 
 def test_numpy_style_is_taken_apart():
-    doc = read(NUMPY)
+    doc = parse_docstring(NUMPY)
     assert doc.about == {"path": "Where to look.", "low": "The bounds.", "high": "The bounds."}
     assert doc.prose == "Find files."
 
 
 def test_sphinx_style_is_taken_apart():
-    doc = read(SPHINX)
+    doc = parse_docstring(SPHINX)
     assert doc.about == {"path": "Where to look.", "limit": "How many, at most."}
     assert doc.prose == "Find files."
 
@@ -85,15 +85,15 @@ def test_a_docstring_without_sections_is_cleaned_as_python_cleans_it(doc):
 
 
 def test_a_description_with_a_colon_in_it_is_kept_whole():
-    assert read("X.\n\nArgs:\n    url: Like http://host:80/x: all of it.\n").about == {
+    assert parse_docstring("X.\n\nArgs:\n    url: Like http://host:80/x: all of it.\n").about == {
         "url": "Like http://host:80/x: all of it."
     }
 
 
 def test_sections_without_an_empty_line_before_them_are_found():
-    doc = read("Do.\nArgs:\n    a: First.\nReturns:\n    It.\n")
+    doc = parse_docstring("Do.\nArgs:\n    a: First.\nReturns:\n    It.\n")
     assert (doc.prose, doc.about) == ("Do.", {"a": "First."})
 
 
 def test_no_docstring_says_nothing():
-    assert (read(None).prose, read(None).about) == ("", {})
+    assert (parse_docstring(None).prose, parse_docstring(None).about) == ("", {})

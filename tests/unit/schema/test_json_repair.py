@@ -184,7 +184,7 @@ def test_megabytes_of_garbage_are_read_once(text):
 
 
 def test_mending_is_bounded():
-    with pytest.raises(UnreadableJson, match="too long to be mended"):
+    with pytest.raises(UnreadableJson, match="too long to be repaired"):
         read_object('{"a": True, "b": [1' + ",1" * 200_000 + "]}")
 
 
