@@ -154,7 +154,7 @@ def interpret_answer(hook: Hook, answer: Any) -> HookReply:
 def failed_reply(hook: Hook, problem: str) -> HookReply:
     """Make the reply of a hook that failed, as its `on_error` says."""
     if hook.on_error == "block":
-        advice = f'Mend it, remove it in the settings under hooks.{hook.event}, or give it "on_error": "warn"'
+        advice = f'Fix it, remove it in the settings under hooks.{hook.event}, or give it "on_error": "warn"'
         return HookReply(hook.name, "failed", "deny", f"the hook `{hook.name}` {problem}. {advice}")
     return HookReply(hook.name, "failed", message=f"the hook `{hook.name}` {problem}")
 

@@ -256,7 +256,7 @@ class Policy:
         trail = sorted(_distinct_reasons(findings), key=lambda reason: -STRICTNESS[reason.behavior])
         behavior = trail[0].behavior if trail else "ask"
         if behavior == "allow" and self._rules.broken:
-            behavior, text = "ask", f"{self._rules.broken}; until that is mended nothing is allowed unasked"
+            behavior, text = "ask", f"{self._rules.broken}; until that is fixed nothing is allowed without asking"
             trail.insert(0, Reason("guard", "ask", text))
         if behavior != "ask":
             return Decision(behavior, tuple(trail), ())

@@ -190,16 +190,16 @@ def host_of(url: str) -> str | None:
 def domain_matches(specifier: str, host: str) -> bool:
     """Return whether `domain:…` covers a host: `*.h` any depth of sub-domain but not `h`, any other `*` within one label."""
     try:
-        wanted = _domain_labels(specifier)
+        pattern = _domain_labels(specifier)
     except UnicodeError:
         return False
     labels = host.split(".")
-    if wanted[0] == "*" and len(wanted) > 1:
-        wanted = wanted[1:]
-        if len(labels) <= len(wanted):
+    if pattern[0] == "*" and len(pattern) > 1:
+        pattern = pattern[1:]
+        if len(labels) <= len(pattern):
             return False
-        labels = labels[-len(wanted) :]
-    return len(labels) == len(wanted) and all(map(wildcard, wanted, labels))
+        labels = labels[-len(pattern) :]
+    return len(labels) == len(pattern) and all(map(wildcard, pattern, labels))
 
 
 @lru_cache(maxsize=1024)

@@ -95,7 +95,7 @@ class ProtectedPaths:
         protections += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
         if names[-1] in FILES:
             protections.append(FILES[names[-1]])
-        protections += [found for glob, found in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
+        protections += [protection for glob, protection in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
         return _strictest(protections)
 
 

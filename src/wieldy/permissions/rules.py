@@ -1,4 +1,4 @@
-"""One permission rule, `Tool` or `Tool(specifier)`: parsed, checked, and told what was probably meant."""
+"""Parses one permission rule, `Tool` or `Tool(specifier)`; errors say what was probably meant."""
 
 from __future__ import annotations
 

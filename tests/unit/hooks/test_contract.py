@@ -69,11 +69,11 @@ def test_the_order_of_replies_is_that_of_the_configuration_and_the_strictest_win
     allow = HookReply("a", behavior="allow", updated_input={"n": 1}, context=("one",))
     deny = HookReply("b", behavior="deny", reason="no", context=("two",))
     ask = HookReply("c", behavior="ask", updated_input={"n": 2})
-    said = combine([allow, deny, ask])
-    assert said.behavior == "deny"
-    assert said.blocked == "b: no"
-    assert said.updated_input == {"n": 2}
-    assert said.context == ("one", "two")
+    combined = combine([allow, deny, ask])
+    assert combined.behavior == "deny"
+    assert combined.blocked == "b: no"
+    assert combined.updated_input == {"n": 2}
+    assert combined.context == ("one", "two")
     assert combine([allow, ask]).behavior == "ask"
     assert combine([]).behavior is None
 

@@ -14,15 +14,15 @@ from wieldy.permissions.ruleset import RuleSet
 
 def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(judge, called, root: str) -> None:
     policy = judge(allow=["Bash(git log:*)"], deny=["Bash(rm:*)"])
-    told = explain(policy, called("Bash", "git log | xargs rm && cat a > b"))
-    assert told.decision.behavior == "deny"
-    assert [part.text for part in told.parts] == ["git log", "xargs rm", "cat a"]
-    assert told.parts[1].via == ("xargs",)
-    assert set(told.parts[2].effects) == {f"reads {root}/a", f"writes {root}/b"}
-    text = "\n".join(told.lines())
+    explanation = explain(policy, called("Bash", "git log | xargs rm && cat a > b"))
+    assert explanation.decision.behavior == "deny"
+    assert [part.text for part in explanation.parts] == ["git log", "xargs rm", "cat a"]
+    assert explanation.parts[1].via == ("xargs",)
+    assert set(explanation.parts[2].effects) == {f"reads {root}/a", f"writes {root}/b"}
+    text = "\n".join(explanation.lines())
     assert text.startswith("DENY Bash")
     assert f"rule `Bash(rm:*)` for `xargs rm` ({root}/.wieldy/settings.json:3)" in text
-    data = json.loads(json.dumps(told.as_json()))
+    data = json.loads(json.dumps(explanation.as_json()))
     assert data["behavior"] == "deny"
     assert data["reasons"][0] == {
         "kind": "rule",
@@ -37,8 +37,8 @@ def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(ju
 
 
 def test_an_explanation_offers_the_rule_that_would_help(judge, called) -> None:
-    told = explain(judge(), called("Bash", "npm run test"))
-    assert told.lines()[-1] == "  to allow it: Bash(npm run test:*)"
+    explanation = explain(judge(), called("Bash", "npm run test"))
+    assert explanation.lines()[-1] == "  to allow it: Bash(npm run test:*)"
 
 
 def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, called, plan, root: str) -> None:

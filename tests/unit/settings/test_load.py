@@ -48,11 +48,11 @@ def test_one_bad_rule_is_left_out_alone_with_a_word_about_it(project, rule_texts
     project.write("user", '{"permissions": {"allow": [\n"Bash(",\n"Bash(ls)",\n{"rule": 3},\n"Write(x)"]}}')
     settings = project.load()
     assert rule_texts(settings)["allow"] == ["Bash(ls)"]
-    said = [str(problem) for problem in settings.warnings]
+    problems = [str(problem) for problem in settings.warnings]
     name = project.file("user")
-    assert any(line.startswith(f"{name}:2: allow rule left out") for line in said)
-    assert any(line.startswith(f"{name}:4: ") for line in said)
-    assert any(line.startswith(f"{name}:5: ") and "Edit(x)" in line for line in said)
+    assert any(line.startswith(f"{name}:2: allow rule left out") for line in problems)
+    assert any(line.startswith(f"{name}:4: ") for line in problems)
+    assert any(line.startswith(f"{name}:5: ") and "Edit(x)" in line for line in problems)
     assert not settings.errors and settings.rules.broken is None
 
 
@@ -63,15 +63,15 @@ def test_unknown_keys_warn_with_a_suggestion_and_wrong_types_are_left_out_alone(
         '"env": {"A": 1, "B": "b"},\n"hooks": [],\n"sandbox": true,\n"defaultMode": "plan"}',
     )
     settings = project.load()
-    said = {problem.line: problem.text for problem in settings.warnings}
-    assert "`permissions`" in said[1]
-    assert "`permissions.allow`" in said[2]
-    assert "one of ask, deny" in said[3]
-    assert "must be a string, not a number" in said[4]
-    assert "`env.A`" in said[5]
-    assert "`hooks` must be an object, not a list" in said[6]
-    assert "`sandbox` must be an object" in said[7]
-    assert "`permissions.defaultMode`" in said[8]
+    problems = {problem.line: problem.text for problem in settings.warnings}
+    assert "`permissions`" in problems[1]
+    assert "`permissions.allow`" in problems[2]
+    assert "one of ask, deny" in problems[3]
+    assert "must be a string, not a number" in problems[4]
+    assert "`env.A`" in problems[5]
+    assert "`hooks` must be an object, not a list" in problems[6]
+    assert "`sandbox` must be an object" in problems[7]
+    assert "`permissions.defaultMode`" in problems[8]
     assert settings.values["env"] == {"B": "b"}
     assert not {"model", "hooks", "sandbox"} & set(settings.values)
 
@@ -129,9 +129,9 @@ def test_examples_are_checked_when_a_rule_is_read(project, rule_texts) -> None:
     project.write("user", {"permissions": {"allow": [good, wrong, path], "deny": [kept]}})
     settings = project.load()
     assert rule_texts(settings) == {"deny": ["Bash(rm:*)"], "ask": [], "allow": ["Bash(git push:*)", "Edit(src/**)"]}
-    said = "\n".join(str(problem) for problem in settings.warnings)
-    assert "`Bash(git pull:*)` should match `git push` and does not" in said
-    assert "should not match `rm x` and does; the rule stays in force" in said
+    problems = "\n".join(str(problem) for problem in settings.warnings)
+    assert "`Bash(git pull:*)` should match `git push` and does not" in problems
+    assert "should not match `rm x` and does; the rule stays in force" in problems
 
 
 def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(project, rule_texts) -> None:

@@ -100,16 +100,16 @@ async def test_broken_settings_leave_all_as_it_was_and_are_told_of_once(project:
         async with box.stream() as events:
             assert (await box.call("Read", file_path="a.key")).is_error
             assert not (await box.call("count")).is_error
-            heard: list[str] = []
+            notices: list[str] = []
             done = 0
             async for event in events:
-                heard += [event.text] if isinstance(event, Notice) else []
+                notices += [event.text] if isinstance(event, Notice) else []
                 done += isinstance(event, ToolEnded)
                 if done == 2:
                     break
-        assert len(heard) == 1
-        assert "settings.json:1:" in heard[0]
-        assert "stay as they were" in heard[0]
+        assert len(notices) == 1
+        assert "settings.json:1:" in notices[0]
+        assert "stay as they were" in notices[0]
         put(project, {})
         assert not (await box.call("Read", file_path="a.key")).is_error
 

@@ -68,7 +68,7 @@ def test_long_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["name: a", "name: b"], "line 3: `name` is there twice"),
         (["a:", "  b: 1", "  b: 2"], "line 4: `b` is there twice"),
@@ -84,10 +84,10 @@ def test_long_texts() -> None:
         (["a: &x [b, *x]"], "line 2: aliases are not supported"),
     ],
 )
-def test_faults_have_their_line(lines: list[str], said: str) -> None:
+def test_faults_have_their_line(lines: list[str], message: str) -> None:
     with pytest.raises(FrontMatterError) as caught:
         fields(*lines)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_head_that_is_never_closed_is_a_fault() -> None:

@@ -46,7 +46,7 @@ def test_every_form_is_read_and_printed_as_it_was_written(
 
 
 @pytest.mark.parametrize(
-    ("text", "behavior", "said"),
+    ("text", "behavior", "message"),
     [
         ("", "allow", "empty"),
         ("Bash(", "allow", "no closing parenthesis"),
@@ -72,10 +72,10 @@ def test_every_form_is_read_and_printed_as_it_was_written(
         ("Weather(Berlin)", "deny", "parameter:value"),
     ],
 )
-def test_a_rule_that_cannot_work_is_refused_with_a_way_on(text: str, behavior: Behavior, said: str) -> None:
+def test_a_rule_that_cannot_work_is_refused_with_a_way_on(text: str, behavior: Behavior, message: str) -> None:
     with pytest.raises(RuleError) as caught:
         parse(text, behavior)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_path_rule_for_another_tool_forbids_what_it_must_mean_and_says_so() -> None:

@@ -18,14 +18,14 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def heard() -> list[Event]:
+def notices() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def skills(home: Path, heard: list[Event]) -> Skills:
+def skills(home: Path, notices: list[Event]) -> Skills:
     env = {"HOME": str(home), "WIELDY_HOME": str(home / "config")}
-    return Skills(Workspace(home / "root", session_dir=home / "session", env=env, emit=heard.append))
+    return Skills(Workspace(home / "root", session_dir=home / "session", env=env, emit=notices.append))
 
 
 def make(folder: Path, head: str = "description: does things", body: str = "Do it.") -> Path:
@@ -62,7 +62,7 @@ def test_a_project_cannot_lay_out_links_to_other_files(home: Path, skills: Skill
     assert list(skills.refresh()) == ["mine"]
 
 
-def test_broken_ones_are_reported_once_and_the_others_work(home: Path, skills: Skills, heard: list[Event]) -> None:
+def test_broken_ones_are_reported_once_and_the_others_work(home: Path, skills: Skills, notices: list[Event]) -> None:
     make(home / "root/.claude/skills/good")
     make(home / "root/.claude/skills/bad", "description: 'open")
     make(home / "root/.claude/skills/odd", "name: a b c\ndescription: x")
@@ -73,7 +73,7 @@ def test_broken_ones_are_reported_once_and_the_others_work(home: Path, skills: S
     assert list(skills.refresh()) == ["good"]
     skills.report_problems()
     skills.report_problems()
-    texts = [event.text for event in heard if isinstance(event, Notice)]
+    texts = [event.text for event in notices if isinstance(event, Notice)]
     assert len(texts) == 4
     assert any(
         "bad/SKILL.md: line 2: found unexpected end of stream while scanning a quoted scalar" in text for text in texts

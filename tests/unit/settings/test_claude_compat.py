@@ -31,12 +31,12 @@ def test_what_carries_over_under_another_name_or_not_at_all_is_reported(project)
     assert settings.values["sandbox"] == {"enabled": True, "autoAllow": True, "allowWrite": ["/x"]}
     assert settings.values["permissions"] == {"defaultMode": "default"}
     assert settings.values["hooks"] == {"Stop": []}
-    said = {(problem.line, problem.text) for problem in settings.report}
-    assert (1, "`sandbox.autoAllowBashIfSandboxed` was taken as `sandbox.autoAllow`") in said
-    assert (3, "`sandbox.network.socksProxyPort` has no counterpart here and was left out") in said
-    assert (4, "mode `auto` was taken as `default`") in said
-    assert any(line == 5 and "disableAutoMode" in text for line, text in said)
-    assert any("skillOverrides" in text for _, text in said)
+    problems = {(problem.line, problem.text) for problem in settings.report}
+    assert (1, "`sandbox.autoAllowBashIfSandboxed` was taken as `sandbox.autoAllow`") in problems
+    assert (3, "`sandbox.network.socksProxyPort` has no counterpart here and was left out") in problems
+    assert (4, "mode `auto` was taken as `default`") in problems
+    assert any(line == 5 and "disableAutoMode" in text for line, text in problems)
+    assert any("skillOverrides" in text for _, text in problems)
 
 
 def test_foreign_project_files_wait_for_consent_like_our_own(project, rule_texts) -> None:
