@@ -110,7 +110,7 @@ class AgentLoop:
             turns += 1
             result = await self._turn(turns, abort)
             await asyncio.sleep(0)  # a model and tools that never wait must not starve other tasks
-            text = result.message.text() or text
+            text = result.text or text
             if (end := _run_end(result, abort, text)) is not None:
                 if end.why != "done" or (reason := await self._reason_to_continue(text)) is None:
                     return end
@@ -166,15 +166,14 @@ def _text_block(text: str) -> dict[str, Any]:
 
 def _run_end(result: TurnResult, abort: Abort, text: str) -> RunEnd | None:
     """How the run has ended, or None when the model is to be asked again."""
-    message = result.message
     if result.interrupted:
         return RunEnd("interrupted", abort.reason, text)
     if result.looping:
         return RunEnd("looping", "the model kept making the same failing call", text)
     if result.results or result.failure is not None:
         return None
-    match message.stop_reason:
-        case "pause_turn" if message.content():
+    match result.stop_reason:
+        case "pause_turn" if result.content:
             return None
         case "max_tokens":
             return RunEnd("max_tokens", "the answer was cut off at the length limit", text)

@@ -63,7 +63,9 @@ DELTA_TYPES = {"signature": "signature_delta", "citation": "citations_delta"}
 class TurnResult(Struct, frozen=True):
     """The model's message and the results of its calls. `failure` is set where the stream broke after a call had started."""
 
-    message: StreamedMessage
+    content: tuple[dict[str, Any], ...]
+    text: str
+    stop_reason: str
     results: list[ToolResult]
     interrupted: bool = False
     failure: ProviderFailure | None = None
@@ -128,7 +130,8 @@ class ModelTurn:
                 failure = error
                 message.open.clear()
             reason = "interrupted" if interrupted else "broken" if failure else message.stop_reason or "end_turn"
-            self._record_end(message, reason, time.monotonic() - started)
+            content = message.content()
+            self._record_end(content, message.usage, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
             attempt.record_results(results)
             if turn.has_lasting_effects:
@@ -137,13 +140,12 @@ class ModelTurn:
             self.loop_breaker.record(call, failed=result.is_error)
             for call, result in zip(turn.calls, results, strict=True)
         ]
-        return TurnResult(message, results, interrupted or abort.aborted, failure, any(looping))
+        text = _join_texts(content)
+        return TurnResult(content, text, reason, results, interrupted or abort.aborted, failure, any(looping))
 
-    def _record_end(self, message: StreamedMessage, reason: str, seconds: float) -> None:
-        content = message.content()
+    def _record_end(self, content: tuple[dict[str, Any], ...], usage: Usage, reason: str, seconds: float) -> None:
         if VISIBLE_TYPES.isdisjoint([block["type"] for block in content]):
             self.transcript.append(MessageDiscarded())
-        usage = message.usage
         dollars = cost(self.provider.model, usage)
         self.transcript.append(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
         if self.box.events.has_subscribers:
@@ -295,7 +297,7 @@ class StreamedMessage:
 
     def text(self) -> str:
         """The text blocks, joined."""
-        return "\n".join([block["text"] for block in self.content() if block["type"] == "text"])
+        return _join_texts(self.content())
 
     def close_open_blocks(self) -> list[ToolCall]:
         """Close the blocks that the end of the message left open; returns their calls, which are incomplete."""
@@ -393,6 +395,10 @@ def _parse_input(raw: str) -> tuple[dict[str, Any], bool]:
     except UnreadableJson:
         return {}, False
     return parsed.value, not parsed.notes
+
+
+def _join_texts(content: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join([block["text"] for block in content if block["type"] == "text"])
 
 
 def _inconsistent(what: str) -> ProviderFailure:

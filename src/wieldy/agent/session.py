@@ -225,8 +225,6 @@ class Session:
         end = RunEnd("error")
         try:
             content = _content(prompt)
-            if self._loop is not None:
-                await self._loop.hooks.stop_idle_timer()
             await self._load()
             turns_before = self.conversation.turns
             loop, context = await self._prepare()

@@ -35,6 +35,7 @@ class SessionHooks:
     async def on_prompt(self, prompt: str) -> tuple[str, ...]:
         """Fire UserPromptSubmit; returns context for the model. Raises `PromptBlocked`."""
         self._continuations = 0
+        await self.stop_idle_timer()
         if not self.hooks.has("UserPromptSubmit"):
             return ()
         from wieldy.hooks.events import UserPromptSubmit

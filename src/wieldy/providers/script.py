@@ -39,7 +39,6 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.schema.strict_json import encode_json_text
 
 Step = Mapping[str, Any]
 Part: TypeAlias = "tuple[str | None, str, Script]"
@@ -202,7 +201,7 @@ class Script:
             self._calls += 1
             id = step.get("id") or f"toolu_{self._calls:04}"
             start = {"type": "tool_use", "id": id, "name": step["call"], "input": {}}
-            text = step["raw"] if "raw" in step else encode_json_text(step.get("input", {}))
+            text = step["raw"] if "raw" in step else json.dumps(step.get("input", {}), ensure_ascii=False)
             field = "input"
         elif "think" in step:
             start, text, field = {"type": "thinking", "thinking": ""}, step["think"], "thinking"
