@@ -138,7 +138,7 @@ def bind(call: ToolCall, tool: Tool) -> BoundCall:
 def _read_input(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]]:
     if isinstance(call.input, dict):
         # From a program: its strings may hold file names that are no Unicode, which JSON could not.
-        if is_too_deep(call.input):
+        if any(isinstance(item, dict | list) for item in call.input.values()) and is_too_deep(call.input):
             raise Refusal("schema", f"InputValidationError: {tool.name} was not run. {TooDeep()} Send the call again.")
         return call.input, ()
     try:
