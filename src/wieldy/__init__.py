@@ -1,10 +1,10 @@
-"""wieldy: the hands of an AI coding agent. Public names are resolved on first use, so importing this costs nothing."""
+"""wieldy: the tool-calling system of a terminal coding agent. Public names are imported on first use."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # typing itself takes longer to import than everything here
+TYPE_CHECKING = False  # importing typing would slow down `wieldy --version`
 if TYPE_CHECKING:
     from typing import Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import classify
     from wieldy.toolbox import Toolbox
 
-_HOME = {
+_MODULE_OF = {
     "Answer": "core.decision",
     "Image": "core.content",
     "Output": "core.tool",
@@ -68,11 +68,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'wieldy' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"wieldy.{_HOME[name]}"), name)
+    value = getattr(import_module(f"wieldy.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -40,18 +40,13 @@ class Message(Struct, frozen=True, eq=False):
 History: TypeAlias = Sequence[Message]
 
 
-def encoded_all(history: History, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-    """Every message on a wire. All but the newest have mostly been encoded before, and are only looked up."""
-    old, new = history[:-2], history[-2:]
-    try:
-        looked_up = [message._wires[wire] for message in old]
-    except KeyError:
-        looked_up = [message.encoded(wire, encode) for message in old]
-    return [*looked_up, *(message.encoded(wire, encode) for message in new)]
+def encode_messages(history: History, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+    """Encode every message for a wire; messages that were encoded before are taken from their caches."""
+    return [message.encoded(wire, encode) for message in history]
 
 
-def listed(before: bytes, items: list[bytes], after: bytes) -> bytes:
-    """Items with commas between them and something around, copied once: a history may be megabytes. Changes the list."""
+def join_json_array(before: bytes, items: list[bytes], after: bytes) -> bytes:
+    """Join items with commas between two texts, copying once: a history may be megabytes. Changes the list."""
     if not items:
         return before + after
     items[0] = before + items[0]

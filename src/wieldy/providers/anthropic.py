@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
+from wieldy.core.messages import ContentBlock, Message, encode_messages, join_json_array
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -113,13 +113,13 @@ def encode_request(request: Request, model: str) -> bytes:
     # The last two user messages carry cache breakpoints, so that a request finds what the one before it left in the cache.
     messages = request.messages
     old = messages[:-3] if len(messages) > 3 else ()
-    encoded = encoded_all(old, WIRE, _encode_message)
+    encoded = encode_messages(old, WIRE, _encode_message)
     for message in messages[len(old) :]:
         cached = message.role == "user" and (message is messages[-1] or message is messages[max(len(messages) - 3, 0)])
         encoded.append(
             message.encoded(f"{WIRE}+", _encode_cached) if cached else message.encoded(WIRE, _encode_message)
         )
-    return listed(prefix, encoded, b"]}")
+    return join_json_array(prefix, encoded, b"]}")
 
 
 def _thinking(budget: int | None, model: str) -> dict[str, Any]:

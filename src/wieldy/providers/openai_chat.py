@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
-from wieldy.core.messages import ContentBlock, Message, encoded_all, listed
+from wieldy.core.messages import ContentBlock, Message, encode_messages, join_json_array
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -85,8 +85,8 @@ def encode_request(request: Request, model: str) -> bytes:
         pieces += [b',"tools":[', b",".join(map(_encode_tool, request.tools)), b"]"]
     prefix = b"".join([*pieces, b',"messages":['])
     encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    encoded += filter(None, encoded_all(request.messages, WIRE, _encode_message))
-    return listed(prefix, encoded, b"]}")
+    encoded += filter(None, encode_messages(request.messages, WIRE, _encode_message))
+    return join_json_array(prefix, encoded, b"]}")
 
 
 def _encode_tool(tool: ToolSpec) -> bytes:
