@@ -59,16 +59,6 @@ def detect_encoding(data: bytes, *, whole: bool = True) -> Encoding:
     The codec decodes the bytes after the mark strictly, except that a text with a BOM, or one that is mostly UTF-8, may
     hold some bytes that do not decode; then it is not `sure`. `latin-1`, the last resort, decodes anything.
     """
-    certain = detect_certain(data, whole=whole)
-    if certain is not None:
-        return certain
-    if _mostly_utf8(data):
-        return Encoding("utf-8", sure=False)
-    return _guess(data, whole)
-
-
-def detect_certain(data: bytes, *, whole: bool = True) -> Encoding | None:
-    """The encoding of `data` where nothing has to be guessed; guessing is slow."""
     if data.isascii() and b"\0" not in data:
         return UTF8
     by_bom = _by_bom(data, whole)
@@ -76,7 +66,11 @@ def detect_certain(data: bytes, *, whole: bool = True) -> Encoding | None:
         return by_bom
     if b"\0" in data and (wide := detect_wide_codec(data, whole=whole)):
         return Encoding(wide)
-    return UTF8 if decodes(data, "utf-8", whole=whole) else None
+    if decodes(data, "utf-8", whole=whole):
+        return UTF8
+    if _mostly_utf8(data):
+        return Encoding("utf-8", sure=False)
+    return _guess(data, whole)
 
 
 def decodes(data: bytes, codec: str, *, whole: bool = True) -> bool:

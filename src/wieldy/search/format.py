@@ -48,7 +48,7 @@ def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_afte
 def format_size(count: int) -> str:
     """A number of bytes in a readable unit."""
     if count < 1000:
-        return f"{count} bytes"
+        return f"{count} byte{'s' if count != 1 else ''}"
     amount = float(count)
     for unit in ("KB", "MB", "GB"):
         amount /= 1000

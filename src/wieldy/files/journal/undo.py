@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from wieldy.core.errors import WieldyError
 from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, JournalEntry, content_hash
 from wieldy.files.journal.store import ContentUnavailable
-from wieldy.files.writing.errors import format_size
 from wieldy.files.writing.target import read_target
-from wieldy.search.format import display_path, escape_controls
+from wieldy.search.format import display_path, escape_controls, format_size
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from wieldy.core.errors import WieldyError
+from wieldy.search.format import format_size
 
 
 class StaleFileError(WieldyError):
@@ -111,16 +112,6 @@ def largest_caches(roots: Sequence[str], *, device: int, home: str) -> list[tupl
     candidates += [os.path.join(home, *cache.split("/")) for cache in HOME_CACHES]
     sizes = {folder: size for folder in dict.fromkeys(candidates) if (size := _size(folder, device, budget)) > 0}
     return sorted(sizes.items(), key=lambda item: -item[1])[:MAX_LISTED_CACHES]
-
-
-def format_size(size: int) -> str:
-    """A number of bytes for people."""
-    value = float(size)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 class _Budget:

@@ -285,9 +285,9 @@ def test_a_plan_reads_well(project: Project):
     assert plan_lines(plan_undo(project.journal)) == [
         "take back Edit (2):",
         f"  ~ {root}/a (+1 −2 lines)",
-        f"  + {root}/b (comes back, 1 B)",
-        f"  ~ {root}/c (1 B → 2 B)",
-        f"  - {root}/d (goes, 1 B)",
+        f"  + {root}/b (comes back, 1 byte)",
+        f"  ~ {root}/c (1 byte → 2 bytes)",
+        f"  - {root}/d (goes, 1 byte)",
     ]
     assert plan_lines(undo(project.journal))[0] == "took back Edit (2):"
     project.write("a", b"else")

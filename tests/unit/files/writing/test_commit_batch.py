@@ -131,8 +131,8 @@ def test_the_error_names_the_file_and_what_is_needed(tmp_path: Path):
     lay_out(tmp_path)
     path = str(tmp_path / "plain")
     for number, words in [
-        (errno.ENOSPC, "The disk is full: .*plain needs 9 B, .* are free. It is unchanged"),
-        (errno.EDQUOT, "The quota is used up: .*plain needs 9 B"),
+        (errno.ENOSPC, "The disk is full: .*plain needs 9 bytes, .* are free. It is unchanged"),
+        (errno.EDQUOT, "The quota is used up: .*plain needs 9 bytes"),
         (errno.EROFS, "plain is on a file system mounted read-only"),
         (errno.EACCES, "plain may not be written by .*mode 0.*write permission"),
         (errno.EIO, "reported an error"),
