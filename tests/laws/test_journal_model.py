@@ -18,7 +18,7 @@ from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import CannotUndo, UndoSelector, history, redo, undo
 from wieldy.files.writing.errors import StaleFileError
-from wieldy.testing.chaos import HastyDisk
+from wieldy.testing.chaos import UnsyncedDisk
 
 names = st.sampled_from(["a", "b", "in/c", "in/side/d"])
 contents = st.sampled_from([b"", b"one\n", b"two\n", b"three\n", b"\0\xff"])
@@ -56,7 +56,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         workspace = Workspace(self.root, session_dir=self.place, env={"WIELDY_HOME": str(self.place / "home")})
-        self.journal = Journal(workspace, disk=HastyDisk(most=1 << 20))
+        self.journal = Journal(workspace, disk=UnsyncedDisk(max_bytes=1 << 20))
         assert self.journal.start_now() == ()
 
     @rule(wish=st.dictionaries(names, st.none() | contents, min_size=1))

@@ -18,13 +18,13 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import UndoSelector, history, redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
-from wieldy.testing.chaos import Fault, HastyDisk
+from wieldy.testing.chaos import FailAt, UnsyncedDisk
 
 NAMES = ["a", "b", "linked", "twin", "in/side", "in/deep/er", "new/one", "link"]
 content = st.one_of(st.binary(max_size=40), st.sampled_from([b"", b"x\n" * 3000, b"same"]))
 trees = st.dictionaries(st.sampled_from(["a", "b", "linked", "in/side"]), content)
 wishes = st.dictionaries(st.sampled_from(NAMES), st.none() | content, min_size=1, max_size=4)
-FAST = HastyDisk(most=1 << 20)
+FAST = UnsyncedDisk(max_bytes=1 << 20)
 
 
 def lay_out(root: Path, tree: Mapping[str, bytes]) -> None:
@@ -116,12 +116,12 @@ def test_a_change_that_fails_at_any_call_was_never_made(
         root = Path(place, "project")
         lay_out(root, tree)
         before = picture(root)
-        fault = Fault(nth, number)
-        journal = journal_of(root, HastyDisk(fault, most=4096))
+        fault = FailAt(nth, number)
+        journal = journal_of(root, UnsyncedDisk(fault, max_bytes=4096))
         try:
             apply(journal, root, "call", wish)
         except WriteError:
-            assert fault.struck and picture(root) == before
+            assert fault.has_failed and picture(root) == before
             assert history(journal_of(root)) == ()
             journal_of(root).start_now()
             assert picture(root) == before

@@ -19,7 +19,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
+from wieldy.testing.chaos import DieAt, SimulatedDeath, WatchedDisk
 
 
 def test_the_version_is_one_line(wieldy):
@@ -166,8 +166,8 @@ def test_a_crash_that_was_put_right_is_told(wieldy, project, environment, words)
     workspace = Workspace(project, session_dir=project.parent / "session", env=environment)
     path = project / "b.txt"
     before = path.read_bytes()
-    journal = Journal(workspace, disk=WatchedDisk(Vanishing("rename")))
-    with pytest.raises(Gone):
+    journal = Journal(workspace, disk=WatchedDisk(DieAt("rename")))
+    with pytest.raises(SimulatedDeath):
         write_changes(journal, [FileChange(str(path), before, b"new")], ChangeOrigin("s", "c", "Edit"))
     done = wieldy(*words)
     assert f"wieldy: an interrupted edit was rolled back: {path}\n" in done.stderr

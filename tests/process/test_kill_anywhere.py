@@ -31,7 +31,7 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.target import read_target
-from wieldy.testing.chaos import Death, HastyDisk, SlowDisk
+from wieldy.testing.chaos import KillAt, SlowDisk, UnsyncedDisk
 
 Act: TypeAlias = Callable[[Journal, Path], None]
 Picture: TypeAlias = dict[str, tuple[int, bytes | str | None]]
@@ -47,7 +47,7 @@ AARCH64 = {64, 68, 66, 70, 82, 83, 45, 46, 52, 55, 7, 56, 34, 35, 37, 38, 47, 27
 SYSTEM_CALLS = {"x86_64": X86_64, "aarch64": AARCH64}.get(platform.machine())
 
 
-FAST = HastyDisk(most=1 << 20)  # a killed process loses nothing that was written, synced or not
+FAST = UnsyncedDisk(max_bytes=1 << 20)  # a killed process loses nothing that was written, synced or not
 
 
 def lay_out(root: Path) -> None:
@@ -173,9 +173,9 @@ def killed(act: Act, root: Path, nth: int, *, most: int) -> bool:
         with suppress(BaseException):
             if CAN_TRACE:
                 stop_for_tracer()
-                acting(act, root, SlowDisk(most=most))
+                acting(act, root, SlowDisk(max_bytes=most))
             else:
-                acting(act, root, HastyDisk(Death(nth), most=most))
+                acting(act, root, UnsyncedDisk(KillAt(nth), max_bytes=most))
             status = 0
         os._exit(status)
     status = trace_until(child, nth) if CAN_TRACE else os.waitpid(child, 0)[1]

@@ -29,7 +29,7 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import HeldLocks
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import Target, read_target
-from wieldy.testing.chaos import Gone, Vanishing, WatchedDisk
+from wieldy.testing.chaos import DieAt, SimulatedDeath, WatchedDisk
 
 TIMES = 60
 EDIT = ChangeOrigin("s", "c", "Edit")
@@ -150,7 +150,7 @@ def test_what_changes_nothing_is_not_recorded(root: Path):
     path.write_bytes(b"old")
     journal = journal_of(root)
     result = edit_file(journal, path, bytes.lower)
-    assert result.entry_id is None and result.written[0].stat == os.stat(path)
+    assert result.entry_id is None and result.written[0].real_path == str(path)
     assert journal.store.find(active_only=False) == []
 
 
@@ -169,8 +169,8 @@ def test_what_a_dead_writer_left_of_the_same_file_is_rolled_back_first(root: Pat
     path, old = root / "a", b"old content\n" * 10
     path.write_bytes(old)
     os.link(path, root / "twin")
-    with pytest.raises(Gone):
-        write_changes(journal_of(root, Vanishing("truncate")), [FileChange(str(path), old, b"new")], EDIT)
+    with pytest.raises(SimulatedDeath):
+        write_changes(journal_of(root, DieAt("truncate")), [FileChange(str(path), old, b"new")], EDIT)
     assert path.read_bytes() not in (old, b"new")
     journal = journal_of(root)
     edit_file(journal, path, known(old))
@@ -189,8 +189,8 @@ def test_a_writer_that_dies_while_we_wait_for_its_lock_is_rolled_back_first(root
     def hold_locks_after_a_death(names: Iterable[str], path: str) -> HeldLocks:
         if not deaths:
             deaths.append(1)
-            with pytest.raises(Gone):
-                write_changes(journal_of(root, Vanishing("truncate")), [FileChange(path, old, b"new")], EDIT)
+            with pytest.raises(SimulatedDeath):
+                write_changes(journal_of(root, DieAt("truncate")), [FileChange(path, old, b"new")], EDIT)
         return hold_locks(names, path)
 
     journal.hold_locks = hold_locks_after_a_death  # type: ignore[method-assign]
@@ -202,8 +202,8 @@ def test_what_a_dead_writer_left_of_another_file_is_rolled_back_too(root: Path):
     path, other = root / "a", root / "b"
     path.write_bytes(b"old")
     other.write_bytes(b"theirs")
-    with pytest.raises(Gone):
-        write_changes(journal_of(root, Vanishing("rename")), [FileChange(str(other), b"theirs", b"new")], EDIT)
+    with pytest.raises(SimulatedDeath):
+        write_changes(journal_of(root, DieAt("rename")), [FileChange(str(other), b"theirs", b"new")], EDIT)
     assert len(os.listdir(root)) == 3
     journal = journal_of(root)
     edit_file(journal, path, known(b"old"))
@@ -214,8 +214,8 @@ def test_what_a_dead_writer_left_of_another_file_is_rolled_back_too(root: Path):
 def test_a_file_name_in_a_notice_does_not_control_the_terminal(root: Path):
     path = root / "a\x1b[31m\nb"
     path.write_bytes(b"old")
-    with pytest.raises(Gone):
-        write_changes(journal_of(root, Vanishing("rename")), [FileChange(str(path), b"old", b"new")], EDIT)
+    with pytest.raises(SimulatedDeath):
+        write_changes(journal_of(root, DieAt("rename")), [FileChange(str(path), b"old", b"new")], EDIT)
     assert journal_of(root).start_now() == (f"an interrupted edit was rolled back: {root}/a\\x1b[31m\\nb",)
 
 

@@ -27,21 +27,12 @@ class Disk:
     def pwrite(self, fd: int, data: Data, offset: int) -> int:
         return os.pwrite(fd, data, offset)
 
-    def lengthen(self, fd: int, size: int, by: int) -> None:
-        os.pwrite(fd, bytes(by), size)
-
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
         if FULL_SYNC is None:
             os.fsync(fd)
-        else:
-            fcntl.fcntl(fd, FULL_SYNC)
-
-    def sync_content(self, fd: int) -> None:
-        if FULL_SYNC is None:
-            os.fdatasync(fd)
         else:
             fcntl.fcntl(fd, FULL_SYNC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,9 +14,6 @@ from wieldy.core.realpath import open_resolved
 from wieldy.files.writing.disk import read_all
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.metadata import can_keep_owner
-
-if TYPE_CHECKING:
-    from wieldy.files.editing.splicing import Splice
 
 WriteMethod: TypeAlias = Literal["create", "replace", "in_place", "delete"]
 FileIdentity: TypeAlias = tuple[int, int, int, int]
@@ -59,7 +56,6 @@ class FileWrite(Struct, frozen=True):
     identity: FileIdentity | None = None
     mode: int | None = None
     notes: tuple[str, ...] = ()
-    splice: Splice | None = None
 
 
 def resolve_target(path: str, real_path: str | None = None) -> Target:
@@ -107,9 +103,7 @@ def lock_names_at(real_path: str) -> tuple[str, ...]:
         return (real_path,)
 
 
-def plan_write(
-    target: Target, after: bytes | None, *, mode: int | None = None, splice: Splice | None = None, alone: bool = False
-) -> FileWrite:
+def plan_write(target: Target, after: bytes | None, *, mode: int | None = None, alone: bool = False) -> FileWrite:
     """Plan the write that gives the target the content `after` (None deletes it).
 
     `mode` applies to a new file. A write that is `alone` in its commit needs no backup: nothing can fail after its switch.
@@ -143,7 +137,6 @@ def plan_write(
         identity=None if stat is None else file_identity(stat),
         mode=mode if stat is None else st.S_IMODE(stat.st_mode),
         notes=notes,
-        splice=splice,
     )
 
 

@@ -300,7 +300,7 @@ def busy(root: Path) -> None:
 
 
 def test_kills_at_random_times_leave_a_database_that_is_intact_and_undoes_everything(root: Path):
-    for number in range(12):
+    for number in range(8):
         child = subprocess.Popen([sys.executable, __file__, "busy", str(root)], stdout=subprocess.PIPE)
         assert child.stdout is not None and child.stdout.readline()
         time.sleep(0.02 + number * 0.011)
@@ -311,7 +311,7 @@ def test_kills_at_random_times_leave_a_database_that_is_intact_and_undoes_everyt
     assert journal.store.database.read(lambda db: db.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
     assert os.listdir(root) == ["a"]
     last = int((root / "a").read_bytes())
-    assert last > 12 and len(history(journal, limit=100_000)) == last
+    assert last > 8 and len(history(journal, limit=100_000)) == last
     for expected in range(last - 1, last - 6, -1):
         undo(journal)
         assert int((root / "a").read_bytes()) == expected

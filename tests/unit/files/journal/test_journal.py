@@ -21,7 +21,7 @@ from wieldy.files.journal.paths import project_key
 from wieldy.files.writing.commit import write_atomically
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import StaleFileError, WriteError
-from wieldy.testing.chaos import Fault, Gone, Vanishing, WatchedDisk
+from wieldy.testing.chaos import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
 EDIT = ChangeOrigin("s", "call", "Edit")
 
@@ -47,7 +47,8 @@ async def test_a_result_says_what_was_written(root: Path):
         write_changes, journal, [FileChange(str(path), None, b"new")], ChangeOrigin("session-1", "c1", "Write", "t1")
     )
     [written] = result.written
-    assert path.read_bytes() == b"new" and written.stat == os.stat(path) and written.real_path == str(path)
+    assert path.read_bytes() == b"new" and written.real_path == str(path)
+    assert written.stat is not None and written.stat.st_mtime_ns == path.stat().st_mtime_ns
     [entry] = await journal.history()
     assert entry.id == result.entry_id and entry.active
     assert (entry.session, entry.call_id, entry.tool, entry.turn) == (
@@ -177,7 +178,7 @@ def test_without_a_journal_files_are_written_all_the_same(root: Path):
 def test_a_failed_write_is_no_part_of_history(root: Path):
     path = root / "a"
     path.write_bytes(b"old")
-    journal = journal_of(root, WatchedDisk(Fault(1, errno.EIO, calls=frozenset({"rename"}))))
+    journal = journal_of(root, WatchedDisk(FailAt(1, errno.EIO, calls=frozenset({"rename"}))))
     with pytest.raises(WriteError):
         write_changes(journal, [FileChange(str(path), b"old", b"new")], EDIT)
     assert path.read_bytes() == b"old"
@@ -209,8 +210,8 @@ async def test_a_start_tells_what_it_put_right(root: Path):
     path = root / "a"
     path.write_bytes(b"old")
 
-    journal = journal_of(root, WatchedDisk(Vanishing("rename")))
-    with pytest.raises(Gone):
+    journal = journal_of(root, WatchedDisk(DieAt("rename")))
+    with pytest.raises(SimulatedDeath):
         write_changes(journal, [FileChange(str(path), b"old", b"new")], EDIT)
     assert len(os.listdir(root)) == 2
     told: list[Event] = []

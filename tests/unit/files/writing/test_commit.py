@@ -12,7 +12,7 @@ import pytest
 from wieldy.files.writing.commit import commit_writes, write_atomically
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import plan_write, read_target
-from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
+from wieldy.testing.chaos import FailAt, SlowDisk, WatchedDisk
 
 
 def names(folder: Path) -> list[str]:
@@ -39,7 +39,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path, fault: str | None):
         write_atomically(str(target), b"new")
     else:
         with pytest.raises(WriteError):
-            write_atomically(str(target), b"new", disk=WatchedDisk(Fault(1, errno.EIO, calls=frozenset({fault}))))
+            write_atomically(str(target), b"new", disk=WatchedDisk(FailAt(1, errno.EIO, calls=frozenset({fault}))))
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -247,8 +247,8 @@ def test_a_lone_file_is_as_it_was_when_any_of_its_calls_fails(tmp_path: Path, ca
     target = tmp_path / "a"
     target.write_bytes(b"old")
     target.chmod(0o640)
-    fault = Fault(nth, errno.EIO, calls=frozenset({call}))
+    fault = FailAt(nth, errno.EIO, calls=frozenset({call}))
     with pytest.raises(WriteError):
         write_atomically(str(target), b"new", disk=WatchedDisk(fault))
-    assert fault.struck and target.read_bytes() == b"old" and names(tmp_path) == ["a"]
+    assert fault.has_failed and target.read_bytes() == b"old" and names(tmp_path) == ["a"]
     assert target.stat().st_mode & 0o777 == 0o640

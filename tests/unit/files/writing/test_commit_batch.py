@@ -13,7 +13,7 @@ from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import FileWrite, plan_write, read_target
-from wieldy.testing.chaos import Fault, SlowDisk, WatchedDisk
+from wieldy.testing.chaos import FailAt, SlowDisk, WatchedDisk
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +83,13 @@ def test_a_failure_at_any_call_leaves_every_byte_and_name_as_it_was(tmp_path: Pa
         root.mkdir()
         lay_out(root)
         before = picture(root)
-        fault = Fault(nth, number)
+        fault = FailAt(nth, number)
         try:
             commit_writes(steps_in(root), disk=WatchedDisk(fault))
         except WriteError as error:
             assert error.number == number and picture(root) == before
         else:  # some calls can be done without: a second name where the system grants none
-            assert fault.struck and "plain new" in str(picture(root)["plain"])
+            assert fault.has_failed and "plain new" in str(picture(root)["plain"])
             assert not [name for name in picture(root) if "wieldy" in name]
 
 
@@ -109,7 +109,7 @@ def test_where_no_second_names_are_granted_old_content_is_written_back(tmp_path:
         lay_out(root)
         before = picture(root)
         with pytest.raises(WriteError, match="error"):
-            commit_writes(steps_in(root), disk=WatchedDisk(without_links(Fault(nth, errno.EIO))))
+            commit_writes(steps_in(root), disk=WatchedDisk(without_links(FailAt(nth, errno.EIO))))
         assert picture(root) == before
 
 
@@ -122,7 +122,7 @@ def test_a_full_disk_that_stays_full_leaves_every_byte_as_it_was(tmp_path: Path)
         step = plan_write(read_target(str(tmp_path / "grown")), b"much longer than it was before")
         with pytest.raises(WriteError, match="full"):
             commit_writes(
-                (step,), disk=SlowDisk(Fault(nth, errno.ENOSPC, calls=space - {"open"}, lasting=True), most=5)
+                (step,), disk=SlowDisk(FailAt(nth, errno.ENOSPC, calls=space - {"open"}, lasting=True), max_bytes=5)
             )
         assert picture(tmp_path) == before
 
@@ -138,7 +138,7 @@ def test_the_error_names_the_file_and_what_is_needed(tmp_path: Path):
         (errno.EIO, "reported an error"),
     ]:
         with pytest.raises(WriteError, match=words) as caught:
-            commit_writes((plan_write(read_target(path), b"plain new"),), disk=WatchedDisk(Fault(2, number)))
+            commit_writes((plan_write(read_target(path), b"plain new"),), disk=WatchedDisk(FailAt(2, number)))
         assert caught.value.path == path and caught.value.number == number
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_names_the_largest_folders_that_could_go(tmp_path: Path):
         (tmp_path / folder / "file").write_bytes(b"x" * size)
     step = plan_write(read_target(str(tmp_path / "plain")), b"new")
     with pytest.raises(WriteError) as caught:
-        commit_writes((step,), disk=WatchedDisk(Fault(1, errno.ENOSPC)), roots=(str(tmp_path),))
+        commit_writes((step,), disk=WatchedDisk(FailAt(1, errno.ENOSPC)), roots=(str(tmp_path),))
     text = caught.value.message
     found = [text.find(str(tmp_path / name)) for name in ("node_modules", "target", "sub/__pycache__")]
     assert -1 not in found and found == sorted(found)
@@ -193,5 +193,5 @@ def test_a_file_that_cannot_be_replaced_only_written_is_left_alone_without_a_jou
     lay_out(tmp_path)
     before = picture(tmp_path)
     with pytest.raises(WriteError, match="mount point"):
-        commit_writes(steps_in(tmp_path)[:1], disk=WatchedDisk(Fault(1, errno.EBUSY, calls=frozenset({"rename"}))))
+        commit_writes(steps_in(tmp_path)[:1], disk=WatchedDisk(FailAt(1, errno.EBUSY, calls=frozenset({"rename"}))))
     assert picture(tmp_path) == before
