@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # importing typing would slow down `wieldy --version`
 if TYPE_CHECKING:
-    from typing import Any
-
     from wieldy.agent.session import Session
     from wieldy.core.content import Image, Text
     from wieldy.core.decision import Answer

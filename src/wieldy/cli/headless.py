@@ -7,14 +7,15 @@ import asyncio
 import json
 import os
 import select
+import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_mode, add_root, amount, command_parser, count, folder
-from wieldy.cli.signals import SignalHandler
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
+SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
@@ -281,3 +283,50 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+class SignalHandler:
+    """Handles SIGINT and SIGTERM: the first ends the run in order, a second one ends the process at once.
+
+    `exit_code` is that of the signal that came. Installed before the event loop, so that asyncio adds no handler of its own.
+    """
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self._session: Session | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> SignalHandler:
+        for number in SIGNAL_EXIT_CODES:
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def interrupt_session(self, session: Session) -> None:
+        """From now on abort this session's run, or cancel the current task while it waits between two runs."""
+        self._session = session
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        code = SIGNAL_EXIT_CODES[signal.Signals(number)]
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._interrupt, code)
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            sys.exit(code)
+
+    def _interrupt(self, code: int) -> None:
+        if self.exit_code is not None:
+            os._exit(code)
+        self.exit_code = code
+        if self._session is not None and self._session.running:
+            self._session.abort()
+        elif self._task is not None:
+            self._task.cancel()
