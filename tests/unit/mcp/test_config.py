@@ -67,7 +67,7 @@ def test_a_project_s_mcp_json_counts_once_the_user_has_agreed(tmp_path: Path):
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}, "other": 1}))
     trust = Trust(tmp_path / "trust.json", env={})
     before = load_settings(tmp_path, env={"WIELDY_HOME": str(tmp_path / "home")}, trust=trust)
-    assert before.get("mcpServers") is None
+    assert not before.get("mcpServers")
     assert [one.name for one in before.pending] == ["mcpServers.s"]
     trust.accept(str(tmp_path), before.pending)
     after = load_settings(tmp_path, env={"WIELDY_HOME": str(tmp_path / "home")}, trust=trust)
@@ -94,7 +94,7 @@ def test_the_user_s_own_settings_may_agree_beforehand_and_the_project_s_may_not(
     (tmp_path / ".wieldy").mkdir()
     (tmp_path / ".wieldy" / "settings.json").write_text(json.dumps(agreement))
     trust = Trust(tmp_path / "trust.json", env={})
-    assert load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust).get("mcpServers") is None
+    assert not load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust).get("mcpServers")
     (home / "settings.json").write_text(json.dumps(agreement))
     found = load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust)
     assert found.get("mcpServers") == {"s": {"command": "x"}}

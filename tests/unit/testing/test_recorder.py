@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import wieldy.testing
 from wieldy import Session, tool
 from wieldy.agent.store import past_calls
 from wieldy.core.errors import SessionError
@@ -64,12 +63,6 @@ async def test_a_recorded_session_happens_again(root):
 def test_a_folder_without_a_session_is_said(tmp_path):
     with pytest.raises(SessionError, match="no transcript"):
         record(tmp_path)
-
-
-def test_the_doubles_are_found_by_name():
-    assert Script.__name__ == "Script"
-    with pytest.raises(AttributeError):
-        wieldy.testing.nothing  # noqa: B018
 
 
 @pytest.mark.asyncio
