@@ -22,8 +22,7 @@ from wieldy.core.errors import Refusal, ToolFailure, WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.report import Report, make_report
-from wieldy.files.editing.revision import EditFunction, EditSettings, Revision, load_target
+from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Revision, load_target, make_report
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile, commit_writes

@@ -1,4 +1,4 @@
-"""Prepare a change of one file in memory: check what is there, plan the edit, merge changes made by others."""
+"""Compute the change of one file in memory: check what is there, plan the edit, merge changes made by others; and report it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.setting_keys import default_of
-from wieldy.files.editing.diff import make_patch
+from wieldy.core.tool import Output
+from wieldy.files.editing.diff import Patch, make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
+from wieldy.files.encodings import UTF8
 from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, resolve_target, with_content
+from wieldy.search.format import display_path
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -183,3 +186,50 @@ def _refuse_missing(target: Target) -> NoReturn:
     similar = find_similar_paths(target.path)
     suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
     raise ToolFailure(f"{target.path} does not exist. {suggestion}To create a file use Write.")
+
+
+class Report(Struct, frozen=True):
+    """The result of a tool, into which notes from writing the file are inserted: they follow `headlines`, before `details`."""
+
+    headlines: tuple[str, ...]
+    details: tuple[str, ...]
+    data: dict[str, Any]
+
+    def with_notes(self, notes: tuple[str, ...]) -> Output:
+        """The result of a tool, with what came up while the file was written."""
+        return Output("\n".join((*self.headlines, *notes, *self.details)), self.data)
+
+
+def make_report(revision: Revision) -> Report:
+    """Report a revision as written."""
+    name, old = display_path(revision.path), revision.before
+    created = old is None
+    before = (revision.document or Document.of(old)) if old else Document(b"", UTF8)
+    after = Document(revision.after, before.encoding) if old else Document.of(revision.after)
+    patch = make_patch(before, revision.splices)
+    details: list[str] = []
+    if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
+        details.append(f"The encoding of the file was guessed: {before.encoding.name}.")
+    if not created and patch.hunks:
+        details.append(patch.unified(name))
+    data: dict[str, Any] = {
+        "type": "create" if created else "update",
+        "filePath": name,
+        "structuredPatch": [hunk.as_data() for hunk in patch.hunks],
+        "snippet": patch.snippet(),
+        "encoding": after.encoding.name,
+        "replacements": revision.count,
+        "merged": revision.merged,
+    }
+    return Report((_headline(name, revision, after, patch), *revision.notes), tuple(details), data)
+
+
+def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> str:
+    if revision.before is None:
+        lines, size = after.count_lines(), len(revision.after)
+        return f"Created {name} ({lines} line{'s' if lines != 1 else ''}, {size} byte{'s' if size != 1 else ''})."
+    if revision.before == revision.after:
+        return f"{name} already has exactly this content; nothing was written."
+    count = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""
+    more = "more than " if patch.truncated else ""
+    return f"Changed {name}: {count}{more}+{patch.added} -{patch.removed} lines."

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.editing.report import make_report
-from wieldy.files.editing.revision import Revision
+from wieldy.files.editing.revision import Revision, make_report
 from wieldy.files.editing.splicing import Splice, apply_splices
 from wieldy.files.writing.target import read_target
 
