@@ -16,7 +16,6 @@ from typing import Any
 from bench.claim import Claim
 
 from wieldy import Script, Session, tool
-from wieldy.agent.conversation import fold
 from wieldy.agent.records import (
     ApprovalRequested,
     AssistantBlock,
@@ -24,7 +23,7 @@ from wieldy.agent.records import (
     ToolResultRecord,
     UserMessage,
 )
-from wieldy.agent.transcript import Transcript, records
+from wieldy.agent.transcript import Transcript, fold, records
 
 TURNS = 3_100
 AROUND = 100

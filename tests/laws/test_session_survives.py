@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session, Tool, ToolFailure, tool
-from wieldy.agent.conversation import fold
 from wieldy.agent.records import TranscriptRecord
-from wieldy.agent.transcript import NAME, records
+from wieldy.agent.transcript import NAME, fold, records
 from wieldy.core.events import Event, RunEnded
 
 CALLS = st.fixed_dictionaries(

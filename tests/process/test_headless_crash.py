@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.oracle import check_history
 
-from wieldy.agent.conversation import fold
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import fold, records
 
 TURNS = 12
 

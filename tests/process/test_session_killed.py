@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.oracle import check_history
 
-from wieldy.agent.conversation import fold
 from wieldy.agent.repair import INTERRUPTED
-from wieldy.agent.transcript import records
+from wieldy.agent.transcript import fold, records
 
 VICTIM = """
 import asyncio, os, signal, sys

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from wieldy.agent.model_turn import ModelTurn, TurnResult
 from wieldy.agent.records import UserMessage
-from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SessionHooks
+from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
-from wieldy.core.provider import Provider, ProviderFailure, Request
+from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
 from wieldy.engine.supervise import Aborted
+from wieldy.skills.skill import Skills
+from wieldy.subagents.definitions import AgentTypes
+from wieldy.toolset.toolset import Activations
 
 if TYPE_CHECKING:
     from wieldy.agent.compaction import Compactor
@@ -51,6 +54,71 @@ class RunEnd(Struct, frozen=True):
     why: str
     detail: str = ""
     text: str = ""
+
+
+class RequestPrefix:
+    """The cacheable prefix of one session's requests: the system prompt and the tools offered.
+
+    It is rebuilt when the mode or the catalog of tools changes. Tools that are activated later are appended, so that
+    a provider's cache of the prefix stays valid.
+    """
+
+    def __init__(self, box: ToolboxProtocol, extra: str = "", role: str = ROLE) -> None:
+        self._box = box
+        self._extra = extra
+        self._role = role
+        self._context_window: int | None = None
+        self._model = ""
+        self._mode = ""
+        self._catalog_changes = -1
+        self._has_new_activations = False
+        self._on_activated: Callable[[list[str]], None] = lambda names: None
+        self.system: tuple[str, ...] = ()
+        self.offers: tuple[ToolSpec, ...] = ()
+        self.breaks: tuple[int, ...] = ()
+
+    async def prepare(
+        self, provider: Provider, active: Iterable[str] = (), on_activated: Callable[[list[str]], None] | None = None
+    ) -> None:
+        """Build the prefix for a provider; `on_activated` is called with the names of tools that are activated later."""
+        self._context_window, self._model, self._mode = provider.context_window, provider.model, ""
+        activations = self._box.workspace.service(Activations)
+        activations.restore(active)
+        activations.on_change = self._activated
+        self._on_activated = on_activated or self._on_activated
+        await self.refresh()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has changed since the prefix was built."""
+        box = self._box
+        unchanged = box.policy.mode == self._mode and box.catalog.changes == self._catalog_changes
+        return unchanged and not self._has_new_activations
+
+    async def refresh(self) -> None:
+        """Offer the tools that are available now; rebuild the system prompt if the mode or the catalog has changed."""
+        workspace, mode, changes = self._box.workspace, self._box.policy.mode, self._box.catalog.changes
+        unchanged = mode == self._mode and changes == self._catalog_changes
+        self._has_new_activations = False
+        offering = await self._box.offering(self._context_window)
+        self.offers, self.breaks = offering.definitions, offering.breaks
+        if unchanged:
+            return
+        self._mode, self._catalog_changes = mode, changes
+        names = {offer.name for offer in self.offers}
+        parts = (
+            system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role),
+            offering.listing,
+            workspace.service(Skills).prompt_section() if "Skill" in names else "",
+            workspace.service(AgentTypes).prompt_section() if "Agent" in names else "",
+            instructions(workspace.root, workspace.env),
+            environment(workspace.cwd, workspace.root, model=self._model),
+        )
+        self.system = tuple(part for part in parts if part)
+
+    def _activated(self, names: tuple[str, ...]) -> None:
+        self._has_new_activations = True
+        self._on_activated(list(names))
 
 
 class PendingReports(Protocol):
@@ -109,12 +177,13 @@ class AgentLoop:
                 self.transcript.append(UserMessage([_text_block(report)]))
             turns += 1
             result = await self._turn(turns, abort)
-            await asyncio.sleep(0)  # a model and tools that never wait must not starve other tasks
             text = result.text or text
             if (end := _run_end(result, abort, text)) is not None:
                 if end.why != "done" or (reason := await self._reason_to_continue(text)) is None:
                     return end
                 self.transcript.append(UserMessage([_text_block(reason)]))
+            if not result.results:
+                await asyncio.sleep(0)  # a model that never waits must not starve other tasks
 
     def limit_reached(self, turns: int = 0) -> RunEnd | None:
         """The limit that is reached after so many turns of a run, or None."""

@@ -133,9 +133,9 @@ class ModelTurn:
             content = message.content()
             self._record_end(content, message.usage, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
-            attempt.record_results(results)
-            if turn.has_lasting_effects:
-                await self.transcript.flush(results=True)  # effects are on disk before the model is told of them
+        attempt.record_results(results)
+        if turn.has_lasting_effects:
+            await self.transcript.flush(results=True)  # effects are on disk before the model is told of them
         looping = [
             self.loop_breaker.record(call, failed=result.is_error)
             for call, result in zip(turn.calls, results, strict=True)

@@ -60,7 +60,7 @@ def repair(history: History, used_ids: set[str] | None = None, *, whole: bool = 
 def _valid_call_ids(message: Message, answer: Message) -> list[str]:
     """Fast path for a usual turn, calls and their results: the call ids, or none if anything must be repaired."""
     ids: list[str] = []
-    if message.role != "assistant" or answer.role != "user":
+    if message.role != "assistant" or not _has_results(answer):
         return []
     for block in message.content:
         kind = block.get("type")

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from wieldy.agent.conversation import Conversation
-from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
+from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import (
     VERSION,
@@ -21,17 +20,17 @@ from wieldy.agent.records import (
     SessionHeader,
     ToolsActivated,
 )
-from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.store import session_folder
-from wieldy.agent.transcript import NAME, Transcript, clean_texts
+from wieldy.agent.transcript import NAME, Conversation, Transcript, clean_texts
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import Provider, ProviderFailure, SideModel
 from wieldy.core.tool import Tool, ToolContext
+from wieldy.engine.results import clean
 from wieldy.engine.supervise import Aborted
 from wieldy.subagents.tasks import SubagentAccess
 from wieldy.toolbox import Toolbox
@@ -147,7 +146,7 @@ class Session:
         self._begin()
         try:
             async with self.box.events.stream(stream_deltas=stream_deltas) as events:
-                work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.abort_flag))
+                work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
                 try:
                     async for event in events:
                         yield event
@@ -163,7 +162,7 @@ class Session:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
         self._begin()
         try:
-            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.abort_flag))
+            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
             try:
                 ended = await asyncio.shield(work)
             finally:
@@ -252,7 +251,8 @@ class Session:
             )
             if self._loop is not None:
                 self._loop.hooks.start_idle_timer()
-            self.box.events.emit(ended)
+            if self.box.events.has_subscribers:
+                self.box.events.emit(ended)
         return ended
 
     async def _load(self) -> None:
@@ -302,7 +302,7 @@ def _existing_folder(session_id: str) -> Path:
 
 
 def _content(prompt: Prompt) -> list[dict[str, Any]]:
-    blocks = [{"type": "text", "text": clean_texts(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
+    blocks = [{"type": "text", "text": clean(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
     content: list[dict[str, Any]] = blocks
     if not all(isinstance(block.get("type"), str) for block in content):
         raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")

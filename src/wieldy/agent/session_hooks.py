@@ -26,7 +26,7 @@ class SessionHooks:
 
     async def on_start(self, source: str, model: str) -> tuple[str, ...]:
         """Fire SessionStart; returns context for the model."""
-        if not self.hooks.has("SessionStart"):
+        if "SessionStart" not in self.hooks.event_names:
             return ()
         from wieldy.hooks.events import SessionStart
 
@@ -36,7 +36,7 @@ class SessionHooks:
         """Fire UserPromptSubmit; returns context for the model. Raises `PromptBlocked`."""
         self._continuations = 0
         await self.stop_idle_timer()
-        if not self.hooks.has("UserPromptSubmit"):
+        if "UserPromptSubmit" not in self.hooks.event_names:
             return ()
         from wieldy.hooks.events import UserPromptSubmit
 
@@ -47,7 +47,7 @@ class SessionHooks:
 
     async def on_stop(self, last_text: str) -> str | None:
         """Fire Stop; returns why the model must go on, or None."""
-        if not self.hooks.has("Stop"):
+        if "Stop" not in self.hooks.event_names:
             return None
         from wieldy.hooks.events import Stop
 
@@ -55,7 +55,7 @@ class SessionHooks:
 
     async def on_compact(self, trigger: str, instructions: str) -> bool:
         """Fire PreCompact; true when a hook blocks an automatic compaction. Raises `SessionError` for a manual one."""
-        if not self.hooks.has("PreCompact"):
+        if "PreCompact" not in self.hooks.event_names:
             return False
         from wieldy.hooks.events import PreCompact
 
@@ -67,7 +67,7 @@ class SessionHooks:
 
     def start_idle_timer(self) -> None:
         """Fire Notification if no prompt comes for a while."""
-        if self.hooks.has("Notification"):
+        if "Notification" in self.hooks.event_names:
             self._idle_timer = asyncio.create_task(self._notify_idle())
 
     async def stop_idle_timer(self) -> None:
@@ -86,7 +86,7 @@ class SessionHooks:
     async def on_end(self, reason: str) -> None:
         """Fire SessionEnd."""
         await self.stop_idle_timer()
-        if self.hooks.has("SessionEnd"):
+        if "SessionEnd" in self.hooks.event_names:
             from wieldy.hooks.events import SessionEnd
 
             await self.hooks.fire(SessionEnd(**self._fields(), reason=reason))
@@ -114,7 +114,7 @@ class SubagentHooks(SessionHooks):
 
     async def on_start(self, source: str, model: str) -> tuple[str, ...]:
         """Fire SubagentStart; returns context for the agent."""
-        if not self.hooks.has("SubagentStart"):
+        if "SubagentStart" not in self.hooks.event_names:
             return ()
         from wieldy.hooks.events import SubagentStart
 
@@ -127,7 +127,7 @@ class SubagentHooks(SessionHooks):
 
     async def on_stop(self, last_text: str) -> str | None:
         """Fire SubagentStop; returns why the agent must go on, or None."""
-        if not self.hooks.has("SubagentStop"):
+        if "SubagentStop" not in self.hooks.event_names:
             return None
         from wieldy.hooks.events import SubagentStop
 

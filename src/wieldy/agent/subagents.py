@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.agent.conversation import Conversation, fold
-from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
+from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SubagentModels
 from wieldy.agent.records import (
     VERSION,
@@ -26,11 +25,10 @@ from wieldy.agent.records import (
     ToolsActivated,
     TranscriptRecord,
 )
-from wieldy.agent.request_prefix import RequestPrefix
 from wieldy.agent.session_hooks import SubagentHooks
 from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentIdentity, SubagentToolbox
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.agent.transcript import NAME, Transcript, clean_texts, records
+from wieldy.agent.transcript import NAME, Conversation, Transcript, clean_texts, fold, records
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Approver
 from wieldy.core.errors import SessionError, ToolFailure

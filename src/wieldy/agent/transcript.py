@@ -7,6 +7,7 @@ A record is written before `append` returns, so that a killed process loses noth
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,17 +15,35 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from wieldy.agent.conversation import Conversation, fold
-from wieldy.agent.records import ToolResultRecord, TranscriptRecord, convert_record, decode_record
+from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore, fsync_folder
+from wieldy.agent.records import (
+    AssistantBlock,
+    AssistantMessageEnded,
+    HistoryReplaced,
+    MediaWithheld,
+    MessageDiscarded,
+    ModelChanged,
+    ResultsShortened,
+    SessionHeader,
+    SideRequestMade,
+    ThinkingRemoved,
+    ToolResultRecord,
+    ToolsActivated,
+    TranscriptRecord,
+    UserMessage,
+    convert_record,
+    decode_record,
+)
+from wieldy.agent.repair import repair
 from wieldy.core.errors import SessionError
+from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.threads import in_thread
 from wieldy.engine.results import clean
 
 NAME = "transcript.jsonl"
 OWNER_NAME = "owner"
-PAYLOAD_CHARS = 65_536  # longer strings are kept in files of their own
-PAYLOAD_LOST = "(this part of the transcript is lost)"
 FSYNC_SECONDS = 0.1  # between two fsyncs that nobody waits for
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
@@ -210,68 +229,216 @@ def _lock_owner(folder: Path) -> str:
     return "this process" if pid == os.getpid() else f"another process (pid {pid})"
 
 
-class PayloadStore:
-    """Keeps the long strings of a session's records in files named by their hash."""
+def fold(records: Iterable[TranscriptRecord]) -> Conversation:
+    """Build the conversation that some records describe, repaired so that an API accepts it."""
+    conversation = Conversation()
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # nearly all objects made here stay; collections would take as long as the fold itself
+    try:
+        for record in records:
+            conversation.apply(record)
+        conversation.settle()
+    finally:
+        if gc_was_enabled:
+            gc.enable()
+    return conversation
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "payloads"
-        self._unsynced: list[Path] = []
 
-    def extract(self, value: Any) -> Any:
-        """Replace long strings in a JSON value by references to files."""
-        if isinstance(value, str):
-            return self._store(value) if len(value) > PAYLOAD_CHARS else value
-        if isinstance(value, dict):
-            return {key: self.extract(item) for key, item in value.items()}
-        return [self.extract(item) for item in value] if isinstance(value, list | tuple) else value
+class Conversation:
+    """The messages of the next request. Blocks wait here until their message has ended, results until all calls have one.
 
-    def restore(self, value: Any) -> Any:
-        """Replace references by the strings."""
-        if isinstance(value, dict):
-            if value.keys() == {"$payload"}:
-                return self._load(str(value["$payload"]))
-            return {key: self.restore(item) for key, item in value.items()}
-        return [self.restore(item) for item in value] if isinstance(value, list) else value
+    The first `repaired` messages are repaired; `repaired_ids` are the ids of their calls. `tokens` is the size of the last
+    request and its answer as the provider counted it; `ids` are all call ids that were ever used.
+    """
 
-    def fsync(self) -> None:
-        """Bring new files to disk."""
-        if not self._unsynced:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.blocks: dict[int, ContentBlock] = {}
+        self.results: list[ContentBlock] = []
+        self.activated: dict[str, None] = {}
+        self.ids: set[str] = set()
+        self.cost = 0.0
+        self.turns = 0
+        self.tokens = 0
+        self.header: SessionHeader | None = None
+        self.repaired = 0
+        self.repaired_ids: set[str] = set()
+
+    def apply(self, record: TranscriptRecord) -> None:
+        """Fold one record in. Records that are of no concern here are skipped."""
+        if (handler := _HANDLERS.get(type(record))) is not None:
+            handler(self, record)
+
+    def settle(self) -> list[Message]:
+        """Return the messages as an API accepts them, with nothing left waiting; each is repaired once.
+
+        A message that never ended counts only if it calls a tool, which may have run.
+        """
+        self._close_open_message()
+        if self.repaired < len(self.messages):
+            tail = repair(self.messages[self.repaired :], self.repaired_ids, whole=self.repaired == 0)
+            self.messages[self.repaired :] = tail
+            self.repaired = len(self.messages)
+        return self.messages
+
+    def copy(self) -> Conversation:
+        """A copy that can be settled without changing this one."""
+        other = Conversation()
+        other.messages, other.blocks, other.results = list(self.messages), dict(self.blocks), list(self.results)
+        other.repaired, other.repaired_ids = self.repaired, set(self.repaired_ids)
+        return other
+
+    def _replace(self, messages: Iterable[Message]) -> None:
+        """Go on from other messages, which are still to be repaired."""
+        self._close_open_message()
+        self.messages = list(messages)
+        self.repaired, self.repaired_ids = 0, set()
+
+    def _on_header(self, record: SessionHeader) -> None:
+        self.header = record
+
+    def _on_user_message(self, record: UserMessage) -> None:
+        self._close_open_message()
+        self._append(Message("user", _blocks(record.content)))
+
+    def _on_block(self, record: AssistantBlock) -> None:
+        if isinstance(record.block.get("type"), str):
+            if not self.blocks:
+                self._close_results()
+            self.blocks[len(self.blocks) if record.index is None else record.index] = record.block
+
+    def _on_message_ended(self, record: AssistantMessageEnded) -> None:
+        self._close_message(complete=record.stop_reason not in ("broken", "interrupted"))
+        self.turns += 1
+        self.cost += record.cost or 0.0
+        self.tokens = sum(record.usage.values()) or self.tokens
+
+    def _on_discarded(self, record: MessageDiscarded) -> None:
+        self.blocks.clear()
+
+    def _on_result(self, record: ToolResultRecord) -> None:
+        if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
+            self.results.append(record.block)
+
+    def _on_activated(self, record: ToolsActivated) -> None:
+        self.activated.update(dict.fromkeys(record.tools))
+
+    def _on_replaced(self, record: HistoryReplaced) -> None:
+        self._replace([message for data in record.messages if (message := _message(data)) is not None])
+        self.ids.update([str(block.get("id")) for message in self.messages for block in message.calls()])
+        if isinstance(record.ids, list):
+            self.ids.update(id for id in record.ids if isinstance(id, str))
+        self.cost += record.cost or 0.0
+        self.tokens = 0
+
+    def _on_shortened(self, record: ResultsShortened) -> None:
+        from wieldy.agent.compaction import with_results
+
+        self._replace(with_results(self.settle(), record.results))
+        self.tokens = 0
+
+    def _on_withheld(self, record: MediaWithheld) -> None:
+        from wieldy.agent.compaction import without_media
+
+        self._replace(without_media(self.settle(), frozenset(record.digests), record.why))
+
+    def _on_model_changed(self, record: ModelChanged) -> None:
+        from wieldy.agent.compaction import without_thinking
+
+        if self.header is not None:
+            self.header = replace(self.header, model=record.model)
+        self._replace(without_thinking(self.settle()))
+
+    def _on_thinking_removed(self, record: ThinkingRemoved) -> None:
+        from wieldy.agent.compaction import without_thinking
+
+        self._replace(without_thinking(self.settle()))
+
+    def _on_side_request(self, record: SideRequestMade) -> None:
+        self.cost += record.cost or 0.0
+
+    def _close_open_message(self) -> None:
+        if self.blocks:
+            if any(block["type"] == "tool_use" for block in self.blocks.values()):
+                self._close_message(complete=False)
+            else:
+                self.blocks.clear()
+        self._close_results()
+
+    def _close_message(self, *, complete: bool) -> None:
+        blocks, self.blocks = self.blocks, {}
+        content = tuple([block for _, block in sorted(blocks.items())])
+        if not complete:
+            content = _without_unanswered(content)
+        if content:
+            self._append(Message("assistant", content))
+            self.ids.update([str(block.get("id")) for block in content if block["type"] == "tool_use"])
+
+    def _close_results(self) -> None:
+        """Make the results so far a user message, in the order of their calls."""
+        if not self.results:
             return
-        while self._unsynced:
-            file = os.open(self._unsynced.pop(), os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-        _fsync_folder(self.folder)
+        results, self.results = self.results, []
+        if len(results) > 1:
+            calls = self.messages[-1].calls() if self.messages else ()
+            position = {block.get("id"): number for number, block in enumerate(calls)}
+            results.sort(key=lambda block: position.get(block["tool_use_id"], len(position)))
+        self._append(Message("user", tuple(results)))
 
-    def _store(self, text: str) -> dict[str, str]:
-        data = text.encode("utf-8", "surrogatepass")
-        name = _hash_name(data)
-        path = self.folder / name
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self.folder / f".{name}.{os.getpid()}"
-            temporary.write_bytes(data)
-            temporary.replace(path)
-            self._unsynced.append(path)
-        return {"$payload": name}
+    def _append(self, message: Message) -> None:
+        if not self.messages or self.messages[-1].role != message.role:
+            self.messages.append(message)
+            return
+        self._mark_last_unrepaired()
+        self.messages[-1] = Message(message.role, (*self.messages[-1].content, *message.content))
 
-    def _load(self, name: str) -> str:
-        if not name.isalnum():
-            return PAYLOAD_LOST
-        try:
-            data = (self.folder / name).read_bytes()
-        except OSError:
-            return PAYLOAD_LOST
-        return data.decode("utf-8", "replace") if _hash_name(data) == name else PAYLOAD_LOST
+    def _mark_last_unrepaired(self) -> None:
+        """The last message is about to grow: it, and the calls it may answer, must be repaired again."""
+        last = len(self.messages) - 1
+        if last >= self.repaired:
+            return
+        if self.messages[last].role == "user" and last > 0:
+            last -= 1
+        self.repaired = last
+        self.repaired_ids.difference_update(block["id"] for block in self.messages[last].calls())
 
 
-def _hash_name(data: bytes) -> str:
-    import base64
-    import hashlib
+_HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] = {
+    SessionHeader: Conversation._on_header,
+    UserMessage: Conversation._on_user_message,
+    AssistantBlock: Conversation._on_block,
+    AssistantMessageEnded: Conversation._on_message_ended,
+    MessageDiscarded: Conversation._on_discarded,
+    ToolResultRecord: Conversation._on_result,
+    ToolsActivated: Conversation._on_activated,
+    HistoryReplaced: Conversation._on_replaced,
+    ResultsShortened: Conversation._on_shortened,
+    MediaWithheld: Conversation._on_withheld,
+    ModelChanged: Conversation._on_model_changed,
+    ThinkingRemoved: Conversation._on_thinking_removed,
+    SideRequestMade: Conversation._on_side_request,
+}
 
-    return base64.b32encode(hashlib.blake2b(data, digest_size=20).digest()).decode().lower()
+
+def _without_unanswered(content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
+    """The content of a message that broke off, without server tools whose result never came."""
+    if not any(block["type"] == "server_tool_use" for block in content):
+        return content
+    answered = {block.get("tool_use_id") for block in content if block["type"].endswith("_tool_result")}
+    return tuple(block for block in content if block["type"] != "server_tool_use" or block.get("id") in answered)
+
+
+def _message(data: Any) -> Message | None:
+    if not isinstance(data, Mapping) or data.get("role") not in ("user", "assistant"):
+        return None
+    return Message(data["role"], _blocks(data.get("content")))
+
+
+def _blocks(content: Any) -> tuple[ContentBlock, ...]:
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},)
+    blocks = content if isinstance(content, list) else []
+    return tuple([block for block in blocks if isinstance(block, Mapping) and isinstance(block.get("type"), str)])
 
 
 class FsyncThread:
@@ -344,8 +511,8 @@ class FsyncThread:
         self._before()
         _fdatasync(self._file)
         if self._new_folder is not None:
-            _fsync_folder(self._new_folder)
-            _fsync_folder(self._new_folder.parent)
+            fsync_folder(self._new_folder)
+            fsync_folder(self._new_folder.parent)
             self._new_folder = None
 
 
@@ -356,17 +523,3 @@ def _resolve(future: asyncio.Future[None], error: OSError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
-
-
-def _fsync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk, where the system can do that."""
-    try:
-        file = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(file)
-    except OSError:
-        return
-    finally:
-        os.close(file)

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wieldy.agent.conversation import fold
 from wieldy.agent.store import StoredSession, last_session, session_folder, stored_sessions
-from wieldy.agent.transcript import NAME, raw_records, records
+from wieldy.agent.transcript import NAME, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.cli.output import print_json
 from wieldy.core.errors import SessionError

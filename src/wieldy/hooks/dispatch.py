@@ -41,7 +41,7 @@ class Hooks:
         rule_matches: Callable[[Rule, PlannedCall], bool],
         halt: Callable[[str], None],
     ) -> None:
-        self.hooks = tuple(hooks)
+        self.configure(hooks)
         self._workspace = workspace
         self._mode = mode
         self._rule_matches = rule_matches
@@ -51,8 +51,10 @@ class Hooks:
         """Copy the hooks for a call that keeps them when the settings change."""
         return Hooks(self.hooks, self._workspace, mode=self._mode, rule_matches=self._rule_matches, halt=self._halt)
 
-    def has(self, event: str) -> bool:
-        return any(hook.event == event for hook in self.hooks)
+    def configure(self, hooks: Sequence[Hook]) -> None:
+        """Replace the hooks in force."""
+        self.hooks = tuple(hooks)
+        self.event_names = frozenset(hook.event for hook in hooks)
 
     def common_fields(self) -> dict[str, Any]:
         """The fields of every event's payload."""
@@ -74,7 +76,7 @@ class Hooks:
         }
 
     def wants(self, plan: PlannedCall) -> bool:
-        return self.has("PreToolUse")
+        return "PreToolUse" in self.event_names
 
     async def advise(self, plan: PlannedCall) -> Advice:
         """Run the PreToolUse hooks of a call."""
@@ -98,7 +100,7 @@ class Hooks:
     @asynccontextmanager
     async def notifying(self, notification_type: str, message: str) -> AsyncIterator[None]:
         """Run the Notification hooks while the body waits for a person; none if it ends without waiting."""
-        if not self.has("Notification"):
+        if "Notification" not in self.event_names:
             yield
             return
         is_waiting = False
@@ -186,7 +188,7 @@ class HookApprover:
 
     async def ask(self, question: Question) -> Answer:
         plan = question.plan
-        if self._hooks.has("PermissionRequest"):
+        if "PermissionRequest" in self._hooks.event_names:
             suggestions = question.decision.suggestions
             rules = [{"type": "addRules", "behavior": "allow", "rules": [rule]} for rule in suggestions]
             event = PermissionRequest(**self._hooks.tool_fields(plan), permission_suggestions=rules)
@@ -216,7 +218,7 @@ class HookReviewer:
         return outcome
 
     async def _review_success(self, plan: PlannedCall, outcome: Done, duration_ms: int) -> Outcome:
-        if not self._hooks.has("PostToolUse"):
+        if "PostToolUse" not in self._hooks.event_names:
             return outcome
         response = outcome.data if outcome.data is not None else text_of(outcome.content)
         event = PostToolUse(**self._hooks.tool_fields(plan), tool_response=response, duration_ms=duration_ms)
@@ -228,7 +230,7 @@ class HookReviewer:
     async def _review_failure(
         self, plan: PlannedCall, outcome: Done | Failed | Interrupted, duration_ms: int
     ) -> Outcome:
-        if not self._hooks.has("PostToolUseFailure"):
+        if "PostToolUseFailure" not in self._hooks.event_names:
             return outcome
         event = PostToolUseFailure(
             **self._hooks.tool_fields(plan),

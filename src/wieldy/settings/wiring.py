@@ -67,7 +67,7 @@ class Wiring:
         """Follow changed settings."""
         self._settings = settings
         if self._hooks is not None:
-            self._hooks.hooks = tuple(self._configured_hooks())
+            self._hooks.configure(self._configured_hooks())
 
     def build(self, services: Services, catalog: Catalog, person: Approver) -> Services:
         """Build the services of the calls to come. Running calls keep theirs."""
@@ -103,7 +103,7 @@ class Wiring:
         # A session keeps one `Hooks` that follows the settings; a call keeps those configured when it began.
         hooks = self.hooks.snapshot()
         services.approver = HookApprover(hooks, person)
-        services.advisers = (*([hooks] if hooks.has("PreToolUse") else []), *services.advisers)
+        services.advisers = (*([hooks] if "PreToolUse" in hooks.event_names else []), *services.advisers)
         services.reviewers = (HookReviewer(hooks),)
         self._workspace.service(UserQuestions).while_waiting = lambda question: self.hooks.notifying(
             "elicitation_dialog", question

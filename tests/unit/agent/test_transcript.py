@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from wieldy.agent.payloads import PAYLOAD_CHARS, PAYLOAD_LOST
 from wieldy.agent.records import AssistantMessageEnded, ToolResultRecord, TranscriptRecord, UserMessage
-from wieldy.agent.transcript import NAME, PAYLOAD_CHARS, PAYLOAD_LOST, Transcript, raw_records, records
+from wieldy.agent.transcript import NAME, Transcript, raw_records, records
 from wieldy.core.errors import SessionError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.agent.request_prefix import RequestPrefix
+from wieldy.agent.loop import RequestPrefix
 from wieldy.providers.script import Script
 
 pytestmark = pytest.mark.asyncio
