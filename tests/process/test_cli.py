@@ -135,11 +135,16 @@ def test_an_edit_is_made_undone_and_redone(wieldy, project):
     assert wieldy("call", "Write", "file_path=new/n.txt", "content=one", "--mode", "acceptEdits").returncode == 0
     assert (project / "new/n.txt").read_text() == "one"
     assert "Write" in wieldy("history").stdout
+    [entry] = json.loads(wieldy("history", "--json").stdout)
+    assert (entry["kind"], entry["tool"], entry["active"]) == ("edit", "Write", True)
+    assert [file["path"] for file in entry["files"]] == [str(project / "new/n.txt")]
     preview = wieldy("undo", "--preview")
     assert preview.stdout.startswith("would take back")
     assert (project / "new/n.txt").exists()
     assert wieldy("undo").returncode == 0
     assert not (project / "new").exists()
+    undone = json.loads(wieldy("history", "--json").stdout)
+    assert [(entry["kind"], entry["active"]) for entry in undone] == [("undo", True), ("edit", False)]
     assert wieldy("redo").returncode == 0
     assert (project / "new/n.txt").read_text() == "one"
 

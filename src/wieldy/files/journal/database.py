@@ -54,7 +54,7 @@ MIGRATIONS = (
         data BLOB NOT NULL  -- zlib
     );
     CREATE TABLE entries (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        id INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
         session TEXT NOT NULL,
         call_id TEXT NOT NULL,
