@@ -1,10 +1,11 @@
-"""Open realpaths safely: exactly the file that was judged, with no symlink in between (TOCTOU)."""
+"""Realpaths: resolve them, and open exactly the file that was judged, with no symlink in between (TOCTOU)."""
 
 from __future__ import annotations
 
 import errno
 import os
 
+REALPATH_ATTEMPTS = 10
 FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 WALK_FLAGS = FOLDER_FLAGS | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH: enough to walk on, opens nothing
 
@@ -14,6 +15,16 @@ class PathChanged(OSError):
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.ELOOP, "the path leads elsewhere than when the call was checked", path)
+
+
+def realpath(path: str) -> str:
+    """Like `os.path.realpath`, retried while symlinks on the way vanish. Raises `PathChanged` where that does not end."""
+    for _ in range(REALPATH_ATTEMPTS):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue
+    raise PathChanged(path)
 
 
 def normalize_path(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping
 from types import CoroutineType
@@ -29,6 +28,7 @@ from wieldy.core.events import (
 )
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, ToolResult
+from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from wieldy.engine.turn import Turn
 
 DEFAULT_TIMEOUT = 600.0
-REALPATH_ATTEMPTS = 10
 
 
 async def handle(call: ToolCall, services: Services, turn: Turn | None = None) -> ToolResult:
@@ -225,16 +224,11 @@ def _accept_canonical(tool: Tool, input: dict[str, Any]) -> Any:
 
 def _resolve_paths(effects: Effects) -> dict[str, str]:
     """Map declared paths to their realpaths. Judging and opening both use these, so that nothing can be swapped between."""
-    return {effect.path: _realpath(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
-
-
-def _realpath(path: str) -> str:
-    for _ in range(REALPATH_ATTEMPTS):
-        try:
-            return os.path.realpath(path)
-        except OSError:
-            continue  # a symlink on the way vanished while it was being followed
-    raise Refusal("normalize", f"{path} is being moved about by somebody else. Try again when that is over.")
+    try:
+        return {effect.path: realpath(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
+    except PathChanged as error:
+        advice = f"{error.filename} is being moved about by somebody else. Try again when that is over."
+        raise Refusal("normalize", advice) from None
 
 
 # queue: wait only for earlier calls whose effects clash

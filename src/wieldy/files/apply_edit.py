@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import Refusal, ToolFailure, WieldyError
+from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.read_state import ReadState
@@ -287,7 +288,10 @@ def _read(request: FileRequest) -> Target:
 
 
 def _require_same_place(request: FileRequest) -> None:
-    real_path = os.path.realpath(request.path)
+    try:
+        real_path = realpath(request.path)
+    except PathChanged:
+        raise StaleFileError(request.path, "is being moved about by somebody else") from None
     if request.real_path not in (None, real_path):
         raise StaleFileError(request.path, f"leads to {real_path} now, not to {request.real_path}")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from wieldy.core.realpath import normalize_path
+from wieldy.core.realpath import normalize_path, realpath
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
 _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
@@ -88,7 +88,7 @@ class PathResolver:
     ) -> None:
         self.roots = tuple(roots)
         self.home = os.path.expanduser("~") if home is None else home
-        self.real = os.path.realpath if real is None else real
+        self.real = realpath if real is None else real
         self.is_folder = is_folder
         self.exists = exists
         self._readable = tuple(readable)
