@@ -15,9 +15,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
 
@@ -123,11 +124,11 @@ class JournalDatabase:
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run queries that see one consistent state."""
-        return self._run(query, "BEGIN", durable=False)
+        return self._read(query, "BEGIN")
 
     def read_one(self, statement: str, *values: object) -> Any:
         """The first row of a query, or None."""
-        return self._run(lambda db: db.execute(statement, values).fetchone(), "", durable=False)
+        return self._read(lambda db: db.execute(statement, values).fetchone(), "")
 
     def write(self, change: Callable[[sqlite3.Connection], T], *, durable: bool) -> T:
         """Run a change and commit it; `durable` waits until it is on the medium."""
@@ -148,6 +149,19 @@ class JournalDatabase:
             if connection is not None and self._pid == os.getpid():
                 with suppress(sqlite3.Error):
                     connection.close()
+
+    def _read(self, query: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        try:
+            return self._run(query, begin, durable=False)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES) or not self.exists:
+                raise
+        # SQLite needs to write to its companions even to read, unless it is told that nobody writes.
+        try:
+            with closing(sqlite3.connect(f"file:{quote(self.path)}?immutable=1", uri=True)) as connection:
+                return query(connection)
+        except sqlite3.Error as error:
+            raise _as_os_error(error, self.path) from error
 
     def _run(self, work: Callable[[sqlite3.Connection], T], begin: str, *, durable: bool) -> T:
         with self._lock:

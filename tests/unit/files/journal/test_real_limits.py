@@ -124,7 +124,8 @@ def read_only_journal(root: Path) -> None:
             journal.store.close()
         subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
 
-    without_journal(root, lose)
+    project = without_journal(root, lose)
+    assert len(journal_at(project, root / "home").store.find()) == 2, "what is there can be read"
 
 
 def vanished_journal(root: Path) -> None:
@@ -137,7 +138,7 @@ def vanished_journal(root: Path) -> None:
     without_journal(root, lose)
 
 
-def without_journal(root: Path, lose: Callable[[Sequence[Journal]], object]) -> None:
+def without_journal(root: Path, lose: Callable[[Sequence[Journal]], object]) -> Path:
     project = Path(tempfile.mkdtemp())
     path = project / "a"
     path.write_bytes(b"old")
@@ -160,7 +161,7 @@ def without_journal(root: Path, lose: Callable[[Sequence[Journal]], object]) -> 
         before, after = path.read_bytes(), str(number).encode()
         result = write_changes(journal, [FileChange(str(path), before, after)], origin)
         assert path.read_bytes() == after and "cannot be undone" in result.notes[0], result
-    shutil.rmtree(project)
+    return project
 
 
 if __name__ == "__main__":
