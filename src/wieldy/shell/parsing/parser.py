@@ -159,8 +159,10 @@ class _Parser:
             links.append((operator, self._pipeline()))
 
     def _pipeline(self) -> Pipeline:
+        negated = False
         while (word := self._raw_word()) in ("!", "time"):
             self.at += len(word)
+            negated ^= word == "!"
             self._skip_blanks()
             for option in ("-p", "--"):
                 if word == "time" and self._raw_word() == option:
@@ -170,7 +172,7 @@ class _Parser:
         while True:
             self._skip_blanks()
             if self._peek() != "|" or self._peek(1) == "|":
-                return Pipeline(tuple(stages))
+                return Pipeline(tuple(stages), negated)
             self._skip_operator(2 if self._peek(1) == "&" else 1)
             self._skip_lines()
             stages.append(self._command())
@@ -314,7 +316,8 @@ class _Parser:
         return BranchCommand(tuple(bodies), (), self._trailing_redirects())
 
     def _for(self) -> Command:
-        self.at += len(self._raw_word())
+        keyword = self._raw_word()
+        self.at += len(keyword)
         self._skip_blanks()
         if self._startswith("(("):
             return self._arithmetic_for()
@@ -332,9 +335,9 @@ class _Parser:
                 words.append(self._word())
                 self._skip_blanks()
         body = self._loop_body()
-        return LoopCommand(
-            body, None, name, None if words is None else tuple(words), redirects=self._trailing_redirects()
-        )
+        values = None if words is None else tuple(words)
+        redirects = self._trailing_redirects()
+        return LoopCommand(body, None, name, values, redirects=redirects, select=keyword == "select")
 
     def _arithmetic_for(self) -> Command:
         end = self._arithmetic_end(self.at + 2)

@@ -85,6 +85,13 @@ class Assignment(Struct, frozen=True):
     def all_words(self) -> tuple[RawWord, ...]:
         return tuple(word for word in (self.subscript, self.value, *self.items) if word)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is `name=value`: no array, no subscript, no `+=`."""
+        if self.value is None:
+            return self.end == self.start + len(self.name) + 1
+        return self.subscript is None and self.value.start == self.start + len(self.name) + 1
+
 
 class Redirect:
     """One redirection. The target of a here-document is its end mark until the parser has read its body."""
@@ -114,9 +121,10 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class Pipeline(Struct, frozen=True):
-    """Commands joined by `|`, each in a process of its own when there are several."""
+    """Commands joined by `|`, each in a process of its own when there are several; `negated` by a `!` before them."""
 
     stages: tuple[Command, ...]
+    negated: bool = False
 
 
 class AndOrList(Struct, frozen=True):
@@ -157,6 +165,7 @@ class LoopCommand(Struct, frozen=True):
     words: tuple[RawWord, ...] | None = None
     header: Arithmetic | None = None
     redirects: tuple[Redirect, ...] = ()
+    select: bool = False
 
 
 class FunctionDefinition(Struct, frozen=True):
@@ -196,6 +205,47 @@ def simple_commands(code: ShellScript | Command) -> Iterator[SimpleCommand]:
         case _:
             for script in bodies_of(code):
                 yield from simple_commands(script)
+
+
+def every_command(code: ShellScript | Command) -> Iterator[Command]:
+    """Every command at any depth, those in substitutions and in functions included."""
+    if isinstance(code, ShellScript):
+        for chain in code.and_or_lists:
+            for _, pipeline in chain.links:
+                for stage in pipeline.stages:
+                    yield from every_command(stage)
+        return
+    yield code
+    if isinstance(code, FunctionDefinition | Coprocess):
+        yield from every_command(code.body)
+        return
+    for script in (*bodies_of(code), *substituted_scripts(pieces_of(code))):
+        yield from every_command(script)
+
+
+def pieces_of(command: Command) -> tuple[Piece, ...]:
+    """The pieces of all words of a command, without those of commands in it."""
+    if isinstance(command, FunctionDefinition | Coprocess):
+        return ()
+    words = [redirect.target for redirect in command.redirects]
+    pieces: list[Piece] = []
+    match command:
+        case SimpleCommand(words=own, assignments=assignments):
+            words += [*own, *(word for one in assignments for word in one.all_words)]
+        case BranchCommand(words=own) | ConditionCommand(words=own):
+            words += own
+        case LoopCommand(words=values, header=header):
+            words += values or ()
+            pieces += [header] if header else []
+    return (*pieces, *(piece for word in words for piece in word.pieces))
+
+
+def nested_pieces(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
+    """These pieces and those in their operands, without those of substituted scripts."""
+    for piece in pieces:
+        yield piece
+        if isinstance(piece, Expansion | Arithmetic):
+            yield from nested_pieces(piece.operand if isinstance(piece, Expansion) else piece.inner)
 
 
 def bodies_of(command: Command) -> tuple[ShellScript, ...]:

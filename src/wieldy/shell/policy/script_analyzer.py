@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,10 +13,11 @@ from wieldy.shell.parsing import syntax
 from wieldy.shell.parsing.parser import MAX_WORK, NEW_COMMAND_WORK, REPEATED_COMMAND_WORK, parse
 from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
-from wieldy.shell.policy.programs.builtins import is_harmless_variable
+from wieldy.shell.policy.programs.builtins import is_harmless_variable, is_script_variable
 from wieldy.shell.policy.programs.find import executed_commands
 from wieldy.shell.policy.programs.registry import check_program
-from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
+from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown
+from wieldy.shell.policy.side_effects import constant_variables, may_change_cwd
 from wieldy.shell.policy.words import (
     ShellState,
     Word,
@@ -32,10 +33,7 @@ MAX_LOOP_VALUES = 16
 MAX_UNROLLED_WORK = 350
 # These run whatever they are given, so that only a rule for the exact command may allow them.
 _EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
-_VARIABLE_SETTERS = word_set(
-    "read declare typeset local export readonly printf unset mapfile readarray getopts let eval source . trap"
-)
-_CWD_CHANGERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"})
+_SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
 _UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
 _STANDARD_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
@@ -139,6 +137,7 @@ class ScriptAnalyzer:
         self._pipeline_start: int | None = None
         self._running_functions: set[str] = set()
         self._cache: dict[str, CachedPart] = {}
+        self._constants = constant_variables(script)
 
     def follow_script(self, script: syntax.ShellScript, state: ShellState) -> ShellState:
         """Follow a script; the state at its end."""
@@ -166,7 +165,8 @@ class ScriptAnalyzer:
 
     def _follow_pipeline(self, pipeline: syntax.Pipeline, state: ShellState) -> ExitStates:
         if len(pipeline.stages) == 1:
-            return self._follow_command(pipeline.stages[0], state, UNKNOWN_INPUT)
+            after = self._follow_command(pipeline.stages[0], state, UNKNOWN_INPUT)
+            return ExitStates(after.failure, after.success) if pipeline.negated else after
         piped, outer, start = UNKNOWN_INPUT, self._pipeline_start, len(self.parts)
         for index, stage in enumerate(pipeline.stages):
             stage_start = len(self.parts)
@@ -181,9 +181,10 @@ class ScriptAnalyzer:
             case syntax.SimpleCommand():
                 return self._follow_simple(command, state, piped)
             case syntax.GroupCommand(body=body, subshell=subshell):
-                after = self.follow_script(body, state)
+                inner = state if subshell else _before_body(state, command)
+                after = self.follow_script(body, inner)
                 self._follow_redirects(command.redirects, state)
-                after = state if subshell else after
+                after = state if subshell else after.merge(inner)
             case syntax.BranchCommand():
                 after = self._follow_branches(command, state)
             case syntax.LoopCommand():
@@ -214,41 +215,37 @@ class ScriptAnalyzer:
 
     def _follow_branches(self, branches: syntax.BranchCommand, state: ShellState) -> ShellState:
         self._follow_expansions(branches.words, state)
-        after = state
-        for body in branches.bodies:
-            after = after.merge(self.follow_script(body, after))
         self._follow_redirects(branches.redirects, state)
-        return after
+        inner = _before_body(state, branches)
+        for body in branches.bodies:
+            inner = inner.merge(self.follow_script(body, inner))
+        return inner
 
     def _follow_loop(self, loop: syntax.LoopCommand, state: ShellState) -> ShellState:
         self._follow_expansions(loop.words or (), state)
         if loop.header:
             self._follow_pieces((loop.header,), state)
-        if loop.variable and (why := influential_variable((loop.variable,))):
+        if loop.variable and (why := influential_variable((loop.variable,), is_script_variable)):
             self._add_problem(why)
         self._follow_redirects(loop.redirects, state)
         values = self._loop_values(loop, state)
+        state = _before_body(state, loop)
         if values is not None and loop.variable:
             self.revisited = True
             for value in values:
-                after = self.follow_script(loop.body, state.with_variable(loop.variable, value))
-                state = state.merge(after).with_variable(loop.variable, None)
+                self.follow_script(loop.body, state.with_variable(loop.variable, value))
             return state
-        if any(may_change_cwd(body) for body in syntax.bodies_of(loop)):
-            state = state.with_unknown_cwd()
-        if loop.variable:
-            state = state.with_variable(loop.variable, None)
         if loop.condition:
             self.follow_script(loop.condition, state)
         self.follow_script(loop.body, state)
         return state
 
     def _loop_values(self, loop: syntax.LoopCommand, state: ShellState) -> list[Word] | None:
-        """The values of a `for` loop to follow one by one, if they are few and the body does not set the variable."""
-        if loop.variable is None or not loop.words or loop.variable in ("HOME", "PWD"):
+        """The values of a `for` loop to follow one by one, if they are few and nothing else sets the variable."""
+        if loop.variable not in self._constants or not loop.words:
             return None
         words = resolve_words(loop.words, state)
-        if len(words) > MAX_LOOP_VALUES or may_set_variable(loop.body, loop.variable):
+        if len(words) > MAX_LOOP_VALUES:
             return None
         body_work = sum(NEW_COMMAND_WORK for _ in syntax.simple_commands(loop.body))
         if self._work + body_work * len(words) > MAX_UNROLLED_WORK:
@@ -265,9 +262,11 @@ class ScriptAnalyzer:
         return values
 
     def _define_function(self, function: syntax.FunctionDefinition, state: ShellState) -> ShellState:
+        """Follow the body, so that rules see what is in it. Which program a name means is not certain from here on."""
+        self._add_problem(f"it defines the function `{function.name}`, which can replace a program")
         self.functions[function.name] = function
-        self._follow_function(function, state.with_unknown_cwd() if may_change_cwd(function.body) else state)
-        return replace(state, functions=state.functions | {function.name})
+        self._follow_function(function, _before_body(state, function.body))
+        return state
 
     def _follow_function(self, function: syntax.FunctionDefinition, state: ShellState) -> None:
         self._running_functions.add(function.name)
@@ -315,12 +314,12 @@ class ScriptAnalyzer:
         self._work += sum(2 * NEW_COMMAND_WORK * len(part.wrappers) for part in self.parts[before[0] :])
         if name in self.functions:
             function = self.functions[name]
-            after = state.with_unknown_cwd() if may_change_cwd(function.body) else state
+            after = _before_body(state, function.body)
             if name not in self._running_functions:
                 # The working directory may be another than at the definition.
                 self.revisited = True
                 self._follow_function(function, state)
-        elif name == "exit":
+        elif name == "exit" and self.parts[-1].known and not command.redirects and not command.assignments:
             return ExitStates(None, None)
         elif after is state and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
             in_pipeline = self._pipeline_start is not None
@@ -354,7 +353,7 @@ class ScriptAnalyzer:
         redirects = redirect_effects(command.redirects, state)
         if not words:
             self._add_without_program(command, redirects, state)
-            return state
+            return self._after_assignments(command, state)
         unwrapped = _with_heredoc_script(unwrap(words, piped), command, state)
         return self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
 
@@ -363,8 +362,18 @@ class ScriptAnalyzer:
             return self._analyze_nested_script(invocation, invocation.unwrapped.script, nested_state)
         return self._analyze_program(invocation, state)
 
+    def _after_assignments(self, command: syntax.SimpleCommand, state: ShellState) -> ShellState:
+        for one in command.assignments:
+            if one.name in self._constants and one.value is not None and not command.redirects:
+                value = resolve_without_braces(one.value, state)
+                # Bash expands a tilde after each colon, too.
+                if value.static and "~" not in one.value.source:
+                    state = state.with_variable(one.name, literal(value.text))
+        return state
+
     def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
-        unknown_because = influential_variable(one.name for one in command.assignments) or redirects.why
+        names = [one.name for one in command.assignments]
+        unknown_because = influential_variable(names, is_script_variable) or redirects.why
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
@@ -374,14 +383,11 @@ class ScriptAnalyzer:
         unwrapped = invocation.unwrapped
         words = unwrapped.words
         name = unwrapped.program
-        is_function = name in state.functions and not unwrapped.wrappers
         executed = executed_commands(words[1:]) if name == "find" else []
         if name is None:
             effects = unknown("which program runs is known only when it runs")
         elif executed is None:
             effects = unknown("the commands that `find` executes are not known in advance")
-        elif is_function:
-            effects = NO_EFFECTS
         else:
             effects = check_program(ProgramCall(name, words[1:], state))
         if unwrapped.reads:
@@ -393,7 +399,7 @@ class ScriptAnalyzer:
         self._add(part)
         for command in executed or ():
             self._analyze_find_command(command, part, touched, state)
-        return state if is_function else _state_after(name, words, effects, state)
+        return _state_after(unwrapped, effects, state)
 
     def _analyze_find_command(
         self, words: tuple[Word, ...], find: CommandPart, touched: PathEffects, state: ShellState
@@ -428,17 +434,17 @@ class ScriptAnalyzer:
             closed=not unwrapped.transparent,
         )
         self._context = outer.enter(wrapper)
-        parts_before, after = len(self.parts), state
+        parts_before, after, constants = len(self.parts), state, self._constants
         try:
             script = parse(text.text)
             self.scripts.append((text.text, script))
-            inner_state = state if same_shell else replace(state, variables={}, functions=frozenset())
-            after = self.follow_script(script, inner_state)
+            self._constants = frozenset() if same_shell else constant_variables(script)
+            after = self.follow_script(script, state if same_shell else replace(state, variables={}))
         except syntax.TooComplex:
             raise
         except syntax.Unparsable as error:
             why = why or f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
-        self._context = outer
+        self._context, self._constants = outer, constants
         if why or redirects.effects or len(self.parts) == parts_before:
             effects = CallEffects(reads=unwrapped.reads, known=not why, why=why)
             touched = path_effects(effects, state)
@@ -499,32 +505,6 @@ def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellStat
     return one if one is other else one.merge(other)
 
 
-def may_change_cwd(code: syntax.ShellScript | syntax.Command) -> bool:
-    return any(command.words and command.words[0].source in _CWD_CHANGERS for command in syntax.simple_commands(code))
-
-
-def may_set_variable(script: syntax.ShellScript, name: str) -> bool:
-    for command in syntax.simple_commands(script):
-        if command.words and command.words[0].source in _VARIABLE_SETTERS:
-            return True
-        if any(one.name == name for one in command.assignments):
-            return True
-        words = (*command.words, *(word for one in command.assignments for word in (one.value, *one.items) if word))
-        for piece in (piece for word in words for piece in word.pieces):
-            if isinstance(piece, syntax.Expansion) and piece.operator in ("=", ":=") and piece.name == name:
-                return True
-    return name in _loop_variables(script)
-
-
-def _loop_variables(script: syntax.ShellScript) -> Iterator[str]:
-    stages = [stage for chain in script.and_or_lists for _, pipeline in chain.links for stage in pipeline.stages]
-    for stage in stages:
-        if isinstance(stage, syntax.LoopCommand) and stage.variable:
-            yield stage.variable
-        for body in syntax.bodies_of(stage):
-            yield from _loop_variables(body)
-
-
 def _with_heredoc_script(
     unwrapped: UnwrappedCommand, command: syntax.SimpleCommand, state: ShellState
 ) -> UnwrappedCommand:
@@ -540,12 +520,21 @@ def _with_heredoc_script(
     return replace(unwrapped, script=script, wrappers=wrappers, harmless=False, transparent=False)
 
 
-def _state_after(name: str | None, words: tuple[Word, ...], effects: CallEffects, state: ShellState) -> ShellState:
+def _before_body(state: ShellState, command: syntax.Command) -> ShellState:
+    """The state in the body of a compound command: if something in it may change the folder, no folder is known."""
+    return state.with_unknown_cwd() if may_change_cwd(command) else state
+
+
+def _state_after(unwrapped: UnwrappedCommand, effects: CallEffects, state: ShellState) -> ShellState:
+    name, words = unwrapped.program, unwrapped.words
     if name != "cd":
-        return state.with_unknown_cwd() if name is None or name in _UNKNOWN_CWD_AFTER else state
-    targets = [word for word in words[1:] if not (word.static and word.text in ("-P", "-L", "--"))]
-    physical = any(word.static and word.text == "-P" for word in words) and any(".." in word.text for word in targets)
-    if not effects.known or physical:
+        unknown_cwd = name is None or unwrapped.problem or name in _UNKNOWN_CWD_AFTER
+        return state.with_unknown_cwd() if unknown_cwd else state
+    options = [word.text for word in words[1:] if word.static and word.text in ("-P", "-L", "--")]
+    targets = [word for word in words[1:] if word.text not in options]
+    # Another program of that name, and `cd -P`, which can follow a symlink to anywhere.
+    elsewhere = words[0].text != "cd" or not _SAME_SHELL_WRAPPERS.issuperset(unwrapped.wrappers) or "-P" in options
+    if not effects.known or elsewhere:
         return state.with_unknown_cwd()
     return state.after_cd(targets[0].text if targets else state.home)
 
@@ -623,11 +612,9 @@ def _why_not_read_only(unwrapped: UnwrappedCommand, effects: tuple[Effect, ...],
     return "" if unwrapped.harmless else f"it runs through `{unwrapped.wrappers[-1]}`"
 
 
-def influential_variable(names: Iterable[str]) -> str:
+def influential_variable(names: Iterable[str], is_harmless: Callable[[str], bool] = is_harmless_variable) -> str:
     """The first variable that may change what programs do, as a reason; nothing if there is none."""
-    return next(
-        (f"it sets `{name}`, which can change what programs do" for name in names if not is_harmless_variable(name)), ""
-    )
+    return next((f"it sets `{name}`, which can change what programs do" for name in names if not is_harmless(name)), "")
 
 
 def _influential_assignments(command: syntax.SimpleCommand) -> list[syntax.Assignment]:

@@ -110,7 +110,6 @@ class ShellState(Struct, frozen=True):
     root: str
     cwds: tuple[str, ...]
     variables: Mapping[str, Word] = _NO_VARIABLES
-    functions: frozenset[str] = frozenset()
 
     def absolute_paths(self, path: str) -> tuple[str, ...]:
         """The paths that `path` may mean: with `..` resolved as text, and as written where it could follow a symlink."""
@@ -136,12 +135,11 @@ class ShellState(Struct, frozen=True):
 
     def merge(self, other: ShellState) -> ShellState:
         """The state when either of two may hold."""
-        if self.cwds == other.cwds:
+        if self is other:
             return self
-        if not self.cwds or not other.cwds:
-            return self.with_unknown_cwd()
-        cwds = tuple(dict.fromkeys((*self.cwds, *other.cwds)))
-        return replace(self, cwds=cwds) if len(cwds) <= MAX_CWDS else self.with_unknown_cwd()
+        variables = {name: word for name, word in self.variables.items() if other.variables.get(name) == word}
+        cwds = tuple(dict.fromkeys((*self.cwds, *other.cwds))) if self.cwds and other.cwds else ()
+        return replace(self, cwds=cwds if len(cwds) <= MAX_CWDS else (), variables=variables)
 
     def with_variable(self, name: str, value: Word | None) -> ShellState:
         """The state in which a variable has a known value, or an unknown one."""
@@ -213,9 +211,10 @@ def _variable_value(piece: Piece, state: ShellState) -> Fragment | None:
         text = state.cwds[0]
     else:
         return None
-    if piece.quoted or (text and _SPLITTING_CHARACTERS.isdisjoint(text)):
+    if text and (piece.quoted or _SPLITTING_CHARACTERS.isdisjoint(text)):
         return (text, "quoted")
-    return None
+    # An empty value takes the default of an expansion, and without quotes no word is left of it.
+    return ("", "quoted") if piece.quoted and isinstance(piece, Variable) else None
 
 
 def _join_fragments(fragments: list[Fragment], source: str, state: ShellState) -> Word:

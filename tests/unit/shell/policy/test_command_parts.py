@@ -207,10 +207,10 @@ def test_assignments_alone_are_parts_with_nothing_to_run() -> None:
     assert not one("PATH=/tmp").known
 
 
-def test_a_function_shadows_a_program_of_its_name() -> None:
-    assert analysis_of("ls() { rm x; }; ls").verdict == "known"
+def test_with_a_function_nothing_is_proven_and_its_body_is_seen() -> None:
+    assert analysis_of("ls() { rm x; }; ls").problems == ("it defines the function `ls`, which can replace a program",)
     assert denied("ls() { rm x; }; ls", "rm")
-    assert analysis_of("unknown() { ls; }; unknown").verdict == "read_only"
+    assert analysis_of("unknown() { ls; }; unknown").verdict == "unknown"
 
 
 def test_a_function_called_cd_does_not_move() -> None:

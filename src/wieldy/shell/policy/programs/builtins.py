@@ -22,6 +22,11 @@ SAFE_VARIABLES = word_set(
     "NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG PYTHONUNBUFFERED "
     "PYTHONDONTWRITEBYTECODE"
 )
+# Upper-case names that scripts give to values of their own and no known program looks at.
+_SCRIPT_VARIABLES = word_set(
+    "BASE BRANCH COMMIT DIR DIRS END EXT FILE FILES FOLDER HASH ID LIMIT LINE LOG MODULE MSG NAME NEW NUM OLD OUT OUTPUT PACKAGE "
+    "PATTERN PKG PR PROJECT QUERY REF REPO RESULT REV ROOT SHA SRC START TAG TARGET VALUE VERSION"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INFLUENTIAL_LOWERCASE = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
 _STORING_FORMAT = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
@@ -34,6 +39,11 @@ _NAMED_SETTINGS = word_set("errexit nounset pipefail xtrace verbose noglob noclo
 def is_harmless_variable(name: str) -> bool:
     """Whether setting a variable changes nothing programs do: known ones, and lower-case names, which scripts use."""
     return name in SAFE_VARIABLES or (name.islower() and not _INFLUENTIAL_LOWERCASE.fullmatch(name))
+
+
+def is_script_variable(name: str) -> bool:
+    """Whether setting a variable for the shell alone, not for one program, changes nothing programs do."""
+    return is_harmless_variable(name) or name in _SCRIPT_VARIABLES or (len(name) == 1 and name.isupper())
 
 
 def _no_effects(call: ProgramCall) -> CallEffects:

@@ -1,0 +1,75 @@
+"""Commands that change the shell itself: which may set variables, and which may change the working directory.
+
+Variables and folders are not simulated. A variable has a known value only if one plain assignment or one `for` loop sets it
+and nothing else in the script could; a folder is known only after `cd` with a literal path at the top level of a shell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wieldy.shell.parsing import syntax
+from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.policy.programs.spec import word_set
+from wieldy.shell.policy.words import ShellState, resolve_words
+from wieldy.shell.policy.wrappers import unwrap
+
+_VARIABLE_SETTERS = word_set(
+    "read declare typeset local export readonly unset mapfile readarray getopts let eval source . trap enable alias shopt"
+)
+# With `-v` and `-p` they set the variable that is named there.
+_SETTERS_BY_OPTION = word_set("printf wait")
+_CWD_CHANGERS = word_set("cd pushd popd eval source .")
+_NOTHING_KNOWN = ShellState("", "", ())
+
+
+def constant_variables(script: syntax.ShellScript) -> frozenset[str]:
+    """The variables that one plain assignment or one `for` loop sets, while nothing else in the script can."""
+    counts: Counter[str] = Counter()
+    for command in syntax.every_command(script):
+        match command:
+            case syntax.FunctionDefinition() | syntax.Coprocess():
+                return frozenset()
+            case syntax.LoopCommand(variable=str(name), select=select):
+                counts[name] += 2 if select else 1
+            case syntax.SimpleCommand(assignments=assignments):
+                if _may_set_variables(command):
+                    return frozenset()
+                for one in assignments:
+                    counts[one.name] += 1 if one.plain and not command.words else 2
+        for piece in syntax.nested_pieces(syntax.pieces_of(command)):
+            if isinstance(piece, syntax.Expansion) and piece.operator in ("=", ":="):
+                counts[piece.name] += 2
+    return frozenset(name for name, count in counts.items() if count == 1)
+
+
+def may_change_cwd(code: syntax.ShellScript | syntax.Command) -> bool:
+    """Whether the shell that runs this code could be in another folder during it or after it."""
+    match code:
+        case syntax.ShellScript(and_or_lists=lists):
+            pipelines = [pipeline for chain in lists if not chain.background for _, pipeline in chain.links]
+            # The stages of a pipeline run in shells of their own.
+            return any(may_change_cwd(one.stages[0]) for one in pipelines if len(one.stages) == 1)
+        case syntax.SimpleCommand(words=()) | syntax.GroupCommand(subshell=True) | syntax.Coprocess():
+            return False
+        case syntax.SimpleCommand():
+            program = _program(code)
+            return program is None or program in _CWD_CHANGERS
+        case syntax.FunctionDefinition(body=body):
+            return may_change_cwd(body)
+    return any(map(may_change_cwd, syntax.bodies_of(code)))
+
+
+def _may_set_variables(command: syntax.SimpleCommand) -> bool:
+    if not command.words:
+        return False
+    program = _program(command)
+    if program in _SETTERS_BY_OPTION:
+        return any(word.may_be_option for word in resolve_words(command.words, _NOTHING_KNOWN))
+    return program is None or program in _VARIABLE_SETTERS
+
+
+def _program(command: syntax.SimpleCommand) -> str | None:
+    """The program or builtin that finally runs, whatever quotes and wrappers surround it; None if that is not certain."""
+    unwrapped = unwrap(resolve_words(command.words, _NOTHING_KNOWN), UNKNOWN_INPUT)
+    return None if unwrapped.problem else unwrapped.program
