@@ -372,8 +372,10 @@ class ScriptAnalyzer:
         return state
 
     def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
-        names = [one.name for one in command.assignments]
-        unknown_because = influential_variable(names, is_script_variable) or redirects.why
+        plain = [one.name for one in command.assignments if one.plain]
+        others = [one.name for one in command.assignments if not one.plain]
+        influential = influential_variable(plain, is_script_variable) or influential_variable(others)
+        unknown_because = influential or redirects.why
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()

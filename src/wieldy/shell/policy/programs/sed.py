@@ -1,4 +1,8 @@
-"""`sed`: parse its script and accept only commands that print, edit the stream or stop."""
+"""`sed`: a small grammar of scripts that every sed reads in the same way and that only edit the stream; the rest is unknown.
+
+What matters is where patterns, labels and texts end: a version that ends one elsewhere runs the rest as commands. Comments,
+texts with backslashes and delimiters inside brackets are therefore not accepted.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,16 @@ _OPTIONS = (
     "-nErsuz -e: -l: -i? --quiet --silent --regexp-extended --separate --unbuffered --null-data --zero-terminated "
     "--expression= --line-length= --posix --sandbox --in-place=? --help --version !--file !--debug !--follow-symlinks"
 )
-_ADDRESS = re.compile(r"(\d+(~\d+)?|\$|\+\d+|~\d+)")
-_SPACE = re.compile(r"[ \t\n;]*")
-_PLAIN_COMMANDS = frozenset("=dDgGhHnNpPxzF")
-_LABEL = re.compile(r"[ \t]*[\w.-]*")
-_NUMBER = re.compile(r"[ \t]*\d*")
-_BRACKET = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
-_FLAGS = re.compile(r"[gpiImM0-9]*")
+_SEPARATORS = re.compile(r"[ \t\n;]*")
+_BLANKS = re.compile(r"[ \t]*")
+_LINE_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|[+~]\d+")
+_DELIMITERS = "/|,:@!%~_+=#"
+# Commands without arguments, and those with an optional number, up to their end.
+_PLAIN_COMMAND = re.compile(r"(?:[=dDgGhHnNpPxzF]|[qQlL][ \t]*\d*)[ \t]*(?=[;}\n]|\Z)")
+# A brace after a label belongs to it in some versions: what follows must begin a new command in both readings.
+_LABEL_COMMAND = re.compile(r"(?::[ \t]*[A-Za-z0-9_]+|[btT](?:[ \t]*[A-Za-z0-9_]+)?)[ \t]*(?:\}[ \t]*)*(?=[;\n]|\Z)")
+_TEXT_COMMAND = re.compile(r"[aic][ \t]*[^ \t\\\n;}][^\\\n]*(?=\n|\Z)")
+_FLAGS = re.compile(r"[gpiImM0-9]*[ \t]*(?=[;}\n]|\Z)")
 
 
 class _RefusedScript(ValueError):
@@ -42,105 +49,68 @@ def check_sed(call: ProgramCall) -> CallEffects:
 
 def _check_script(script: str) -> None:
     """Raise `_RefusedScript` unless every command is accepted; the `_skip` functions return the position after their match."""
-    at, end = 0, len(script)
-    while at < end:
-        at = _skip(_SPACE, script, at)
-        if at < end:
-            at = _skip_command(script, _skip_addresses(script, at))
+    at = 0
+    while (at := _skip(_SEPARATORS, script, at)) < len(script):
+        at = _skip_command(script, _skip_addresses(script, at))
 
 
 def _skip_addresses(script: str, at: int) -> int:
     at = _skip_address(script, at)
-    while script[at : at + 1] == ",":
-        at = _skip_address(script, _skip_blanks(script, at + 1))
-    at = _skip_blanks(script, at)
+    if script[at : at + 1] == ",":
+        at = _skip_address(script, _skip(_BLANKS, script, at + 1))
     while script[at : at + 1] == "!":
-        at = _skip_blanks(script, at + 1)
+        at = _skip(_BLANKS, script, at + 1)
     return at
 
 
 def _skip_address(script: str, at: int) -> int:
-    if match := _ADDRESS.match(script, at):
-        return _skip_blanks(script, match.end())
-    mark = script[at : at + 1]
-    if mark == "\\":
-        at, mark = at + 1, script[at + 1 : at + 2]
-    elif mark != "/":
+    if match := _LINE_ADDRESS.match(script, at):
+        return _skip(_BLANKS, script, match.end())
+    if script[at : at + 1] == "\\":
+        at += 1
+    elif script[at : at + 1] != "/":
         return at
-    at = _skip_delimited(script, at + 1, mark)
+    at = _skip_pattern(script, at)
     while script[at : at + 1] in ("I", "M"):
         at += 1
-    return _skip_blanks(script, at)
+    return _skip(_BLANKS, script, at)
 
 
 def _skip_command(script: str, at: int) -> int:
     name = script[at : at + 1]
     if name in ("{", "}"):
         return at + 1
-    if name == "#":
-        return _line_end(script, at)
-    if name and name in _PLAIN_COMMANDS:
-        return _expect_end(script, at + 1)
-    if name in ("q", "Q", "l", "L"):
-        return _expect_end(script, _skip(_NUMBER, script, at + 1))
-    if name in (":", "b", "t", "T"):
-        return _expect_end(script, _skip(_LABEL, script, at + 1))
-    if name in ("a", "i", "c"):
-        return _skip_text(script, at + 1)
+    for command in (_PLAIN_COMMAND, _LABEL_COMMAND, _TEXT_COMMAND):
+        if match := command.match(script, at):
+            return match.end()
     if name in ("s", "y"):
-        return _skip_substitution(script, at)
-    raise _RefusedScript(f"the sed command `{name or script[-10:]}` can write files or run programs, or is not known")
+        after = _skip_pattern(script, at + 1) if name == "s" else _skip_text(script, at + 2, script[at + 1 : at + 2])
+        after = _skip_text(script, after, script[at + 1])
+        if match := _FLAGS.match(script, after):
+            return match.end()
+    shown = script[at : at + 12] or script[-12:]
+    raise _RefusedScript(f"the sed command at `{shown}` can write files or run programs, or is not known")
 
 
-def _skip_substitution(script: str, at: int) -> int:
-    mark = script[at + 1 : at + 2]
-    if not mark or mark in "\n\\":
-        raise _RefusedScript("a sed substitution without a delimiter")
-    end = _skip_delimited(script, _skip_delimited(script, at + 2, mark), mark)
-    if script[at] == "s":
-        end = _skip(_FLAGS, script, end)
-    return _expect_end(script, end)
+def _skip_pattern(script: str, at: int) -> int:
+    """Past a regex and its closing delimiter. A bracket holds no delimiter, and backslashes only before letters."""
+    mark = script[at : at + 1]
+    if not mark or mark not in _DELIMITERS:
+        raise _RefusedScript("a sed pattern with an unusual delimiter")
+    mark = re.escape(mark)
+    bracket = rf"\[\^?(?:\[:[a-z]+:\]|\\[a-z]|[^\]\[\\\n{mark}])+\]"
+    if match := re.compile(rf"{mark}(?:[^\\\n\[{mark}]|\\[^\n]|{bracket})*{mark}").match(script, at):
+        return match.end()
+    raise _RefusedScript("a sed pattern that is not understood")
 
 
-def _skip_delimited(script: str, at: int, mark: str) -> int:
-    """Past the next unescaped delimiter. Versions of sed differ on one inside brackets, so that is not accepted."""
-    start = at
-    while at < len(script):
-        if script[at] == "\\":
-            at += 2
-        elif script[at] == mark:
-            if _BRACKET.sub("", script[start:at]).count("["):
-                raise _RefusedScript("a sed delimiter inside brackets")
-            return at + 1
-        else:
-            at += 1
-    raise _RefusedScript("a sed pattern that is not closed")
-
-
-def _skip_text(script: str, at: int) -> int:
-    while True:
-        at = _line_end(script, at)
-        if at >= len(script) or script[at - 1] != "\\":
-            return at
-        at += 1
-
-
-def _expect_end(script: str, at: int) -> int:
-    at = _skip_blanks(script, at)
-    if at < len(script) and script[at] not in "\n;}#":
-        raise _RefusedScript(f"`{script[at:]}` after a sed command is not known")
-    return at
-
-
-def _line_end(script: str, at: int) -> int:
-    end = script.find("\n", at)
-    return len(script) if end < 0 else end
-
-
-def _skip_blanks(script: str, at: int) -> int:
-    while script[at : at + 1] in (" ", "\t"):
-        at += 1
-    return at
+def _skip_text(script: str, at: int, mark: str) -> int:
+    """Past a replacement and its closing delimiter."""
+    if mark and mark in _DELIMITERS:
+        mark = re.escape(mark)
+        if match := re.compile(rf"(?:[^\\\n{mark}]|\\[^\n])*{mark}").match(script, at):
+            return match.end()
+    raise _RefusedScript("a sed replacement that is not understood")
 
 
 def _skip(pattern: re.Pattern[str], script: str, at: int) -> int:
