@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Effect, Fetches, Reads, Writes
 from wieldy.core.invisible_text import describe_invisible, escape_invisible
-from wieldy.permissions import indirect_writes, suggest
+from wieldy.permissions import indirect_writes, suggest, symlinks
 from wieldy.permissions.embedded_code import ArgumentScanner
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
@@ -58,6 +58,23 @@ class CommandPolicy:
             yield from self._judge_readability(command, analysis, context)
         for part in analysis.parts:
             yield from self._judge_part(part, exact_rule, context)
+        yield from self._judge_sweeps(command, analysis, exact_rule, context)
+
+    def _judge_sweeps(
+        self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext
+    ) -> Iterator[Finding]:
+        """Judge what the symlinks lead to that globs, find and xargs hand to programs."""
+        if not analysis.sweeps or (context.mode.accepts_all and not self._files.denies_anything):
+            return
+        try:
+            for link in symlinks.find_links(analysis.sweeps):
+                access = FileAccess(Reads(link), command, exact=exact_rule is not None, recursive=True)
+                finding = self._files.judge(access, context)
+                if finding.behavior != "allow":
+                    yield finding
+        except symlinks.UncertainNames as error:
+            if exact_rule is None and not context.mode.accepts_all:
+                yield Finding(Reason("path", "ask", str(error), part=command))
 
     def effects_of(self, command: str) -> Iterator[Effect]:
         for part in self._analyze(command).parts:

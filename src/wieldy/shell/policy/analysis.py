@@ -17,7 +17,7 @@ from wieldy.shell.parsing.cross_check import parsers_agree
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 from wieldy.shell.policy.catastrophic import Danger, find_dangers, fork_bombs
-from wieldy.shell.policy.command_part import CommandPart
+from wieldy.shell.policy.command_part import CommandPart, Sweep
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
 from wieldy.shell.policy.script_analyzer import ScriptAnalyzer
 from wieldy.shell.policy.words import ShellState, Word, literal
@@ -36,6 +36,7 @@ class Analysis(Struct, frozen=True):
     verdict: Verdict
     catastrophic: tuple[Danger, ...] = ()
     problems: tuple[str, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
 
     @property
     def effects(self) -> Effects:
@@ -82,12 +83,13 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
     known = all(part.known for part in parts)
     if known and not problems and not all(parsers_agree(text, script) for text, script in analyzer.scripts):
         problems.append("a second parser reads the command differently")
+    sweeps = tuple(dict.fromkeys(analyzer.sweeps))
     if problems:
-        return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems))
+        return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems), sweeps)
     if not known:
-        return Analysis(parts, "unknown", dangers)
+        return Analysis(parts, "unknown", dangers, sweeps=sweeps)
     read_only = all(part.read_only for part in parts) and not dangers
-    return Analysis(parts, "read_only" if read_only else "known", dangers)
+    return Analysis(parts, "read_only" if read_only else "known", dangers, sweeps=sweeps)
 
 
 def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:

@@ -8,6 +8,19 @@ from wieldy.core.effects import Effects
 from wieldy.shell.policy.words import Word
 
 
+class Sweep(Struct, frozen=True):
+    """Files that a command opens without naming them, so that symlinks among them decide what is read.
+
+    They match `pattern`, a glob below `folder`, or lie anywhere below `folder` and are links named like `links`.
+    `splits`: names with blanks or quotes become other names.
+    """
+
+    folder: str
+    pattern: str = ""
+    links: str | None = "*"
+    splits: bool = False
+
+
 class CommandPart(Struct, frozen=True):
     """One simple command at any depth of a command line.
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from wieldy.core.effects import Reads
 from wieldy.shell.policy.command_part import CommandPart
+from wieldy.shell.policy.programs.find import listed_links
 from wieldy.shell.policy.programs.git import split_git_args
 from wieldy.shell.policy.programs.spec import word_set
 
@@ -19,16 +20,21 @@ _GIT_LISTING_OPTIONS = {
 _GIT_REQUIRED_OPTIONS = {"diff": word_set("--name-only"), "grep": word_set("-l --files-with-matches --name-only")}
 _FIND_TEXT_ACTIONS = word_set("-printf -ls")
 _GREP_NAMES_ONLY = re.compile(r"-[A-Za-z]*[lL][A-Za-z]*|--files(-with(out)?-match(es)?)?")
-_LS_FLAGS = re.compile(r"-[1aAdrtS]+")
+# Not `-a`, which lists the parent folder.
+_LS_FLAGS = re.compile(r"-[1AdrtS]+")
 _LINE_COUNT = re.compile(r"-\d+|-n\d*|--lines(=\d+)?|\d+")
 _GREP_WHOLE_LINES = re.compile(r"-[EFGPivwxe]+|--(invert-match|ignore-case|extended-regexp|fixed-strings)")
 
 
 class PipelineInput(Struct, frozen=True):
-    """File names at or below `folders`, each beginning with `prefix`; without folders nothing is known of the input."""
+    """File names at or below `folders`, each beginning with `prefix`; without folders nothing is known of the input.
+
+    `links`: a pattern for the names among them that may be symlinks; None if there are no symlinks.
+    """
 
     folders: tuple[str, ...] = ()
     prefix: str = ""
+    links: str | None = "*"
 
 
 UNKNOWN_INPUT = PipelineInput()
@@ -46,7 +52,7 @@ def output_of_stage(
         if part.program != "find":
             return PipelineInput(tuple(dict.fromkeys((*folders, *cwds))))
         starts = [word.text for word in part.argv[1:2] if not word.text.startswith("-")]
-        return PipelineInput(folders, starts[0] if starts else "./")
+        return PipelineInput(folders, starts[0] if starts else "./", listed_links(part.argv[1:]))
     return piped if not folders and _passes_whole_lines(part) else UNKNOWN_INPUT
 
 
@@ -62,7 +68,9 @@ def _lists_files(part: CommandPart) -> bool:
         case "ls":
             return all(map(_LS_FLAGS.fullmatch, flags))
         case "grep" | "egrep" | "fgrep" | "rg":
-            return any(map(_GREP_NAMES_ONLY.fullmatch, flags)) and not any(flag.startswith("--path") for flag in flags)
+            # `--label` and `--path-separator` change the names.
+            changed = any(flag.startswith(("--path", "--la")) for flag in flags)
+            return not changed and any(map(_GREP_NAMES_ONLY.fullmatch, flags))
         case "git":
             call = split_git_args(part.argv[1:])
             options = {word.text for word in call.args if word.text.startswith("-") and word.text != "--"}
@@ -82,8 +90,10 @@ def _passes_whole_lines(part: CommandPart) -> bool:
     match part.program:
         case "head" | "tail":
             return all(map(_LINE_COUNT.fullmatch, words))
-        case "sort" | "uniq" | "tac":
+        case "sort" | "uniq":
             return True
+        case "tac":
+            return not words
         case "grep" | "egrep" | "fgrep":
             return all(map(_GREP_WHOLE_LINES.fullmatch, [word for word in words if word.startswith("-")]))
     return False

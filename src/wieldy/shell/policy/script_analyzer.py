@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
 from wieldy.shell.parsing import syntax
 from wieldy.shell.parsing.parser import MAX_WORK, NEW_COMMAND_WORK, REPEATED_COMMAND_WORK, parse
-from wieldy.shell.policy.command_part import CommandPart
+from wieldy.shell.policy.command_part import CommandPart, Sweep
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
 from wieldy.shell.policy.programs.builtins import is_harmless_variable, is_script_variable
-from wieldy.shell.policy.programs.find import executed_commands
+from wieldy.shell.policy.programs.find import executed_commands, listed_links
 from wieldy.shell.policy.programs.registry import check_program
 from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown
 from wieldy.shell.policy.side_effects import constant_variables, may_change_cwd
@@ -53,6 +53,7 @@ class PathEffects(Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
     bulk_reads: tuple[str, ...] = ()
     why: str = ""
+    sweeps: tuple[Sweep, ...] = ()
 
 
 class Invocation(Struct, frozen=True):
@@ -123,12 +124,14 @@ class ScriptAnalyzer:
     """Collects the parts of a script and of everything nested in it.
 
     `problems`: what is not understood. `scripts`: every script with the text it was parsed from. `revisited`: whether some
-    command was followed more than once, in a loop or a function, so that equal parts may be the same command.
+    command was followed more than once, in a loop or a function, so that equal parts may be the same command. `sweeps`: the
+    files that are read without being named.
     """
 
     def __init__(self, text: str, script: syntax.ShellScript) -> None:
         self.parts: list[CommandPart] = []
         self.problems: list[str] = []
+        self.sweeps: list[Sweep] = []
         self.scripts: list[tuple[str, syntax.ShellScript]] = [(text, script)]
         self.functions: dict[str, syntax.FunctionDefinition] = {}
         self.revisited = False
@@ -170,6 +173,8 @@ class ScriptAnalyzer:
         piped, outer, start = UNKNOWN_INPUT, self._pipeline_start, len(self.parts)
         for index, stage in enumerate(pipeline.stages):
             stage_start = len(self.parts)
+            if isinstance(stage, syntax.SimpleCommand) and any(map(_redirects_input, stage.redirects)):
+                piped = UNKNOWN_INPUT
             self._follow_command(stage, state, piped)
             piped = output_of_stage(self.parts[stage_start:], piped, state.cwds, first=index == 0)
             self._pipeline_start = start if outer is None else outer
@@ -256,6 +261,7 @@ class ScriptAnalyzer:
             if word.static:
                 values.append(literal(word.text))
             elif word.kind == "glob" and folders:
+                self.sweeps.extend(glob_sweeps(word, state))
                 values.append(Word(word.source, "single", "", word.prefix, folders))
             else:
                 return None
@@ -355,7 +361,17 @@ class ScriptAnalyzer:
             self._add_without_program(command, redirects, state)
             return self._after_assignments(command, state)
         unwrapped = _with_heredoc_script(unwrap(words, piped), command, state)
-        return self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
+        start = len(self.parts)
+        after = self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
+        read = [effect for part in self.parts[start:] for effect in part.effects if isinstance(effect, Reads)]
+        if "xargs" in unwrapped.wrappers and read:
+            self._add_sweeps(piped, splits=unwrapped.splits_input)
+        return after
+
+    def _add_sweeps(self, files: PipelineInput, *, splits: bool = False) -> None:
+        """Note that files are opened whose names a program lists."""
+        if files.links is not None or splits:
+            self.sweeps.extend(Sweep(folder, links=files.links, splits=splits) for folder in files.folders)
 
     def _analyze_invocation(self, invocation: Invocation, state: ShellState, nested_state: ShellState) -> ShellState:
         if invocation.unwrapped.script is not None and not invocation.unwrapped.problem:
@@ -395,6 +411,7 @@ class ScriptAnalyzer:
         if unwrapped.reads:
             effects = replace(effects, reads=(*unwrapped.reads, *effects.reads))
         touched = path_effects(effects, state)
+        self.sweeps.extend(touched.sweeps)
         part = self._make_part(invocation, name, effects, touched, state)
         if executed or (name == "find" and effects.writes):
             part = replace(part, exact_rule=True)
@@ -410,7 +427,9 @@ class ScriptAnalyzer:
         folders = tuple(effect.path for effect in touched.effects if isinstance(effect, Reads | Writes))
         starts = [word.text for word in find.argv[1:2] if word.static and not word.text.startswith("-")]
         in_other_folder = any(word.static and word.text in ("-execdir", "-okdir") for word in find.argv)
-        words = fill_placeholder(words, "{}", PipelineInput(folders, starts[0] if starts else "./"))
+        found = PipelineInput(folders, starts[0] if starts else "./", listed_links(find.argv[1:]))
+        self._add_sweeps(found)
+        words = fill_placeholder(words, "{}", found)
         source = syntax.SimpleCommand((), (), (), find.text, 0, 0)
         invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), PathEffects(), exact_rule=True)
         outer = self._context
@@ -522,6 +541,10 @@ def _with_heredoc_script(
     return replace(unwrapped, script=script, wrappers=wrappers, harmless=False, transparent=False)
 
 
+def _redirects_input(redirect: syntax.Redirect) -> bool:
+    return redirect.operator.startswith("<") or redirect.descriptor == "0"
+
+
 def _before_body(state: ShellState, command: syntax.Command) -> ShellState:
     """The state in the body of a compound command: if something in it may change the folder, no folder is known."""
     return state.with_unknown_cwd() if may_change_cwd(command) else state
@@ -575,6 +598,7 @@ def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
     """The paths that a program call reads and writes in this state."""
     effects: list[Effect] = []
     bulk_reads: list[str] = []
+    sweeps: list[Sweep] = []
     why = call.why if not call.known else ""
     for word in call.reads:
         paths = word.paths(state)
@@ -582,12 +606,22 @@ def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
         effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
         if (call.recursive and word not in call.not_recursive) or not word.static:
             bulk_reads.extend(paths or ())
+        if call.follows_links:
+            sweeps.extend(map(Sweep, paths or ()))
+        if word.kind == "glob":
+            sweeps.extend(glob_sweeps(word, state))
     for word in call.writes:
         paths = word.paths(state)
         why = why or ("" if paths else f"the file written by `{word.source or 'its input'}` is not known in advance")
         effects.extend(Writes(path) for path in paths or () if not _is_stream(path))
     effects.extend(map(Fetches, call.fetches))
-    return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why)
+    return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why, tuple(sweeps))
+
+
+def glob_sweeps(word: Word, state: ShellState) -> list[Sweep]:
+    """The files that a glob may match, in each folder it may be expanded in."""
+    folders = ("/",) if word.prefix.startswith("/") else state.cwds
+    return [Sweep(folder, word.text.lstrip("/")) for folder in folders]
 
 
 def _is_stream(path: str) -> bool:

@@ -24,7 +24,8 @@ class UnwrappedCommand(Struct, frozen=True):
 
     `program`: the name to look it up by, without its folder if that is one of the system's; None if unknown.
     `harmless`: the wrappers themselves change nothing. `transparent`: a rule for the inner command is enough.
-    `reads`: files the wrappers read; `variables`: names of variables they set.
+    `reads`: files the wrappers read; `variables`: names of variables they set. `splits_input`: xargs splits the names in its
+    input at blanks.
     """
 
     words: tuple[Word, ...]
@@ -38,6 +39,7 @@ class UnwrappedCommand(Struct, frozen=True):
     reads: tuple[Word, ...]
     variables: tuple[str, ...]
     problem: str
+    splits_input: bool = False
 
 
 def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
@@ -48,7 +50,7 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
     harmless = transparent = True
     reads: list[Word] = []
     variables: list[str] = []
-    script, problem = None, ""
+    script, problem, splits_input = None, "", False
     while (name := _program_name(words)) and name in _UNWRAPPERS and len(wrappers) < MAX_WRAPPERS:
         try:
             inner = _UNWRAPPERS[name](words[1:])
@@ -67,6 +69,7 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
         if inner.script is not None:
             script = inner.script
             break
+        splits_input = splits_input or (inner.takes_input_arguments and not inner.null_separated)
         words = _with_input_arguments(inner, piped) if inner.takes_input_arguments else inner.words
         deny.extend(_deny_texts(words))
         if transparent:
@@ -83,6 +86,7 @@ def unwrap(words: tuple[Word, ...], piped: PipelineInput) -> UnwrappedCommand:
         tuple(reads),
         tuple(variables),
         problem,
+        splits_input,
     )
 
 
@@ -195,11 +199,12 @@ def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:
         "--max-lines=? --delimiter= --max-chars= --arg-file=r !--interactive !--open-tty !--process-slot-var"
     )
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
+    if parsed.reads:
+        raise UnknownArguments("arguments from a file")
     return InnerCommand(
         tuple(parsed.operands) or (literal("echo"),),
         transparent=not parsed.options,
         harmless=True,
-        reads=tuple(parsed.reads),
         takes_input_arguments=True,
         placeholder=_xargs_placeholder(parsed),
         null_separated=parsed.has("-0", "--null"),

@@ -47,6 +47,7 @@ def check_find(call: ProgramCall) -> CallEffects:
     """The effects of the expression itself, without those of the commands it executes."""
     starts, expression = split_find_args(call.args)
     reads = starts or [literal(".")]
+    follows_links = any(word.text in ("-L", "-follow") for word in call.args if word.static)
     writes: list[Word] = []
     for name, values in _primaries(expression):
         if name in _FILE_TESTS:
@@ -60,7 +61,28 @@ def check_find(call: ProgramCall) -> CallEffects:
                 return unknown(f"the value of `{name}` is not known in advance")
         elif name not in _FLAGS and name not in _EXEC_ACTIONS:
             return unknown(f"the find expression `{name}` is not known to be harmless")
-    return CallEffects(tuple(reads), tuple(writes), changes=bool(writes))
+    return CallEffects(tuple(reads), tuple(writes), changes=bool(writes), follows_links=follows_links)
+
+
+def listed_links(args: tuple[Word, ...]) -> str | None:
+    """A pattern for the names of the symlinks that `find` may list; None if it lists none."""
+    expression = split_find_args(args)[1]
+    depth, negated, pattern, lists_links = 0, False, "*", True
+    for name, values in _primaries(expression):
+        if name in ("(", ")"):
+            depth += 1 if name == "(" else -1
+        elif name in ("-o", "-or", ","):
+            if depth == 0:
+                return "*"
+        elif name in ("!", "-not"):
+            negated = True
+            continue
+        elif depth == 0 and not negated and values and values[0].static:
+            lists_links = lists_links and (name != "-type" or "l" in values[0].text)
+            if name in ("-name", "-iname"):
+                pattern = values[0].text
+        negated = False
+    return pattern if lists_links else None
 
 
 def _primaries(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:

@@ -111,6 +111,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         harmless=True,
         pattern_options=("-e", "-f", "--regexp", "--file"),
         recursive_options=("-r", "-R", "--recursive", "--dereference-recursive"),
+        link_options=("-R", "--dereference-recursive"),
     ),
     "rg": ProgramSpec(
         "-isSFwxvclnNHIopPUquaL0.hV -e: -f:r -g: -t: -T: -A: -B: -C: -m: -M: -r: -E: -d: -j: --regexp= --file=r "
@@ -128,6 +129,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         exact=True,
         pattern_options=("-e", "-f", "--regexp", "--file", "--files", "--type-list"),
         recursive_options=(".",),
+        link_options=("-L", "--follow"),
     ),
     "diff": ProgramSpec(
         "-qscuenyptTrNiEZbwBad -C: -U: -W: -F: -x: -X:r -S: -I: --brief --report-identical-files --context=? "
@@ -140,6 +142,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--color=? --palette= --help --version !--paginate !--ifdef !--GTYPE-group-format !--line-format",
         "files",
         recursive=True,
+        link_options=(".",),
     ),
     "cmp": ProgramSpec(
         "-bls -i: -n: --print-bytes --ignore-initial= --verbose --bytes= --quiet --silent --help --version",
@@ -193,6 +196,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--version --help !--fromfile !--gitfile !--infofile !--fromtabfile",
         "files or cwd",
         exact=True,
+        link_options=("-l",),
     ),
     "stat": ProgramSpec(
         "-LftxsF -c: --dereference --file-system --cached= --format= --printf= --terse --help --version",
@@ -245,9 +249,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "none",
     ),
     "arch": ProgramSpec("", "none"),
-    "hostname": ProgramSpec(
-        "-AdfiIsy --all-fqdns --domain --fqdn --long --ip-address --all-ip-addresses --short --help --version", "none"
-    ),
+    # Its other options ask a name server.
+    "hostname": ProgramSpec("-Is --all-ip-addresses --short --help --version", "none"),
     "nproc": ProgramSpec("--all --ignore= --help --version", "none"),
     "uptime": ProgramSpec("-psV --pretty --since --help --version", "none"),
     "free": ProgramSpec(
@@ -265,21 +268,12 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "getconf": ProgramSpec("-a -v:", "text"),
     "who": ProgramSpec("-abdHlmpqrstTuw --all --boot --count --heading --login --mesg --short --users", "text"),
     "w": ProgramSpec("-fhisuoV --no-header --short --from", "text"),
-    "last": ProgramSpec("-adFiwxR -n: -s: -t: -p: -#", "text"),
-    "ps": ProgramSpec(
-        "-AaedfFHjlLmNTVyMcwxrhZ -o: -O: -p: -q: -C: -u: -U: -g: -G: -t: -s: --sort= --forest --no-headers --headers "
-        "--pid= --ppid= --user= --format= --cols= --columns= --width= --lines= --rows= --help=? --version",
-        "text",
-        harmless=True,
-    ),
+    "last": ProgramSpec("-aFiwxR -n: -s: -t: -p: -#", "text"),
     "pgrep": ProgramSpec(
         "-acflnovwxiL -d: -P: -g: -s: -t: -u: -U: -G: --full --list-name --list-full --newest --oldest --count", "text"
     ),
-    "netstat": ProgramSpec(
-        "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces", "text"
-    ),
     "ss": ProgramSpec(
-        "-tulnpaxoemiswH46rn --tcp --udp --listening --numeric --processes --all --summary --unix --no-header", "text"
+        "-tulnpaxoemiswH46 --tcp --udp --listening --numeric --processes --all --summary --unix --no-header", "text"
     ),
     "pidof": ProgramSpec("-cqsx -o: -S:", "text"),
     "printenv": ProgramSpec("-0 --null --help --version", "text"),

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.shell.policy.words import ShellState, Word, literal
 
@@ -26,7 +27,8 @@ class ProgramCall(Struct, frozen=True):
 class CallEffects(Struct, frozen=True):
     """The effects of one call. Unless `known`, there may be others; `why` says what is not understood.
 
-    `changes`: it changes something. `recursive`: it reads folders with all their files, except those in `not_recursive`.
+    `changes`: it changes something. `recursive`: it reads folders with all their files, except those in `not_recursive`;
+    `follows_links`: what symlinks in these folders lead to, too.
     """
 
     reads: tuple[Word, ...] = ()
@@ -36,6 +38,7 @@ class CallEffects(Struct, frozen=True):
     changes: bool = False
     recursive: bool = False
     not_recursive: tuple[Word, ...] = ()
+    follows_links: bool = False
     why: str = ""
 
     @property
@@ -69,7 +72,8 @@ class ProgramSpec(Struct, frozen=True):
     """A program whose effects follow from its option table and the meaning of its operands.
 
     `harmless`: none of its options, listed or not, writes or runs anything. `exact`: it does not accept abbreviated options.
-    `pattern_options` replace the pattern operand; with `recursive_options` it searches folders ("." means always).
+    `pattern_options` replace the pattern operand; with `recursive_options` it searches folders, and with `link_options` it
+    follows the symlinks in them ("." means always).
     """
 
     options: str
@@ -78,10 +82,16 @@ class ProgramSpec(Struct, frozen=True):
     exact: bool = False
     pattern_options: tuple[str, ...] = ()
     recursive_options: tuple[str, ...] = ()
+    link_options: tuple[str, ...] = ()
     recursive: bool = False
 
     def __call__(self, call: ProgramCall) -> CallEffects:
         args = parse_args(call.args, option_table(self.options, harmless=self.harmless, exact=self.exact))
+        effects = self._effects(args)
+        follows_links = args.has(*self.link_options) or "." in self.link_options
+        return replace(effects, follows_links=True) if follows_links else effects
+
+    def _effects(self, args: ParsedArgs) -> CallEffects:
         files = _without_dash(args.operands)
         match self.operands:
             case "files":

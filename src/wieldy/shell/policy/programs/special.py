@@ -32,6 +32,13 @@ _FD = (
     "--changed-before= --owner= --max-results= --quiet --color= --threads= --strip-cwd-prefix --one-file-system "
     "--help --version"
 )
+_PS = (
+    "-AaedfFHjlLmNTVyMcwxrhZ -o: -O: -p: -q: -C: -u: -U: -g: -G: -t: -s: --sort= --forest --no-headers --headers "
+    "--pid= --ppid= --user= --format= --cols= --columns= --width= --lines= --rows= --version"
+)
+_PS_OPERAND = re.compile(r"[aufxjlrwhHTmSvc]+|\d+(,\d+)*")
+_PS_SELECTIONS = word_set("-O -p -q -C -u -U -g -G -t -s --pid --ppid --user")
+_NETSTAT = "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces"
 _JQ = ProgramSpec(
     "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input --raw-output "
     "--raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output --monochrome-output --exit-status "
@@ -90,8 +97,10 @@ def _xxd(call: ProgramCall) -> CallEffects:
 
 def _tar(call: ProgramCall) -> CallEffects:
     args = call.args
-    if args and args[0].static and re.fullmatch(r"[tvzjJf]+", args[0].text):
-        args = (literal("-" + args[0].text), *args[1:])
+    if args and args[0].static and re.fullmatch(r"[tvzjJ]*f?[tvzjJ]*", args[0].text):
+        # Without a dash the value of `f` is the next word, wherever the letter stands.
+        letters = args[0].text.replace("f", "")
+        args = (literal(f"-{letters}{'f' if 'f' in args[0].text else ''}"), *args[1:])
     parsed = parse_args(args, option_table(_TAR_LIST))
     if not parsed.has("-t", "--list"):
         return unknown("`tar` that does not only list")
@@ -121,7 +130,25 @@ def _unzip(call: ProgramCall) -> CallEffects:
 
 def _fd(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_FD, exact=True))
-    return CallEffects(reads=tuple(parsed.operands[1:]) or (literal("."),))
+    return CallEffects(reads=tuple(parsed.operands[1:]) or (literal("."),), follows_links=parsed.has("-L", "--follow"))
+
+
+def _ps(call: ProgramCall) -> CallEffects:
+    """`e` without a dash shows the environment of processes; after an error ps reads `-e` in that way, too."""
+    parsed = parse_args(call.args, option_table(_PS))
+    if any(not word.static or not _PS_OPERAND.fullmatch(word.text) for word in parsed.operands):
+        return unknown("`ps` with an operand that may show the environment of other processes")
+    if any(not word.static or "env" in word.text.lower() for word in parsed.values("-o", "-O", "--format")):
+        return unknown("`ps` with a format that may show the environment of other processes")
+    clusters = [set(word.text) for word in call.args if word.text.startswith("-") and word.text[1:2] != "-"]
+    if any("e" in cluster for cluster in clusters) and parsed.has(*_PS_SELECTIONS):
+        return unknown("`ps -e` with a selection, which can mean the environment of processes")
+    return NO_EFFECTS
+
+
+def _netstat(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table(_NETSTAT))
+    return NO_EFFECTS if parsed.has("-n", "--numeric") else unknown("`netstat` without `-n` asks a name server")
 
 
 def _docker(call: ProgramCall) -> CallEffects:
@@ -165,6 +192,8 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "fd": _fd,
     "fdfind": _fd,
     "docker": _docker,
+    "ps": _ps,
+    "netstat": _netstat,
     "pip": _pip,
     "pip3": _pip,
     "env": _env,

@@ -1,0 +1,83 @@
+"""Symlinks among the files that a command opens without naming them: what `*.md` or `find | xargs` meets on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wieldy.shell.policy.command_part import Sweep
+
+MAX_ENTRIES = 50_000
+_SPECIAL = re.compile(r"[*?\[\]\\]")
+_SPLIT_CHARACTERS = re.compile(r"[\s'\"\\]")
+
+
+class UncertainNames(Exception):
+    """It cannot be told which files a command opens; the message says why."""
+
+
+def find_links(sweeps: Iterable[Sweep], *, max_entries: int = MAX_ENTRIES) -> Iterator[str]:
+    """The symlinks that the files of these sweeps may be or be reached by. Raises `UncertainNames`."""
+    finder = _LinkFinder(max_entries)
+    for sweep in sweeps:
+        if sweep.pattern:
+            yield from finder.match(sweep.folder, [name for name in sweep.pattern.split("/") if name])
+        else:
+            yield from finder.walk(sweep)
+
+
+class _LinkFinder:
+    """Looks at a bounded number of folder entries."""
+
+    def __init__(self, max_entries: int) -> None:
+        self._entries_left = max_entries
+
+    def match(self, folder: str, names: list[str]) -> Iterator[str]:
+        """The symlinks on the way to the files that a glob matches."""
+        pattern, rest = names[0], names[1:]
+        if _SPECIAL.search(pattern):
+            matches = [entry.path for entry in self._scan(folder) if _may_match(entry.name, pattern)]
+        else:
+            matches = [os.path.join(folder, pattern)]
+        for path in matches:
+            if os.path.islink(path):
+                yield path
+            if rest and os.path.isdir(path):
+                yield from self.match(path, rest)
+
+    def walk(self, sweep: Sweep) -> Iterator[str]:
+        """The symlinks below a folder whose names fit."""
+        pending = [sweep.folder]
+        while pending:
+            for entry in self._scan(pending.pop()):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if sweep.splits and _SPLIT_CHARACTERS.search(entry.name):
+                    raise UncertainNames(f"xargs splits the name of {entry.path!r}; use `find -print0 | xargs -0`")
+                if is_folder:
+                    pending.append(entry.path)
+                elif sweep.links is not None and entry.is_symlink() and _may_match(entry.name, sweep.links):
+                    yield entry.path
+
+    def _scan(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError:
+            # The command cannot list it either.
+            return []
+        self._entries_left -= len(found)
+        if self._entries_left < 0:
+            raise UncertainNames("there are too many files to see whether symlinks among them lead to other places")
+        return found
+
+
+def _may_match(name: str, pattern: str) -> bool:
+    """Whether a name may match a glob: it begins and ends like it. Shells differ in what brackets mean."""
+    marks = list(_SPECIAL.finditer(pattern))
+    if not marks:
+        return name.casefold() == pattern.casefold()
+    start, end = pattern[: marks[0].start()].casefold(), pattern[marks[-1].end() :].casefold()
+    return name.casefold().startswith(start) and name.casefold().endswith(end)
