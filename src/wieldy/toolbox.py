@@ -30,7 +30,7 @@ from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
 from wieldy.files.journal.paths import journal_path
-from wieldy.permissions.risk_levels import RiskLevels
+from wieldy.permissions.ruleset import RiskLevels
 from wieldy.settings.load import Settings, SettingsWatcher
 from wieldy.settings.load import load_settings as read_settings
 from wieldy.settings.wiring import Wiring

@@ -27,12 +27,6 @@ def realpath(path: str) -> str:
     raise PathChanged(path)
 
 
-def normalize_path(path: str) -> str:
-    """Return an absolute path without `.`, `..` and doubled slashes."""
-    normalized = os.path.normpath(path)
-    return normalized[1:] if normalized.startswith("//") else normalized
-
-
 def open_resolved(path: str, flags: int, mode: int = 0o666) -> int:
     """Open a realpath and return its descriptor. Raises `PathChanged` where a symlink has come in between."""
     folder, _, name = path.rpartition("/")

@@ -148,7 +148,7 @@ class Tool:
         """Whether undo cannot take the call back."""
         return False
 
-    @property
+    @cached_property
     def has_check(self) -> bool:
         """Whether the tool overrides `check`."""
         return type(self).check is not Tool.check

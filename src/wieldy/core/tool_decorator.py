@@ -99,6 +99,7 @@ class FunctionTool(Tool):
         self.max_result_chars = declared.get("max_result_chars", Tool.max_result_chars)
         self.timeout = declared.get("timeout", Tool.timeout)
         self.input_schema = declared.get("input_schema")
+        self.has_check = "check" in declared
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)
 
@@ -161,10 +162,6 @@ class FunctionTool(Tool):
     @property
     def has_enabled_check(self) -> bool:
         return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
-
-    @property
-    def has_check(self) -> bool:
-        return "check" in self.declared
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         declared = self.declared.get("check")

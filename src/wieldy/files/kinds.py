@@ -98,3 +98,16 @@ def _zip_kind(head: bytes) -> str:
 def _is_wide_text(head: bytes) -> bool:
     has_bom = any(head.startswith(bom) for bom, codec in BOMS if codec != "utf-8")
     return has_bom or detect_wide_codec(head) is not None
+
+
+def media_type_of(head: bytes) -> str | None:
+    """The media type of an image that models can see, by its signature."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
-from wieldy.core.decision import STRICTNESS, Decision, Opinion, Reason
+from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.state_dirs import shared_folders
 from wieldy.permissions import suggest
@@ -22,9 +22,8 @@ from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.modes import ModeName, find_mode
 from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.protected import ProtectedPaths
-from wieldy.permissions.risk_levels import RiskLevel, RiskLevels
 from wieldy.permissions.rules import Rule
-from wieldy.permissions.ruleset import RuleIndex, RuleSet
+from wieldy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -144,7 +143,7 @@ class Policy:
     def _set_rules(self, rules: RuleSet) -> None:
         self._rules = rules
         index = RuleIndex((*rules.rules, *self._levels.command_rules()), self._paths)
-        self._deny, self._ask, self._allow = index.deny, index.ask, index.allow
+        self._index = index
         protected = ProtectedPaths(self._paths.roots, self._config_folders)
         self._files = FilePolicy(index, self._paths, protected, self._outside)
         self._network = NetworkPolicy(index)
@@ -161,17 +160,24 @@ class Policy:
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
         opinions = sorted(opinions, key=lambda opinion: (opinion.who, opinion.behavior, opinion.why))
-        context = self._context(plan, opinions)
-        findings = [*self._judge_tool(context), *self._judge_effects(context)]
+        risk = self._levels.assess(plan)
+        rules = self._index.about_call(plan.tool.name, plan.input)
+        context = self._context(plan, opinions, risk, rules.allowing)
+        findings = [Finding(rule_reason(rule)) for rule in rules.restricting]
+        if risk.blocked_by is not None:
+            findings.append(_settings_finding("deny", f"block {plan.tool.name} with {risk.blocked_by}"))
+        if risk.level == "forbidden":
+            findings.append(_settings_finding("deny", f"forbid {plan.tool.name}"))
+        findings += self._judge_effects(context)
         findings += [_opinion_finding(opinion, plan) for opinion in opinions]
         return self._conclude(context, findings)
 
     def removal_reason(self, tool_name: str) -> Reason | None:
         """Return why a tool is not offered to the model at all; None where it is."""
-        rule = self._deny.for_tool(tool_name)
+        rule = self._index.deny.for_tool(tool_name)
         if rule is not None:
             return rule_reason(rule)
-        if self._levels.settings_for(tool_name).level == "forbidden":
+        if self._levels.forbids(tool_name):
             return Reason("default", "deny", f"the settings forbid {tool_name}")
         return None
 
@@ -183,43 +189,20 @@ class Policy:
     def hides_anything(self) -> bool:
         return self._files.hides_anything
 
-    def _context(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> DecisionContext:
-        level = self._levels.level_of(plan.tool, plan.input, plan.effects)
+    def _context(
+        self, plan: PlannedCall, opinions: Sequence[Opinion], risk: CallRisk, rule: Rule | None
+    ) -> DecisionContext:
         allowing = [opinion for opinion in opinions if opinion.behavior == "allow"]
         vouching = [opinion for opinion in allowing if opinion.who != CLEAN_TREE]
         return DecisionContext(
             plan,
             self._mode,
-            level,
-            self._blanket_reason(plan, level, vouching),
+            risk.level,
+            _blanket_reason(plan, risk, rule, vouching),
             hook_allows=bool(vouching),
-            always_confirm=self._levels.settings_for(plan.tool.name).level in ("confirm", "dangerous"),
+            always_confirm=risk.configured in ("confirm", "dangerous"),
             clean_tree=len(vouching) < len(allowing),
         )
-
-    def _blanket_reason(self, plan: PlannedCall, level: RiskLevel, vouching: Sequence[Opinion]) -> Reason | None:
-        """Find what allows a call as a whole, if anything does."""
-        name = plan.tool.name
-        rule = self._allow.for_tool(name) or self._allow.for_input(name, plan.input)
-        if rule is not None:
-            return rule_reason(rule)
-        patterns = self._levels.settings_for(name).allows(plan.input)
-        if patterns is not None and not _commands_of(plan):
-            return Reason("default", "allow", f"the settings allow {name} with {patterns}")
-        if vouching:
-            return _opinion_finding(vouching[0], plan).reason
-        return Reason("default", "allow", f"{name} is safe") if level == "safe" else None
-
-    def _judge_tool(self, context: DecisionContext) -> Iterator[Finding]:
-        name, input = context.plan.tool.name, context.plan.input
-        for rules in (self._deny, self._ask):
-            for rule in (rules.for_tool(name), rules.for_input(name, input)):
-                if rule is not None:
-                    yield Finding(rule_reason(rule))
-        if (pattern := self._levels.settings_for(name).blocks(input)) is not None:
-            yield Finding(Reason("default", "deny", f"the settings block {name} with {pattern}"))
-        if context.level == "forbidden":
-            yield Finding(Reason("default", "deny", f"the settings forbid {name}"))
 
     def _judge_effects(self, context: DecisionContext) -> Iterator[Finding]:
         effects = context.plan.effects
@@ -266,6 +249,17 @@ class Policy:
         return Decision(behavior, tuple(trail), _suggestions(findings))
 
 
+def _blanket_reason(plan: PlannedCall, risk: CallRisk, rule: Rule | None, vouching: Sequence[Opinion]) -> Reason | None:
+    """Find what allows a call as a whole, if anything does."""
+    if rule is not None:
+        return rule_reason(rule)
+    if risk.allowed_by is not None and not _commands_of(plan):
+        return _settings_finding("allow", f"allow {plan.tool.name} with {risk.allowed_by}").reason
+    if vouching:
+        return _opinion_finding(vouching[0], plan).reason
+    return Reason("default", "allow", f"{plan.tool.name} is safe") if risk.level == "safe" else None
+
+
 def _commands_of(plan: PlannedCall) -> list[str]:
     """List the commands a call runs: the one in its input, whole, then what else it declares."""
     declared = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
@@ -294,6 +288,10 @@ def _distinct_reasons(findings: Sequence[Finding]) -> list[Reason]:
 def _opinion_finding(opinion: Opinion, plan: PlannedCall) -> Finding:
     kind: Literal["tool", "hook"] = "tool" if opinion.who == plan.tool.name else "hook"
     return Finding(Reason(kind, opinion.behavior, f"{opinion.who}: {opinion.why}" if opinion.why else opinion.who))
+
+
+def _settings_finding(behavior: Behavior, text: str) -> Finding:
+    return Finding(Reason("default", behavior, f"the settings {text}"))
 
 
 class RuleMatcher:

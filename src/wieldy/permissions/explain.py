@@ -12,9 +12,8 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.invisible_text import escape_to_line
-from wieldy.core.realpath import normalize_path
 from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import PathResolver, path_key
+from wieldy.permissions.paths import PathResolver, normalize_path, path_key
 from wieldy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import path_pattern

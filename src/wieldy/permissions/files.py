@@ -16,7 +16,7 @@ from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, is_st
 from wieldy.permissions.patterns import host_of
 from wieldy.permissions.protected import ProtectedPaths
 from wieldy.permissions.rules import Rule
-from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules, first_rule
+from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
 OutsidePolicy: TypeAlias = Literal["ask", "deny"]
 
@@ -66,7 +66,7 @@ class FilePolicy:
     def judge(self, access: FileAccess, context: DecisionContext) -> Finding:
         """Judge one file by rules, guards, mode and defaults."""
         path = access.effect.path
-        if is_stream(path, reading=not access.writes):
+        if path.startswith("/dev/") and is_stream(path, reading=not access.writes):
             return Finding(Reason("default", "allow", f"{path} is a stream", part=access.part))
         resolved = self._resolve(path, access, context)
         covering = self._rules.covering(resolved)
@@ -136,7 +136,7 @@ class FilePolicy:
         if rule is not None:
             return Finding(rule_reason(rule, part=access.part))
         if context.mode.accepts_all:
-            return context.mode_allows(access.part)
+            return Finding(Reason("mode", "allow", f"{context.mode.name} mode", part=access.part))
         if not resolved.inside and not self._may_leave(access, context):
             suggestion = suggest.for_path(access.effect, resolved, self._paths)
             text = f"{resolved.real} is outside the allowed folders"
@@ -206,19 +206,21 @@ def _any_rule(rules: ToolRules, covering: CoveringRules, subject: str) -> Rule |
 
 
 def _first_covering(covering: CoveringRules, behavior: Behavior, subject: str) -> Rule | None:
-    return next((rule for rules in covering if (rule := first_rule(rules, behavior, subject)) is not None), None)
+    return next((rule for rules in covering for rule in rules if _is_about(rule, behavior, subject)), None)
+
+
+def _is_about(rule: Rule, behavior: Behavior, subject: str) -> bool:
+    return rule.behavior == behavior and rule.subject == subject
 
 
 def _allow_rule(access: FileAccess, covering: CoveringRules) -> Rule | None:
     """An allow rule must match every spelling; allowing edits allows reading."""
-    match: Rule | None = None
-    for rules in covering:
-        match = first_rule(rules, "allow", "Edit")
-        if match is None and not access.writes:
-            match = first_rule(rules, "allow", "Read")
-        if match is None:
-            return None
-    return match
+    subjects = ("Edit",) if access.writes else ("Edit", "Read")
+    matches = [
+        next((rule for subject in subjects for rule in rules if _is_about(rule, "allow", subject)), None)
+        for rules in covering
+    ]
+    return matches[-1] if all(matches) else None
 
 
 class NetworkPolicy:

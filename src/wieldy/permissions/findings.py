@@ -8,8 +8,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
 from wieldy.permissions.modes import Mode
 from wieldy.permissions.paths import ResolvedPath
-from wieldy.permissions.risk_levels import RiskLevel
-from wieldy.permissions.rules import Rule
+from wieldy.permissions.rules import RiskLevel, Rule
 
 
 class Finding(Struct, frozen=True):

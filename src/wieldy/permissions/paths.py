@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from wieldy.core.realpath import normalize_path, realpath
+from wieldy.core.realpath import realpath
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
 _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
@@ -165,6 +165,12 @@ class PathResolver:
                 folder, name = os.path.split(folder)
                 tail = os.path.join(name, tail) if tail else name
         return path
+
+
+def normalize_path(path: str) -> str:
+    """Return an absolute path without `.`, `..` and doubled slashes."""
+    normalized = os.path.normpath(path)
+    return normalized[1:] if normalized.startswith("//") else normalized
 
 
 def is_below(path: str, folder: str, folds_case: bool = False) -> bool:

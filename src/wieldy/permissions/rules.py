@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -12,6 +14,23 @@ from wieldy.core.truncate import truncate
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]
+
+RiskLevel: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
+LEVELS: tuple[RiskLevel, ...] = ("safe", "confirm", "dangerous", "forbidden")
+
+_TOOLS_BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
+    "safe": (
+        *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
+        *("ToolSearch", "BashOutput", "AskUserQuestion"),
+        "Agent",  # every call that a subagent makes is judged on its own
+    ),
+    "confirm": (
+        *("Write", "Edit", "MultiEdit", "NotebookEdit", "FileSearch"),
+        *("WebFetch", "WebSearch", "Skill"),
+    ),
+    "dangerous": ("Bash",),
+}
+DEFAULT_LEVELS: dict[str, RiskLevel] = {name: level for level, names in _TOOLS_BY_LEVEL.items() for name in names}
 
 # Path rules are written for Read and Edit; each covers every tool that reads or writes.
 PATH_RULES_OF = {
@@ -142,11 +161,18 @@ def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | N
                 f"`{name}` would allow tools by pattern: an allow rule may use `*` only after `mcp__server__`"
             )
         return None
-    from wieldy.permissions.risk_levels import guess_tool
-
     if name not in RENAMED_TOOLS and (likely_name := guess_tool(name)) is not None:
         return f"there is no built-in tool `{name}`, did you mean `{likely_name}`?"
     return None
+
+
+@lru_cache(maxsize=512)
+def guess_tool(name: str) -> str | None:
+    """Return the built-in tool that a misspelled name was probably meant to be."""
+    if name in DEFAULT_LEVELS or name.startswith("mcp__"):
+        return None
+    by_lower = {known.lower(): known for known in DEFAULT_LEVELS}
+    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
 
 
 def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:

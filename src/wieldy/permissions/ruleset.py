@@ -1,4 +1,4 @@
-"""The rules in force, arranged for look-up by tool, host, parameter, command and path."""
+"""The rules in force, arranged for look-up by tool, host, parameter, command and path; and the risk level where none applies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
 from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
 from wieldy.permissions.patterns import (
@@ -20,8 +21,17 @@ from wieldy.permissions.patterns import (
     resolve_path_pattern,
     wildcard,
 )
-from wieldy.permissions.risk_levels import as_text
-from wieldy.permissions.rules import CHOICES, PATH_RULES_OF, Rule
+from wieldy.permissions.rules import (
+    CHOICES,
+    DEFAULT_LEVELS,
+    LEVELS,
+    PATH_RULES_OF,
+    Origin,
+    RiskLevel,
+    Rule,
+    RuleError,
+    parse,
+)
 
 # The same few commands and paths return in most calls of a session.
 CACHED_LOOKUPS = 1024
@@ -37,6 +47,13 @@ class RuleSet(Struct, frozen=True):
         return RuleSet((*self.rules, *rules), self.broken)
 
 
+class CallRules(Struct, frozen=True):
+    """The rules about a call as a whole: about its tool, or about a parameter."""
+
+    restricting: Sequence[Rule]
+    allowing: Rule | None
+
+
 class RuleIndex:
     """The rules of a workspace: about tools, hosts and parameters by behavior; about commands and paths together."""
 
@@ -46,6 +63,16 @@ class RuleIndex:
         self.allow = ToolRules(rules, "allow")
         self.commands = CommandRules(rules)
         self.paths = PathRules(rules, paths)
+
+    def about_call(self, tool: str, input: Mapping[str, Any]) -> CallRules:
+        """Find the rules that deny or ask about a call as such, and one that allows it."""
+        restricting = [
+            rule
+            for rules in (self.deny, self.ask)
+            for rule in (rules.for_tool(tool), rules.for_input(tool, input))
+            if rule is not None
+        ]
+        return CallRules(restricting, self.allow.for_tool(tool) or self.allow.for_input(tool, input))
 
 
 class ToolRules:
@@ -158,7 +185,9 @@ class PathRules:
     def allows_by_name(self, path: ResolvedPath) -> bool:
         """Return whether a rule that allows edits names this very file, by path or by name, with no pattern in it."""
         covering = {rule for rules in self.covering(path) for rule in rules}
-        patterns = [path_pattern(rule, self._paths) for rule in covering if first_rule([rule], "allow", "Edit")]
+        patterns = [
+            path_pattern(rule, self._paths) for rule in covering if (rule.behavior, rule.subject) == ("allow", "Edit")
+        ]
         real = path.real
         return any(real == pattern.literal or os.path.basename(real) == pattern.plain_name for pattern in patterns)
 
@@ -204,12 +233,114 @@ class PathRules:
         return patterns
 
 
-def first_rule(rules: Iterable[Rule], behavior: Behavior, subject: str) -> Rule | None:
-    return next((rule for rule in rules if rule.behavior == behavior and rule.subject == subject), None)
-
-
 def path_pattern(rule: Rule, paths: PathResolver, home: str | None = None) -> PathPattern:
     """Resolve the specifier of a path rule in a workspace."""
     return resolve_path_pattern(
         rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, settings_folder=rule.origin.folder
     )
+
+
+class ToolRiskSettings(Struct, frozen=True):
+    """What the settings say about one tool."""
+
+    level: RiskLevel | None = None
+    allowlist: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    blocklist: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class CallRisk(Struct, frozen=True):
+    """The level of one call, the level that the settings give its tool, and the patterns of their lists that it matches."""
+
+    level: RiskLevel
+    configured: RiskLevel | None = None
+    allowed_by: str | None = None
+    blocked_by: str | None = None
+
+
+def _first_match(name: str, patterns: Sequence[str], input: Mapping[str, Any]) -> str | None:
+    text = as_text(input.get(name))
+    if text is None:
+        return None
+    return next((f"{name}:{pattern}" for pattern in patterns if wildcard(pattern, text)), None)
+
+
+def as_text(value: Any) -> str | None:
+    """Spell a scalar input as rules write it; None for lists and objects."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+class RiskLevels:
+    """The risk level of each tool: as configured, else as known by name, else as the tool itself says."""
+
+    def __init__(self, configured: Mapping[str, ToolRiskSettings] | None = None) -> None:
+        self._configured = dict(configured or {})
+
+    @classmethod
+    def from_settings(cls, tools: Any) -> RiskLevels:
+        """Read the `tools` section; invalid entries were reported when the settings were loaded."""
+        if not isinstance(tools, Mapping):
+            return cls()
+        sections = {str(name): section for name, section in tools.items() if isinstance(section, Mapping)}
+        return cls({name: _tool_settings(section) for name, section in sections.items()})
+
+    def command_rules(self) -> Iterator[Rule]:
+        """Turn the lists over Bash's command into rules, which apply to each part of a command."""
+        bash = self._configured.get("Bash", _NO_SETTINGS)
+        lists: tuple[tuple[Behavior, Mapping[str, tuple[str, ...]]], ...] = (
+            ("allow", bash.allowlist),
+            ("deny", bash.blocklist),
+        )
+        for behavior, patterns in lists:
+            for text in patterns.get("command", ()):
+                try:
+                    yield parse(f"Bash({text})", behavior, Origin("code", "tools.Bash"))
+                except RuleError:
+                    continue
+
+    def forbids(self, tool_name: str) -> bool:
+        """Return whether the settings forbid a tool as such."""
+        return self._configured.get(tool_name, _NO_SETTINGS).level == "forbidden"
+
+    def assess(self, plan: PlannedCall) -> CallRisk:
+        """Assess one call. What an MCP server says about its tools is not trusted."""
+        tool, settings = plan.tool, self._configured.get(plan.tool.name)
+        if settings is not None and settings.level is not None:
+            level = settings.level
+        elif tool.name.startswith("mcp__"):
+            level = "confirm"
+        elif tool.name in DEFAULT_LEVELS:
+            level = DEFAULT_LEVELS[tool.name]
+        else:
+            level = "confirm" if tool.needs_permission(plan.input, plan.effects) else "safe"
+        if settings is None:
+            return CallRisk(level)
+        # A call is allowed where each listed parameter is given and matches, and blocked where any does.
+        allowed = [_first_match(name, patterns, plan.input) for name, patterns in settings.allowlist.items()]
+        blocked = [_first_match(name, patterns, plan.input) for name, patterns in settings.blocklist.items()]
+        return CallRisk(
+            level,
+            settings.level,
+            allowed_by=", ".join(hit for hit in allowed if hit) if allowed and all(allowed) else None,
+            blocked_by=next((hit for hit in blocked if hit), None),
+        )
+
+
+_NO_SETTINGS = ToolRiskSettings()
+
+
+def _tool_settings(section: Mapping[str, Any]) -> ToolRiskSettings:
+    level = section.get("level")
+    return ToolRiskSettings(
+        level if level in LEVELS else None, _patterns(section.get("allowlist")), _patterns(section.get("blocklist"))
+    )
+
+
+def _patterns(lists: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(lists, Mapping):
+        return {}
+    return {
+        str(name): tuple(map(str, patterns if isinstance(patterns, list | tuple) else [patterns]))
+        for name, patterns in lists.items()
+    }

@@ -17,8 +17,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.files.encodings import BOMS, decodes, detect_encoding
-from wieldy.files.kinds import HEAD, binary_kind
-from wieldy.files.reading.images import media_type_of
+from wieldy.files.kinds import HEAD, binary_kind, media_type_of
 from wieldy.web.fetch import FetchedResponse
 from wieldy.web.markdown import MAX_CHARS, html_to_markdown, title_of
 

@@ -14,9 +14,8 @@ from wieldy.core.effects import UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, 
 from wieldy.core.tool import Tool
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.risk_levels import RiskLevels
 from wieldy.permissions.rules import Origin, Rule, parse
-from wieldy.permissions.ruleset import RuleSet
+from wieldy.permissions.ruleset import RiskLevels, RuleSet
 
 
 class Named(Tool):

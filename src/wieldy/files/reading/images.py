@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from wieldy.core.content import Image
 from wieldy.core.errors import ToolFailure
+from wieldy.files.kinds import media_type_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Raster
@@ -134,19 +135,6 @@ def _encode(raster: Raster, media_type: str) -> tuple[str, bytes]:
         if lossy.tell() <= LARGEST_SENT:
             break
     return "image/jpeg", lossy.getvalue()
-
-
-def media_type_of(head: bytes) -> str | None:
-    """The media type of an image that models can see, by its signature."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return None
 
 
 def read_header(data: bytes) -> ImageHeader | None:

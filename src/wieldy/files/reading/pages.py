@@ -30,24 +30,20 @@ SHORTEST_LINE = 3
 class Page(Struct, frozen=True):
     """Some lines of a file, plain and `numbered` as a model reads them.
 
-    `total` is the number of lines in the file, or at least that many where not all were `counted`; `data` is the whole
-    file where it was small enough to be loaded.
+    `last` is the number of its last line, before `first` when the page is empty. `total` is the number of lines in the
+    file, or at least that many where not all were `counted`; `data` is the whole file where it was small enough to be loaded.
     """
 
     lines: list[str]
     numbered: str
     first: int
+    last: int
     total: int
     counted: bool
     size: int
     encoding: Encoding
     line_endings: str
     data: bytes | None
-
-    @property
-    def last(self) -> int:
-        """The number of the last line on the page; before `first` when the page is empty."""
-        return self.first + len(self.lines) - 1
 
     @property
     def complete(self) -> bool:
@@ -83,6 +79,7 @@ def read_page(
         lines=lines,
         numbered=numbered,
         first=window.first,
+        last=window.first + len(lines) - 1,
         total=window.total,
         counted=window.ended,
         size=file.stat.st_size if data is None else len(data),
@@ -104,7 +101,7 @@ def _whole_page(data: bytes, limit: int, chars: int) -> Page | None:
     numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, 1)])
     if len(numbered) >= chars:
         return None
-    return Page(lines, numbered, 1, len(lines), True, len(data), UTF8, "LF" if b"\n" in data else "", data)
+    return Page(lines, numbered, 1, len(lines), len(lines), True, len(data), UTF8, "LF" if b"\n" in data else "", data)
 
 
 def _number_lines(lines: list[str], first: int, chars: int) -> tuple[list[str], str]:

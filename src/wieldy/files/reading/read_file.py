@@ -13,8 +13,7 @@ from wieldy.core.content import Content, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
 from wieldy.files.encodings import Encoding, decodes
-from wieldy.files.kinds import binary_kind
-from wieldy.files.reading.images import media_type_of
+from wieldy.files.kinds import binary_kind, media_type_of
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import Page, read_page
 from wieldy.search.format import display_path, format_size

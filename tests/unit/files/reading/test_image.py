@@ -13,13 +13,13 @@ import pytest
 from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
+from wieldy.files.kinds import media_type_of
 from wieldy.files.reading.images import (
     LARGEST_SENT,
     LONGEST_SHRUNK,
     MAX_PIXELS,
     ImageHeader,
     has_end,
-    media_type_of,
     prepare_image,
     read_header,
 )
