@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wieldy.shell.running.process_tag import has_tag_number, tag_numbers
 
@@ -17,6 +18,8 @@ HAS_PROC = os.path.exists(f"{PROC}/self/stat")
 PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 GRACE = 0.4
 LIMIT = 5.0
+SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
+_SIGNAL_MASKS = re.compile(rb"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Process:
     session: int
     started: int
     name: str
+    state: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +48,26 @@ class ProcessTree:
 
 
 def end_tree(tree: ProcessTree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
-    """Send SIGTERM to every process of a tree, SIGKILL after `grace` seconds, and return those that survived."""
+    """End every process of a tree without letting any go on with its work; returns those that survived.
+
+    All are stopped first, because the death of a child would let its parent take the next step. Programs that handle
+    SIGTERM then get `grace` seconds to clean up. Shells do not: after its handler, a shell runs the next command.
+    """
     if not HAS_PROC:
         _end_groups(tree.roots, grace)
         return []
     deadline = time.monotonic() + limit
-    known = set(members(tree))
-    _await_exits(_signal(known, (signal.SIGTERM, signal.SIGCONT)), grace)
+    known = _freeze(tree, set(), deadline)
+    polite = {process for process in known if grace > 0 and _cleans_up(process.pid)}
+    _await_exits(_signal(known - polite, (signal.SIGKILL,)), 0)
+    _await_exits(_signal(polite, (signal.SIGTERM, signal.SIGCONT)), grace)
     # A process may start while the table is read, its parent ending before its row is reached; one that is just calling
     # exec shows no environment. Nobody is left only if two scans in a row find nobody.
-    while living := _living(known, tree) or _living(known, tree):
+    while _living(known, tree) or _living(known, tree):
+        known |= _freeze(tree, known, deadline)
+        _await_exits(_signal(known, (signal.SIGKILL,)), 0.1)
         if time.monotonic() > deadline:
-            return living
-        known.update(living)
-        _await_exits(_signal(living, (signal.SIGKILL,)), 0.1)
+            return _living(known, tree)
     return []
 
 
@@ -95,6 +105,35 @@ def wait_for_members(tree: ProcessTree, seconds: float) -> list[Process]:
     return [process for process in processes if _refresh(process)]
 
 
+def _freeze(tree: ProcessTree, known: set[Process], deadline: float) -> set[Process]:
+    """Stop the living processes of a tree, and those known before, until nothing new appears."""
+    frozen: set[Process] = set()
+    while (running := set(_living(known | frozen, tree)) - frozen) and time.monotonic() < deadline:
+        _await_exits(_signal(running, (signal.SIGSTOP,)), 0)
+        _wait_until_stopped(running, 0.1)
+        frozen |= running
+    return frozen
+
+
+def _wait_until_stopped(processes: Iterable[Process], seconds: float) -> None:
+    """Wait until SIGSTOP has taken effect, but not long: a process of another user cannot be stopped."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        while (now := _refresh(process)) and now.state in "RS" and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+
+def _cleans_up(pid: int) -> bool:
+    """Whether a process is no shell and handles SIGTERM, or waits for it with the signal blocked."""
+    try:
+        program = os.path.basename(os.readlink(f"{PROC}/{pid}/exe"))
+        with open(f"{PROC}/{pid}/status", "rb") as file:
+            masks = _SIGNAL_MASKS.findall(file.read())
+    except OSError:
+        return False
+    return program not in SHELLS and any(int(mask, 16) >> signal.SIGTERM - 1 & 1 for mask in masks)
+
+
 def _living(known: set[Process], tree: ProcessTree) -> list[Process]:
     """The tree's members now, and those known before that live: with a dead parent nothing else may show that they belong."""
     now = {process.pid: process for process in members(tree)}
@@ -130,7 +169,7 @@ def _read_process(pid: int) -> Process | None:
     if state in (b"Z", b"X"):
         return None
     name = head.partition(b"(")[2].decode(errors="replace")
-    return Process(pid, int(parent), int(group), int(session), int(rest[15]), name)
+    return Process(pid, int(parent), int(group), int(session), int(rest[15]), name, state.decode())
 
 
 def _has_tag_in_environment(pid: int, tag: bytes) -> bool:
@@ -196,7 +235,9 @@ def _end_groups(groups: Collection[int], grace: float) -> None:
     """End process groups, which is all that can be reached without /proc."""
     for group in groups:
         with contextlib.suppress(OSError):
-            os.killpg(group, signal.SIGTERM)
+            # Stopped, they all have SIGTERM pending before any of them goes on.
+            for each in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+                os.killpg(group, each)
     if groups:
         time.sleep(grace)
     for group in groups:

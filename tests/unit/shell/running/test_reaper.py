@@ -87,14 +87,38 @@ def test_what_ignores_the_request_is_killed(tag):
     assert shell.wait() == -signal.SIGKILL
 
 
-def test_what_heeds_the_request_may_tidy_up(tag, tmp_path):
-    shell = bash(
-        f"trap 'echo tidy > {tmp_path}/said; exit 0' TERM; echo > {tmp_path}/up; while :; do sleep 0.01; done", tag
-    )
+TIDY = """
+import signal, sys, time
+def tidy(*_):
+    open(sys.argv[1] + "/said", "w").write("tidy")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, tidy)
+open(sys.argv[1] + "/up", "w").close()
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_program_that_handles_the_request_may_tidy_up(tag, tmp_path):
+    environment = {**os.environ, "WIELDY_PROCESS_TAG": tag}
+    program = subprocess.Popen([sys.executable, "-c", TIDY, str(tmp_path)], env=environment)
     until((tmp_path / "up").exists)
     assert end_tree(ProcessTree(tag), grace=5.0) == []
-    assert shell.wait() == 0
-    assert (tmp_path / "said").read_text() == "tidy\n"
+    assert program.wait() == 0
+    assert (tmp_path / "said").read_text() == "tidy"
+
+
+def test_a_shell_that_handles_the_request_runs_neither_its_handler_nor_the_next_command(tag, tmp_path):
+    script = tmp_path / "script"
+    script.write_text(
+        f"#!/bin/bash\ntrap 'touch {tmp_path}/m' TERM\ntouch {tmp_path}/up\nsleep 5\ntouch {tmp_path}/m\n"
+    )
+    script.chmod(0o700)
+    shell = bash(f"{script}; touch {tmp_path}/m", tag)
+    until((tmp_path / "up").exists)
+    assert end_tree(ProcessTree(tag), grace=0.5) == []
+    assert shell.wait() == -signal.SIGKILL
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_stopped_process_is_ended_too(tag):
