@@ -27,6 +27,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
 from wieldy.core.messages import ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
+from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_middle
 from wieldy.providers.models import cost
@@ -157,11 +158,12 @@ def save_old_results(history: History, folder: Path) -> dict[str, str]:
         for block in message.content:
             if block["type"] != "tool_result" or char_count(block) <= SHORT_RESULT_CHARS:
                 continue
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
             text = result_text(block)
             name = "".join(c if c.isalnum() or c in "_-" else "_" for c in block["tool_use_id"])[:100]
             path = folder / f"{name}.old.txt"
-            path.write_text(text, encoding="utf-8", errors="replace")
+            with open(path, "w", encoding="utf-8", errors="replace", opener=open_private) as file:
+                file.write(text)
             placeholders[block["tool_use_id"]] = (
                 f"(an earlier result of {len(text):,} characters, put aside to save space; "
                 f"Read {path} if you need it again)"

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from wieldy.core.state_dirs import make_private_folder, open_private
+
 PAYLOAD_CHARS = 65_536  # longer strings are kept in files of their own
 PAYLOAD_LOST = "(this part of the transcript is lost)"
 
@@ -50,9 +52,10 @@ class PayloadStore:
         name = _hash_name(data)
         path = self.folder / name
         if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(self.folder)
             temporary = self.folder / f".{name}.{os.getpid()}"
-            temporary.write_bytes(data)
+            with open(temporary, "wb", opener=open_private) as file:
+                file.write(data)
             temporary.replace(path)
             self._unsynced.append(path)
         return {"$payload": name}

@@ -39,6 +39,7 @@ from wieldy.agent.records import (
 from wieldy.agent.repair import repair
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.engine.results import clean
 
@@ -101,7 +102,7 @@ class Transcript:
             return
         folder = self.path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(folder)
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _lock(file, folder)

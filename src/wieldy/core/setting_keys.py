@@ -101,7 +101,6 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("sandbox.allowWrite", "strings", [], "Further folders that commands in the sandbox may write to."),
     SettingKey("sandbox.allowRead", "strings", [], "Folders that the sandbox would hide, but commands may read."),
     _open("sandbox.denyRead", "strings", [], "Folders that commands in the sandbox do not see."),
-    SettingKey("sandbox.keepEnv", "strings", [], "Environment variables to keep although they look like secrets."),
     SettingKey("sandbox.excludedCommands", "strings", [], "Programs that run outside the sandbox."),
     SettingKey("compat.claude", "boolean", False, "Read .claude/settings*.json too."),
     SettingKey("model", "string", None, "The model of a session, as provider/name."),
@@ -133,6 +132,7 @@ KEYS: tuple[SettingKey, ...] = (
         "bash.backgroundOnTimeout", "boolean", False, "A command that takes too long goes on in the background."
     ),
     SettingKey("bash.snapshot", "boolean", True, "Record what a command changes, so that it can be undone."),
+    SettingKey("bash.keepEnv", "strings", [], "Variables that commands get although they look like secrets."),
     SettingKey("bash.maxBackground", "integer", 32, "How many commands may run in the background."),
     SettingKey("agents.maxDepth", "integer", 3, "How deep subagents may start further ones."),
     SettingKey("agents.maxTurns", "integer", 200, "Turns a subagent may take unless its file says otherwise."),

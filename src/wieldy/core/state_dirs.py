@@ -28,6 +28,17 @@ def shared_folders(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     return (config_home(env) / "memory", *skill_homes(env))
 
 
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and those above it that do not exist, for its owner only."""
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file for `open(..., opener=open_private)` that only its owner may read if it is created."""
+    return os.open(path, flags, 0o600)
+
+
 def _home(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     if moved := env.get("WIELDY_HOME"):
         return Path(moved).expanduser().absolute()

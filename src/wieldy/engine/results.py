@@ -12,6 +12,7 @@ from msgspec import Struct
 from wieldy.core.call import ToolCall
 from wieldy.core.content import Block, Content, Image, Text
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, ToolResult
+from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate_middle
 
@@ -126,12 +127,12 @@ class Spill:
         )
 
     def _write(self, call_id: str, text: str) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         stem = re.sub(r"[^A-Za-z0-9_.-]", "_", call_id)[:100].lstrip(".") or "call"
         for count in range(1_000):
             path = self.folder / f"{stem}{f'-{count}' if count else ''}.txt"
             try:
-                with path.open("x", encoding="utf-8") as file:
+                with open(path, "x", encoding="utf-8", opener=open_private) as file:
                     file.write(text)
             except FileExistsError:
                 continue

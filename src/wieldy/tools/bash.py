@@ -143,8 +143,8 @@ class ForegroundRun(Struct, frozen=True):
 
 async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     """The output of a command that has exited or reached its timeout."""
-    from wieldy.shell.running.exit_notes import end_notes, explain_exit_code, leftover_notes
-    from wieldy.shell.running.session import update_working_directory
+    from wieldy.shell.running.exit_notes import end_notes, explain_exit_code, hidden_variable_notes, leftover_notes
+    from wieldy.shell.running.session import ShellSession, update_working_directory
     from wieldy.shell.running.shell import collect_result, stop_and_collect
 
     shell = run.shell
@@ -162,6 +162,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
         task = _background(workspace).adopt(shell, run.command, position=result.total_bytes).id
     notices += leftover_notes(result, task)
+    notices += hidden_variable_notes(workspace.service(ShellSession).hidden_variables, run.command, result.text)
     return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)
 
 

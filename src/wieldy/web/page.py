@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from wieldy.core.content import Content, Text, text_of
 from wieldy.core.errors import ToolFailure
+from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.files.encodings import BOMS, decodes, detect_encoding
@@ -114,9 +115,10 @@ async def _read_pdf(response: FetchedResponse, folder: Path) -> WebPage:
 
 
 def _save_pdf(folder: Path, body: bytes) -> str:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     path = folder / f"{hashlib.sha256(body).hexdigest()[:16]}.pdf"
-    path.write_bytes(body)
+    with open(path, "wb", opener=open_private) as file:
+        file.write(body)
     return str(path)
 
 

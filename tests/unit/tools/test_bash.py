@@ -293,7 +293,26 @@ async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labe
     [("env", False), ("env; env", False), ("env && true", True), ("env $(true)", True), ("sh -c env", True)],
 )
 async def test_only_what_is_all_of_excluded_programs_runs_outside_the_sandbox(open_box, monkeypatch, command, confined):
-    monkeypatch.setenv("PROBE_TOKEN", "seen")
-    async with open_box(sandbox={"enabled": True, "excludedCommands": ["env"]}) as box:
+    monkeypatch.setenv("HTTPS_PROXY", "the user's")
+    sandbox = {"enabled": True, "excludedCommands": ["env"], "allowedDomains": ["example.invalid"]}
+    async with open_box(sandbox=sandbox) as box:
         result = await box.call("Bash", command=command)
-        assert ("PROBE_TOKEN" not in result.text) is confined
+        assert ("HTTPS_PROXY=the user's" not in result.text) is confined
+
+
+@pytest.mark.asyncio
+async def test_no_secret_is_in_the_environment_of_a_command_unless_the_settings_name_it(open_box, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "SMTP_PASS", "MYSQL_PWD", "GH_TOKEN"):
+        monkeypatch.setenv(name, "hunter2")
+    async with open_box() as box:
+        assert "hunter2" not in (await box.call("Bash", command="env")).text
+        result = await box.call("Bash", command="echo $GH_TOKEN.")
+        assert result.text.startswith(".\n[GH_TOKEN looks like a secret")
+        assert "`bash.keepEnv`" in result.text
+        await box.call("Bash", command="env > seen", run_in_background=True)
+        shell = await box.call("BashOutput", shell_id="bash_1", wait=10)
+        assert shell.data["status"] == "exited"
+        assert "hunter2" not in (await box.call("Bash", command="cat seen")).text
+    async with open_box(bash={"keepEnv": ["GH_TOKEN"]}, env={"SMTP_PASS": "set by the settings"}) as box:
+        result = await box.call("Bash", command="echo $GH_TOKEN $SMTP_PASS $MYSQL_PWD")
+        assert result.text.startswith("hunter2 set by the settings\n")

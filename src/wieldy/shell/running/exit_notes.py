@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -136,6 +136,15 @@ def end_notes(
     if result.reason == "exited" and result.directory is None and _CHANGES_DIRECTORY.search(command):
         notes.append("where the shell ended is not known (exec, or an EXIT trap): the working directory is unchanged")
     return notes
+
+
+def hidden_variable_notes(hidden: Iterable[str], command: str, output: str) -> list[str]:
+    """Which variables a command was not given, if it or its output mentions them."""
+    words = set(re.findall(r"\w+", f"{command} {output}"))
+    if not (names := [name for name in hidden if name in words]):
+        return []
+    what = "looks like a secret and is" if len(names) == 1 else "look like secrets and are"
+    return [f"{', '.join(names)} {what} not given to commands; the user can allow it by name in `bash.keepEnv`"]
 
 
 def leftover_notes(result: CommandResult, task: str | None) -> list[str]:

@@ -51,9 +51,10 @@ STARTUP_FILE_VARIABLES = frozenset({"BASH_ENV", "WIELDY_ENV_FILE", "CLAUDE_ENV_F
 
 SECRET_NAME = re.compile(
     r"(^|_|API|ACCESS)KEYS?(_|$)|(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|COOKIE)S?(_|$)"
-    r"|(^|_)(AUTH|PAT)$|^DATABASE_URL$|_DSN$",
+    r"|(^|_)(AUTH|PAT|PASS|PASSCODE|PIN)$|_PWD$|^DATABASE_URL$|_DSN$",
     re.IGNORECASE,
 )
+_URL_WITH_PASSWORD = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
 
 
 @lru_cache(maxsize=8)
@@ -99,10 +100,17 @@ def command_environment(surrounding: Mapping[str, str], *, tag: str, at_exit: st
 
 
 def scrub_secrets(env: Mapping[str, str], keep: Iterable[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The environment without variables whose names suggest secrets, and the names that were removed."""
+    """The environment without variables that look like secrets, and the names that were removed."""
     exceptions = frozenset(keep)
-    removed = tuple(sorted(name for name in env if name not in exceptions and SECRET_NAME.search(name)))
-    return {name: value for name, value in env.items() if name not in removed}, removed
+    removed = sorted(name for name, value in env.items() if name not in exceptions and _is_secret(name, value))
+    return {name: value for name, value in env.items() if name not in removed}, tuple(removed)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """By its name, or because it is a URL with a password. Proxies stay: without them there is no network."""
+    if SECRET_NAME.search(name):
+        return True
+    return "://" in value and not name.lower().endswith("_proxy") and _URL_WITH_PASSWORD.search(value) is not None
 
 
 def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:

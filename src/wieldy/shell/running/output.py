@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.truncate import keep_head, keep_tail, truncate
 from wieldy.shell.running.terminal_text import clean_bytes
 
@@ -214,7 +215,7 @@ class SpillFile:
 
 
 def _create(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
@@ -21,6 +22,7 @@ from wieldy.shell.running.launch import (
     command_environment,
     find_bash,
     launch,
+    scrub_secrets,
 )
 from wieldy.shell.running.output import OutputCapture
 from wieldy.shell.running.process_tag import TAG_NUMBER_VARIABLE, tag_numbers, tag_process
@@ -38,6 +40,8 @@ class ShellSession:
         self.token = os.urandom(8).hex()
         self.results = workspace.session_dir / "tool-results"
         self.guardian = Guardian(self.token)
+        self.hidden_variables: tuple[str, ...] = ()
+        """The variables that look like secrets and that the last command did not get."""
         self._open: set[Shell] = set()
         self._count = 0
         self._closed = False
@@ -51,7 +55,7 @@ class ShellSession:
     def folder(self) -> Path:
         """Where commands report the directory they ended in."""
         folder = self.workspace.session_dir / "shell"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         return folder
 
     def start(
@@ -72,7 +76,7 @@ class ShellSession:
         text = _encode(command)
         self._count += 1
         tag = f"{self.token}.{self._count}."
-        surrounding = dict(self.workspace.env)
+        surrounding, self.hidden_variables = scrub_secrets(self.workspace.env, self.workspace.setting("bash.keepEnv"))
         own = {name: str(value) for name, value in self.workspace.setting("env").items()}
         own |= extra_env or {}
         has_startup_file = not STARTUP_FILE_VARIABLES.isdisjoint(own) or not STARTUP_FILE_VARIABLES.isdisjoint(

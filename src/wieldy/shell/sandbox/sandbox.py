@@ -18,7 +18,7 @@ from msgspec import Struct
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
-from wieldy.shell.running.launch import Confinement, find_bash, scrub_secrets
+from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, landlock
 from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
 
@@ -80,12 +80,11 @@ class Sandbox:
         """A function that wraps a program and its environment by the workspace's current policy."""
         wrapper = await self.wrapper()
         policy = await in_thread(policy_for, self._workspace, also_writable=also_writable)
-        keep_env = self._workspace.setting("sandbox.keepEnv")
         endpoint, proxy_env = await self._proxy(policy)
         prefix = wrapper.prefix(policy, endpoint)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-            return [*prefix, *argv], scrub_secrets(env, keep_env)[0] | proxy_env
+            return [*prefix, *argv], env | proxy_env
 
         return confine
 

@@ -43,6 +43,12 @@ def test_a_tag_from_outside_is_kept_beside_our_own():
         "GH_PAT",
         "SSH_KEY_PATH",
         "AZURE_CREDENTIALS",
+        "SMTP_PASS",
+        "MYSQL_PWD",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "GOOGLE_API_KEY",
+        "HF_TOKEN",
     ],
 )
 def test_names_that_speak_of_secrets_are_scrubbed(name):
@@ -60,3 +66,8 @@ def test_ordinary_names_are_kept(name):
 
 def test_a_secret_the_user_wants_kept_is_kept():
     assert scrub_secrets({"GITHUB_TOKEN": "x"}, keep=["GITHUB_TOKEN"]) == ({"GITHUB_TOKEN": "x"}, ())
+
+
+def test_a_url_with_a_password_is_scrubbed_whatever_its_name_is():
+    env = {"REDIS": "redis://user:hunter2@host/0", "PAGE": "https://host/a:b@c", "HTTPS_PROXY": "http://u:p@proxy:3128"}
+    assert scrub_secrets(env)[1] == ("REDIS",)

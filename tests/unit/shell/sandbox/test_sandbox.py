@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,12 @@ either = pytest.mark.parametrize(
 )
 
 
-def place(tmp_path: Path, mechanism: str, **sandbox) -> Workspace:
+def place(tmp_path: Path, mechanism: str, keep_env: Sequence[str] = (), **sandbox) -> Workspace:
     for name in ("project", "home/.ssh", "outside"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / "home" / ".ssh" / "id").write_text("the key\n")
     env = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "project"), "API_TOKEN": "t"}
-    settings = {"sandbox": {"enabled": True, "mechanism": mechanism, **sandbox}}
+    settings = {"sandbox": {"enabled": True, "mechanism": mechanism, **sandbox}, "bash": {"keepEnv": list(keep_env)}}
     return Workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
 
 
@@ -116,7 +117,7 @@ async def test_secrets_are_neither_read_nor_in_the_environment(tmp_path, mechani
 @either
 @pytest.mark.asyncio
 async def test_a_secret_may_be_granted(tmp_path, mechanism):
-    workspace = place(tmp_path, mechanism, keepEnv=["API_TOKEN"], allowRead=["~/.ssh"])
+    workspace = place(tmp_path, mechanism, keep_env=["API_TOKEN"], allowRead=["~/.ssh"])
     result = await ran(workspace, f"cat {tmp_path}/home/.ssh/id; echo [$API_TOKEN]")
     assert result.text == "the key\n[t]\n"
 
