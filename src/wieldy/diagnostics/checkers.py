@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
@@ -46,8 +47,7 @@ async def run_program(argv: Sequence[str], *, stdin: bytes = b"", cwd: str, env:
     finally:
         if process.returncode is None:
             await in_thread(end_tree, ProcessTree(f"{name}={value}", frozenset({process.pid})), grace=0.0)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            kill_process(process)
             await process.wait()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HookEvent
@@ -65,8 +65,7 @@ async def run_command(hook: Hook, event: HookEvent, env: Mapping[str, str]) -> H
             pipe.close()
         if process is not None and process.returncode is None:
             await in_thread(end_tree, ProcessTree(tag, frozenset({process.pid})), grace=0.2)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            kill_process(process)
             await process.wait()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Opinion
 from wieldy.core.effects import Runs
+from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, Policy
 from wieldy.shell.sandbox.sandbox import Sandbox
@@ -65,7 +66,7 @@ async def git_status(folder: str) -> str | None:
         return None
     finally:
         if process.returncode is None:
-            process.kill()
+            kill_process(process)
             await process.wait()
     return output.decode("utf-8", "replace") if process.returncode == 0 else None
 

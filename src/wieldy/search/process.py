@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.subprocesses import kill_process
+
 CHUNK = 262_144
 MAX_STDERR = 16_384
 _UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
@@ -62,7 +64,7 @@ async def run_process(
         timed_out = True
     finally:
         if not finished:
-            _kill(process)
+            kill_process(process)
             # A full pipe keeps the loop from seeing its end: read on until nothing comes.
             await _drain(process.stdout, lambda _: False)
             await _drain(process.stderr, errors.consume)
@@ -71,20 +73,13 @@ async def run_process(
     return ProcessResult(exit_code, timed_out, errors.text, errors.unreadable)
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    try:
-        process.kill()
-    except ProcessLookupError:
-        return
-
-
 async def _read_or_kill(process: asyncio.subprocess.Process, stream: asyncio.StreamReader, consume: Consumer) -> bool:
     """Pass on the output; whatever ends that before the stream does also ends the program."""
     try:
         return await _drain(stream, consume)
     finally:
         if not stream.at_eof():
-            _kill(process)
+            kill_process(process)
 
 
 async def _drain(stream: asyncio.StreamReader, consume: Consumer) -> bool:

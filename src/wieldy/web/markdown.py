@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.subprocesses import kill_process
 
 SOURCE = str(Path(__file__).parents[2])
 TIMEOUT = 20.0
@@ -42,7 +43,7 @@ async def html_to_markdown(page: str, url: str, *, timeout: float = TIMEOUT) -> 
         raise ToolFailure(f"Converting {url} to text took more than {timeout:g} s.") from None
     finally:
         if process.returncode is None:
-            process.kill()
+            kill_process(process)
             await process.wait()
     if process.returncode:
         raise ToolFailure(f"{url} could not be converted to text: its HTML is too broken.")

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,19 @@ async def test_unreadable_files_are_counted_across_pieces():
 async def test_a_program_that_closes_its_output_and_sleeps_is_stopped_by_the_clock():
     result = await start("import os, time; os.close(1); os.close(2); time.sleep(60)", lambda piece: False, seconds=0.5)
     assert result.timed_out
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_has_just_ended_is_stopped_without_a_warning(caplog):
+    def enough_when_it_has_ended(piece: bytes) -> bool:
+        try:
+            while b") Z" not in Path(f"/proc/{int(piece)}/stat").read_bytes():
+                pass
+        except OSError:
+            pass  # it is gone, or there is no /proc
+        return True
+
+    for _ in range(80):
+        argv = ["sh", "-c", "echo $$; sleep 0.01"]
+        await run_process(argv, cwd="/", env=os.environ, seconds=20.0, consume=enough_when_it_has_ended)
+    assert caplog.messages == []

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
+from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
@@ -226,7 +227,7 @@ async def _match_in_child(pattern: str, lines: list[str]) -> list[int]:
         raise ToolFailure(f"The filter did not finish within {FILTER_TIMEOUT:g} s. Send a simpler pattern.") from None
     finally:
         if child.returncode is None:
-            child.kill()
+            kill_process(child)
             await child.wait()
     indexes: list[int] = json.loads(output)
     return indexes
