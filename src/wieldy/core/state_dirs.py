@@ -34,7 +34,7 @@ def make_private_folder(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-def open_private(path: Path, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file for `open(..., opener=open_private)` that only its owner may read if it is created."""
     return os.open(path, flags, 0o600)
 

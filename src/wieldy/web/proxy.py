@@ -19,7 +19,8 @@ MAX_HEAD_BYTES = 256 << 10
 HEAD_TIMEOUT = 30.0
 CHUNK_BYTES = 1 << 16
 REFUSED_HEADER = "x-wieldy-refused"
-HOP_BY_HOP_HEADERS = re.compile(rb"(?im)^(proxy-[a-z-]+|connection|keep-alive):[^\r\n]*\r\n")
+DROPPED_HEADERS = frozenset({b"connection", b"host", b"keep-alive"})
+"""Headers that the proxy sets itself or that are meant for it, besides `proxy-*`."""
 
 
 class ForwardProxy:
@@ -94,8 +95,29 @@ def _parse_request(head: bytes) -> tuple[HttpUrl, bytes]:
         raise InvalidUrl("Only http and https are passed on.")
     url = parse_url(target)
     # One request per connection: a second one could be for another host and would not be checked.
-    start = f"{method} {url.target} HTTP/1.1\r\nConnection: close\r\n".encode("latin-1")
-    return url, start + HOP_BY_HOP_HEADERS.sub(b"", headers)
+    start = f"{method} {url.target} HTTP/1.1\r\nConnection: close\r\nHost: {url.authority}\r\n".encode("latin-1")
+    return url, start + _forwarded_headers(headers) + b"\r\n"
+
+
+def _forwarded_headers(headers: bytes) -> bytes:
+    """The headers for the server, as h11 reads them. A `Host` of the client could name a host that was not checked."""
+    import h11
+
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
+    connection.receive_data(b"GET / HTTP/1.0\r\n" + headers)
+    try:
+        request = connection.next_event()
+    except h11.RemoteProtocolError as error:
+        raise InvalidUrl(f"The headers of the request are malformed: {error}.") from None
+    assert isinstance(request, h11.Request)
+    names = {name for name, _ in request.headers}
+    # With both, servers disagree about where a body ends: what follows it could pass as a request of its own.
+    dropped = DROPPED_HEADERS | {b"content-length"} if b"transfer-encoding" in names else DROPPED_HEADERS
+    return b"".join(
+        b"%s: %s\r\n" % (name, value)
+        for name, value in request.headers.raw_items()
+        if name.lower() not in dropped and not name.lower().startswith(b"proxy-")
+    )
 
 
 def _forbidden(reason: str) -> bytes:

@@ -34,7 +34,7 @@ def test_results_output_and_pages_are_private_with_all_their_new_folders(tmp_pat
     output.finish()
     _save_pdf(folder, b"%PDF")
     result = {"type": "tool_result", "tool_use_id": "old", "content": "x" * (SHORT_RESULT_CHARS + 1)}
-    history = [Message("user", [result]), *[Message("user", [])] * KEEP_MESSAGES]
+    history = [Message("user", (result,)), *[Message("user", ())] * KEEP_MESSAGES]
     save_old_results(history, folder)
     found = modes(tmp_path)
     assert len(found) == 7

@@ -35,7 +35,41 @@ async def test_a_request_goes_to_the_judged_address_without_what_is_the_proxys()
         answer = await ask(await proxy.listen(), request)
         await proxy.aclose()
         assert answer.endswith(b"\r\n\r\n" + b"hot" * 100_000)
-        assert site.heads == [b"GET /tea?a HTTP/1.1\r\nConnection: close\r\nHost: shop.test\r\n\r\n"]
+        host = f"shop.test:{site.port}".encode()
+        assert site.heads == [b"GET /tea?a HTTP/1.1\r\nConnection: close\r\nHost: %s\r\n\r\n" % host]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Host: bank.test\r\n",
+        "hOsT:bank.test\r\nHost: shop.test\r\n",
+        "X: 1\nHost: bank.test\r\n",
+        "Host:\r\n bank.test\r\n",
+        "Host : bank.test\r\n",
+        "X: 1\r\n Host: bank.test\r\n",
+    ],
+)
+async def test_the_host_header_is_that_of_the_judged_address(headers: str) -> None:
+    proxy = ForwardProxy(only_shop)
+    async with serving({"/": response(b"tea")}) as site:
+        await ask(await proxy.listen(), f"GET http://shop.test:{site.port}/ HTTP/1.1\r\n{headers}\r\n")
+        await proxy.aclose()
+        for head in site.heads:
+            lines = [line for line in head.split(b"\n") if line.lstrip().lower().startswith(b"host")]
+            assert lines == [f"Host: shop.test:{site.port}\r".encode()]
+
+
+@pytest.mark.asyncio
+async def test_a_body_has_one_length() -> None:
+    proxy = ForwardProxy(only_shop)
+    async with serving({"/": response(b"tea")}) as site:
+        head = f"POST http://shop.test:{site.port}/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await ask(await proxy.listen(), f"{head}0\r\n\r\n")
+        await proxy.aclose()
+        assert b"content-length" not in site.heads[0].lower()
+        assert b"Transfer-Encoding: chunked\r\n" in site.heads[0]
 
 
 @pytest.mark.asyncio
