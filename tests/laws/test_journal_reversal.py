@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.fault_disks import FailAt, UnsyncedDisk
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
@@ -18,7 +19,6 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import UndoSelector, history, redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
-from wieldy.testing.chaos import FailAt, UnsyncedDisk
 
 NAMES = ["a", "b", "linked", "twin", "in/side", "in/deep/er", "new/one", "link"]
 content = st.one_of(st.binary(max_size=40), st.sampled_from([b"", b"x\n" * 3000, b"same"]))

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.fault_disks import DieAt, SimulatedDeath, WatchedDisk
 
 from wieldy import __version__
 from wieldy.cli import COMMANDS, run
@@ -19,7 +20,6 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.testing.chaos import DieAt, SimulatedDeath, WatchedDisk
 
 
 def test_the_version_is_one_line(wieldy):

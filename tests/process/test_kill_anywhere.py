@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from tests.fault_disks import KillAt, SlowDisk, UnsyncedDisk
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import FileRequest, write_changes, write_files
@@ -31,7 +32,6 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.target import read_target
-from wieldy.testing.chaos import KillAt, SlowDisk, UnsyncedDisk
 
 Act: TypeAlias = Callable[[Journal, Path], None]
 Picture: TypeAlias = dict[str, tuple[int, bytes | str | None]]
@@ -330,7 +330,8 @@ def test_a_kill_at_any_call_leaves_files_whole_and_the_journal_able(name: str):
     place = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     try:
         command = [sys.executable, __file__, name, place]
-        child = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        child = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert child.returncode == 0, child.stderr
         kills, traced = json.loads(child.stdout)
         assert kills >= (LEAST_KILLS[name] if traced else 10)

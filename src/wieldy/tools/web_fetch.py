@@ -11,7 +11,7 @@ from wieldy.core.tool_decorator import tool
 from wieldy.web.url import canonical_url, fetches_url
 
 if TYPE_CHECKING:
-    from wieldy.web.fetch import Redirect
+    from wieldy.web.fetch import HttpRedirect
     from wieldy.web.page import WebPage
 
 
@@ -29,7 +29,7 @@ async def web_fetch(
     url: Annotated[str, "https:// or http://"],
     prompt: Annotated[str, "What you want to know from the page"] = "",
 ) -> Output:
-    from wieldy.web.fetch import Fetcher, Redirect
+    from wieldy.web.fetch import Fetcher, HttpRedirect
     from wieldy.web.page import PageCache, read_page
     from wieldy.web.summary import Summaries, SummaryFailed
     from wieldy.web.url import parse_url
@@ -38,7 +38,7 @@ async def web_fetch(
     page = cache.get(url)
     if page is None:
         response = await ctx.workspace.service(Fetcher).fetch(parse_url(url))
-        if isinstance(response, Redirect):
+        if isinstance(response, HttpRedirect):
             return _redirect_output(response)
         page = await read_page(response, ctx.workspace.session_dir / "web")
         cache.put(url, page)
@@ -52,7 +52,7 @@ async def web_fetch(
     return Output(_content(page, remarks), _data(page, page.text))
 
 
-def _redirect_output(redirect: Redirect) -> Output:
+def _redirect_output(redirect: HttpRedirect) -> Output:
     text = (
         f"{redirect.url} redirects ({redirect.status}) to another place, which was not followed: {redirect.location}\n"
         "To read that page, call WebFetch with this address."

@@ -45,7 +45,7 @@ class FetchedResponse(Struct, frozen=True):
     truncated: bool = False
 
 
-class Redirect(Struct, frozen=True):
+class HttpRedirect(Struct, frozen=True):
     """A redirect. One to another host, or from https to http, is returned to the caller instead of followed."""
 
     url: HttpUrl
@@ -83,7 +83,7 @@ class Fetcher:
         allowed = self._workspace.setting("web.allowPrivateHosts")
         return AddressPolicy([*allowed, *private_hosts], self.resolver)
 
-    async def fetch(self, url: HttpUrl, *, policy: AddressPolicy | None = None) -> FetchedResponse | Redirect:
+    async def fetch(self, url: HttpUrl, *, policy: AddressPolicy | None = None) -> FetchedResponse | HttpRedirect:
         """Request a URL and follow redirects within its host. Raises `HostRefused` or `FetchFailure`."""
         policy = policy or self.address_policy()
         try:
@@ -104,11 +104,11 @@ class Fetcher:
         except HttpError as error:
             raise _fetch_failure(url, error) from None
 
-    async def _request(self, url: HttpUrl, addresses: Sequence[str]) -> FetchedResponse | Redirect:
+    async def _request(self, url: HttpUrl, addresses: Sequence[str]) -> FetchedResponse | HttpRedirect:
         try:
             async with self.client.request("GET", urlsplit(str(url)), HEADERS, addresses=addresses) as response:
                 if response.status in REDIRECT_STATUSES and "location" in response.headers:
-                    return Redirect(url, response.status, _join(url, response.headers["location"]))
+                    return HttpRedirect(url, response.status, _join(url, response.headers["location"]))
                 body, truncated = await self._read_body(response)
                 return FetchedResponse(url, response.status, response.reason, response.headers, body, truncated)
         except HttpError as error:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.web.fetch import Fetcher, Redirect
+from wieldy.web.fetch import Fetcher, HttpRedirect
 from wieldy.web.url import InvalidUrl, parse_url
 
 MAX_HITS = 20
@@ -113,7 +113,7 @@ class SearXNG:
         except InvalidUrl as problem:
             raise ToolFailure(f"The setting `web.searxng` cannot be used: {problem}") from None
         response = await self._fetcher.fetch(url, policy=self._fetcher.address_policy(url.host))
-        if isinstance(response, Redirect):
+        if isinstance(response, HttpRedirect):
             raise ToolFailure(
                 f"The search server redirects to {response.location}; the setting `web.searxng` should name that."
             )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fault_disks import DieAt, SimulatedDeath, WatchedDisk
 
 from wieldy.core.abort import Abort
 from wieldy.core.errors import Refusal, ToolFailure
@@ -29,7 +30,6 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import HeldLocks
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import Target, read_target
-from wieldy.testing.chaos import DieAt, SimulatedDeath, WatchedDisk
 
 TIMES = 60
 EDIT = ChangeOrigin("s", "c", "Edit")

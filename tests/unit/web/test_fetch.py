@@ -10,7 +10,7 @@ from tests.unit.web.loopback import Names, Recorder, response, serving, workspac
 
 from wieldy.core.errors import ToolFailure
 from wieldy.web.address_policy import HostRefused
-from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, Redirect
+from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, HttpRedirect
 from wieldy.web.url import parse_url
 
 LOCAL = ["127.0.0.1"]
@@ -85,7 +85,7 @@ async def test_a_redirect_to_another_host_is_reported_and_not_followed(tmp_path:
     async with serving() as site:
         site.says["/"] = response(status="301 Moved", location=location.format(port=site.port))
         answer = await fetcher(tmp_path).fetch(parse_url(f"{site.origin}/"))
-        assert isinstance(answer, Redirect)
+        assert isinstance(answer, HttpRedirect)
         assert answer.location.host != "127.0.0.1"
         assert site.asked == ["/"]
 

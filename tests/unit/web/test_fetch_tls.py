@@ -11,7 +11,7 @@ import trustme
 from tests.unit.web.loopback import Names, response, serving, workspace
 
 from wieldy.core.errors import ToolFailure
-from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, Redirect
+from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, HttpRedirect
 from wieldy.web.url import parse_url
 
 
@@ -65,7 +65,7 @@ async def test_a_redirect_out_of_encryption_is_reported(tmp_path: Path, certific
         site.says["/"] = response(status="302 x", location=f"http://site.test:{site.port}/plain")
         fetch = Fetcher(trusting, resolver=Names(site_test=[["127.0.0.1"]]))
         answer = await fetch.fetch(parse_url(f"https://site.test:{site.port}/"))
-        assert isinstance(answer, Redirect)
+        assert isinstance(answer, HttpRedirect)
         assert answer.location.scheme == "http"
 
 

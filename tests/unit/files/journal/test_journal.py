@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.fault_disks import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Event, Notice
@@ -21,7 +22,6 @@ from wieldy.files.journal.paths import project_key
 from wieldy.files.writing.commit import write_atomically
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import StaleFileError, WriteError
-from wieldy.testing.chaos import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
 EDIT = ChangeOrigin("s", "call", "Edit")
 

@@ -8,11 +8,11 @@ import stat as bits
 from pathlib import Path
 
 import pytest
+from tests.fault_disks import FailAt, SlowDisk, WatchedDisk
 
 from wieldy.files.writing.commit import commit_writes, write_atomically
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import plan_write, read_target
-from wieldy.testing.chaos import FailAt, SlowDisk, WatchedDisk
 
 
 def names(folder: Path) -> list[str]:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.fault_disks import FailAt, SlowDisk, WatchedDisk
 
 from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import FileWrite, plan_write, read_target
-from wieldy.testing.chaos import FailAt, SlowDisk, WatchedDisk
 
 
 @pytest.fixture(autouse=True)
