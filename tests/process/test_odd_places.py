@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +92,37 @@ def test_a_folder_that_is_gone_is_told_in_one_line(tmp_path, environment, args, 
     assert done.returncode == code
     assert len(done.stderr.splitlines()) == (1 if code else 0), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_transcript_thread_that_cannot_start_is_told_in_one_line_and_nothing_hangs(project, environment):
+    (project / "s").write_text('{"turns": [[{"text": "hello"}]]}')
+    program = (
+        "import resource, sys, threading, wieldy.cli, wieldy.agent.session\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "threading.stack_size(1 << 30)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29), resource.RLIM_INFINITY))\n"
+        "sys.exit(wieldy.cli.run(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-p", "hi", "--model", "script:s"],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "thread" in done.stderr
+    assert "cannot be resumed" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_state_folder_that_fills_up_while_a_session_runs_is_told_in_one_line(wieldy, project):
+    turns = [[{"text": "x" * 500}, {"call": "Glob", "input": {"pattern": f"{n}*"}}] for n in range(40)]
+    (project / "s").write_text(json.dumps({"turns": [*turns, [{"text": "done"}]]}))
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))  # noqa: E731
+    done = wieldy("-p", "hi", "--model", "script:s", preexec_fn=limit)
+    assert done.returncode == 1
+    assert "cannot be resumed" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -7,6 +7,7 @@ A record is written before `append` returns, so that a killed process loses noth
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import threading
@@ -68,6 +69,8 @@ class Transcript:
         self._file = -1
         self._fsyncs: FsyncThread | None = None
         self._last_result = 0
+        self._is_torn = False  # whether a write failed, and may have left half a line
+        self._has_failed = False
 
     def append(self, record: TranscriptRecord) -> None:
         """Write a record. Raises `SessionError` when that fails: a run that cannot be resumed must not go on."""
@@ -83,9 +86,11 @@ class Transcript:
             line = _encode(record)
             if len(line) > PAYLOAD_CHARS:
                 line = _encode(payloads.extract(msgspec.to_builtins(record)))
-            _write_all(self._file, line)
+            _write_all(self._file, b"\n" + line if self._is_torn else line)
         except OSError as error:
+            self._is_torn = True
             raise self._write_error(error) from None
+        self._is_torn = False
         count = self._fsyncs.note_write()
         if isinstance(record, ToolResultRecord):
             self._last_result = count
@@ -112,9 +117,15 @@ class Transcript:
             except BaseException:
                 os.close(file)
                 raise
+            fsyncs = FsyncThread(file, folder, self._payloads.fsync)
+            try:
+                fsyncs.start()
+            except RuntimeError as error:
+                os.close(file)
+                raise OSError(f"no thread can be started ({error})") from None
         except OSError as error:
             raise self._write_error(error) from None
-        self._file, self._fsyncs = file, FsyncThread(file, folder, self._payloads.fsync)
+        self._file, self._fsyncs = file, fsyncs
 
     async def flush(self, *, results: bool = False) -> None:
         """Wait until all records are on disk, or the last tool result and those before it. Raises `SessionError`."""
@@ -125,20 +136,25 @@ class Transcript:
                 raise self._write_error(error) from None
 
     async def aclose(self) -> None:
-        """Flush and close."""
+        """Flush and close. Raises `SessionError` where that fails and no error was raised before."""
         if self._fsyncs is None:
             return
+        was_reported = self._has_failed
         try:
             await self.flush()
+        except SessionError:
+            if not was_reported:
+                raise
         finally:
             await in_thread(self._fsyncs.stop)
             os.close(self._file)
             self._file, self._fsyncs = -1, None
 
     def _write_error(self, error: OSError) -> SessionError:
+        self._has_failed = True
         return SessionError(
-            f"the transcript {self.path} cannot be written: {error.strerror or error}; WIELDY_HOME moves it, "
-            "--no-session-persistence does without"
+            f"the transcript {self.path} cannot be written: {error.strerror or error}; this session cannot be resumed from "
+            "here on. Set WIELDY_HOME to a folder that can be written, or use --no-session-persistence"
         )
 
 
@@ -455,15 +471,16 @@ class FsyncThread:
         self._stopped = False
         self._error: OSError | None = None
         self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name="wieldy-transcript", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Raises `RuntimeError` where the system allows no more."""
+        self._thread.start()
 
     def note_write(self) -> int:
         """Count a write, to be brought to disk soon; returns the count."""
         self._written += 1
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="wieldy-transcript", daemon=True)
-            self._thread.start()
-        elif self._written - self._on_disk == 1:
+        if self._written - self._on_disk == 1:
             with self._wake:
                 self._wake.notify()
         return self._written
@@ -485,8 +502,7 @@ class FsyncThread:
         with self._wake:
             self._stopped = True
             self._wake.notify()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _work(self) -> None:
         while True:
@@ -511,6 +527,8 @@ class FsyncThread:
     def _fsync(self) -> None:
         self._before()
         _fdatasync(self._file)
+        if os.fstat(self._file).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while the session ran")
         if self._new_folder is not None:
             fsync_folder(self._new_folder)
             fsync_folder(self._new_folder.parent)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.agent.conftest import ended, events_of
 
 from wieldy import Script, Session, tool
-from wieldy.agent.transcript import FsyncThread, Transcript
+from wieldy.agent.records import UserMessage
+from wieldy.agent.transcript import FsyncThread, Transcript, records
+from wieldy.core.errors import SessionError
 from wieldy.core.provider import Request
 
 pytestmark = pytest.mark.asyncio
@@ -103,3 +108,59 @@ async def test_a_disk_that_fails_ends_the_run_before_anything_is_changed(tmp_pat
         assert disk.seen == []
         session.transcript._fsyncs._error = None
         session.transcript._fsyncs._before = lambda: None
+
+
+def breaking(how: Any) -> Any:
+    @tool(needs_permission=False)
+    async def spoil() -> str:
+        """Make the transcript impossible to write."""
+        how()
+        return "spoiled"
+
+    return spoil
+
+
+async def test_a_transcript_that_is_deleted_while_the_session_runs_ends_it_with_a_sentence(make_session, caplog):
+    model = Script([[{"call": "spoil"}], [{"text": "never said"}]])
+    async with make_session(model) as session:
+        session.box.add(breaking(lambda: shutil.rmtree(session.transcript.path.parent)))
+        end = ended(await events_of(session))
+    assert end.why == "error"
+    assert "deleted" in end.detail
+    assert "cannot be resumed" in end.detail
+    assert len(model.requests) == 1
+    assert caplog.records == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+async def test_a_full_disk_ends_the_session_with_a_sentence_and_no_traceback(make_session, caplog):
+    def fill() -> None:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, session.transcript._file)
+        os.close(full)
+
+    async with make_session(Script([[{"call": "spoil"}], [{"text": "never said"}]])) as session:
+        session.box.add(breaking(fill))
+        end = ended(await events_of(session))
+    assert end.why == "error"
+    assert "No space left" in end.detail
+    assert "cannot be resumed" in end.detail
+    assert caplog.records == []
+
+
+async def test_half_a_line_of_a_failed_write_does_not_swallow_the_next_record(tmp_path):
+    transcript = Transcript(tmp_path / "s")
+    transcript.append(UserMessage([{"type": "text", "text": "one"}]))
+    writable = os.dup(transcript._file)
+    os.write(transcript._file, b'{"type":"us')
+    read_only = os.open(tmp_path / "s" / "transcript.jsonl", os.O_RDONLY)
+    os.dup2(read_only, transcript._file)
+    with pytest.raises(SessionError):
+        transcript.append(UserMessage([{"type": "text", "text": "two"}]))
+    os.dup2(writable, transcript._file)
+    transcript.append(UserMessage([{"type": "text", "text": "three"}]))
+    await transcript.aclose()
+    os.close(writable)
+    os.close(read_only)
+    kept = [record for record in records(tmp_path / "s") if isinstance(record, UserMessage)]
+    assert [record.content[0]["text"] for record in kept] == ["one", "three"]
