@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -15,7 +17,10 @@ from wieldy.agent.system_prompt import ROLE, environment, instructions, system_p
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
+from wieldy.core.call import ToolCall
+from wieldy.core.errors import Refusal
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
+from wieldy.engine.pipeline import bind, normalize
 from wieldy.engine.supervise import Aborted
 from wieldy.skills.skill import Skills
 from wieldy.subagents.definitions import AgentTypes
@@ -111,10 +116,32 @@ class RequestPrefix:
             offering.listing,
             workspace.service(Skills).prompt_section() if "Skill" in names else "",
             workspace.service(AgentTypes).prompt_section() if "Agent" in names else "",
-            instructions(workspace.root, workspace.env),
+            instructions(workspace.root, workspace.env, self._read_refusal),
             environment(workspace.cwd, workspace.root, model=self._model),
         )
         self.system = tuple(part for part in parts if part)
+
+    def _read_refusal(self, path: str, folder: str) -> str | None:
+        """Why the policy does not let an instruction file in `folder` quote a file; None if it does.
+
+        Nobody is asked: what would be asked is refused. Only that a file is outside the project does not matter where it is
+        beside or below the instruction file, which is outside too.
+        """
+        from wieldy.tools.read import read
+
+        try:
+            plan = normalize(bind(ToolCall("instructions", read.name, {"file_path": path}), read), self._box.workspace)
+        except Refusal as refusal:
+            return str(refusal)
+        decision = self._box.services.judge.decide(plan, ())
+        if decision.behavior == "allow":
+            return None
+        # A mode only says what becomes of a question.
+        obstacles = [reason for reason in decision.reasons if reason.behavior != "allow" and reason.kind != "mode"]
+        is_outside_only = obstacles and all(one.kind == "path" and one.behavior == "ask" for one in obstacles)
+        if is_outside_only and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            return None
+        return str(obstacles[0]) if obstacles else decision.why
 
     def _activated(self, names: tuple[str, ...]) -> None:
         self._has_new_activations = True

@@ -9,14 +9,17 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
 
 MAX_INSTRUCTION_CHARS = 32_000  # of all instruction files together
 MAX_IMPORT_DEPTH = 4
+ReadRefusal: TypeAlias = Callable[[str, str], str | None]
+
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 
 ROLE = """You are a coding agent working in the user's terminal through the tools you are given.
@@ -53,13 +56,16 @@ def environment(cwd: str, root: str, *, model: str, today: str | None = None) ->
     return f"# Here\nFolder: {cwd}\nProject root: {root} (git: {git})\nSystem: {system}\nToday: {today}\nModel: {model}"
 
 
-def instructions(root: str, env: Mapping[str, str] = os.environ) -> str:
+def instructions(
+    root: str, env: Mapping[str, str] = os.environ, refusal: ReadRefusal = lambda path, folder: None
+) -> str:
     """The contents of AGENTS.md and CLAUDE.md files: the user's first, the nearest last, each file once.
 
-    If they are too long together, the nearest are kept and those farther away are cut.
+    If they are too long together, the nearest are kept and those farther away are cut. `refusal` gets a file and the folder
+    of the instruction file that wants it, and returns why it must not be read, or None.
     """
-    included: set[str] = set()
-    files = [(path, _read_with_imports(path, within, included, 0)) for path, within in _instruction_files(root, env)]
+    reader = InstructionReader(refusal)
+    files = [(path, reader.read(path, within)) for path, within in _instruction_files(root, env)]
     sections: list[str] = []
     left = MAX_INSTRUCTION_CHARS
     for path, text in reversed(files):
@@ -99,22 +105,32 @@ def _folders_up_to_repository(root: Path) -> list[Path]:
     return folders
 
 
-def _read_with_imports(path: Path, within: str, included: set[str], depth: int) -> str:
-    """A file with its `@path` imports replaced by their contents; empty for a file that is included already."""
-    real = os.path.realpath(path)
-    if real in included or depth > MAX_IMPORT_DEPTH or os.path.commonpath([real, within]) != within:
-        return ""
-    included.add(real)
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+class InstructionReader:
+    """Reads instruction files with their imports, each file once. `refusal` says why one may not be read."""
 
-    def expand(match: re.Match[str]) -> str:
-        target = path.parent / os.path.expanduser(match[1])
-        return _read_with_imports(target, within, included, depth + 1) if os.path.isfile(target) else match[0]
+    def __init__(self, refusal: ReadRefusal) -> None:
+        self._refusal = refusal
+        self._included: set[str] = set()
 
-    pieces = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
-    return "".join(
-        piece if piece.startswith("`") else re.sub(r"(?<!\S)@([\w~./-]+[\w])", expand, piece) for piece in pieces
-    )
+    def read(self, path: Path, within: str, *, importer: Path | None = None, depth: int = 0) -> str:
+        """A file with its `@path` imports replaced by their contents; empty for a file that is included already."""
+        real = os.path.realpath(path)
+        if real in self._included or depth > MAX_IMPORT_DEPTH or os.path.commonpath([real, within]) != within:
+            return ""
+        top = importer or path
+        if (why := self._refusal(os.path.abspath(path), str(top.parent))) is not None:
+            return f"({path.name} is not included here: {why})"
+        self._included.add(real)
+        try:
+            text = Path(real).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+        def expand(match: re.Match[str]) -> str:
+            target = path.parent / os.path.expanduser(match[1])
+            return self.read(target, within, importer=top, depth=depth + 1) if os.path.isfile(target) else match[0]
+
+        pieces = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
+        return "".join(
+            piece if piece.startswith("`") else re.sub(r"(?<!\S)@([\w~./-]+[\w])", expand, piece) for piece in pieces
+        )

@@ -127,6 +127,46 @@ def test_what_changes_from_day_to_day_comes_last(tmp_path):
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("mode", ["default", "dontAsk", "bypassPermissions"])
+@pytest.mark.parametrize("behavior", ["deny", "ask"])
+async def test_imports_pass_the_permission_policy(repository, home, monkeypatch, mode, behavior):
+    monkeypatch.setenv("HOME", str(home))
+    (repository / ".env").write_text("PASSWORD=hunter2")
+    (repository / "plain.md").write_text("plain words")
+    os.symlink(".env", repository / "link.md")
+    os.symlink(".env", repository / "CLAUDE.md")
+    (repository / "AGENTS.md").write_text("Start. @.env and @link.md and @plain.md")
+    model = Script([[{"text": "x"}]])
+    settings = {"permissions": {behavior: ["Read(.env)"]}}
+    async with Session(repository, model=model, settings=settings, mode=mode) as session:
+        await session.ask("go")
+    prompt = "\n".join(model.requests[0].system)
+    assert "hunter2" not in prompt
+    assert "plain words" in prompt
+    assert "Read(.env)" in prompt
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("mode", ["default", "dontAsk"])
+async def test_the_users_own_file_imports_what_is_beside_it_but_no_key_from_elsewhere(
+    repository, home, monkeypatch, mode
+):
+    monkeypatch.setenv("HOME", str(home))
+    for name, text in ((".ssh/id_rsa", "the key"), (".claude/more.md", "more words"), (".claude/CLAUDE.md", "")):
+        (home / name).parent.mkdir(exist_ok=True, parents=True)
+        (home / name).write_text(text)
+    (home / ".claude/CLAUDE.md").write_text(f"@more.md and @{home}/.ssh/id_rsa and @../.ssh/id_rsa")
+    (repository / "AGENTS.md").write_text(f"@~/.ssh/id_rsa and @{home}/.ssh/id_rsa")
+    model = Script([[{"text": "x"}]])
+    async with Session(repository, model=model, settings={}, mode=mode) as session:
+        await session.ask("go")
+    prompt = "\n".join(model.requests[0].system)
+    assert "the key" not in prompt
+    assert "more words" in prompt
+    assert "id_rsa is not included here" in prompt
+
+
+@pytest.mark.asyncio
 async def test_prompt_and_tools_are_small_and_the_same_from_request_to_request(tmp_path, monkeypatch):
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
