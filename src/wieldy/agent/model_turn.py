@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -27,6 +28,7 @@ from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
+from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.provider import (
@@ -52,6 +54,7 @@ MAX_ATTEMPTS = 8
 # A server that restarts is back soon; one that was never started is not worth a minute of waiting.
 MAX_ATTEMPTS_IF_REFUSED = 4
 MAX_BACKOFF_SECONDS = 60.0
+MIN_RETRY_AFTER_SECONDS = 0.5  # a server that asks for less gets the usual backoff
 MAX_RETRY_AFTER_SECONDS = 300.0  # a server that asks for more is not waited for
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -155,11 +158,12 @@ class ModelTurn:
 
     async def _wait(self, failure: ProviderFailure, attempt: int, abort: Abort) -> None:
         """Wait before the next attempt. Raises the failure when there should be none."""
-        seconds = retry_delay(failure, attempt, self.max_attempts)
+        most = min(self.max_attempts, MAX_ATTEMPTS_IF_REFUSED) if failure.kind == "refused" else self.max_attempts
+        seconds = retry_delay(failure, attempt, most)
         if seconds is None:
             raise failure
         self.box.events.emit(
-            Retried(attempt=attempt, most=self.max_attempts, seconds=seconds, why=str(failure), status=failure.status)
+            Retried(attempt=attempt, most=most, seconds=seconds, why=str(failure), status=failure.status)
         )
         _raise_if(abort)
         await self.box.supervisor.run(_awaited(self.sleep(seconds)), abort)
@@ -225,7 +229,8 @@ class TurnAttempt:
     def _on_done(self, task: asyncio.Task[ToolResult]) -> None:
         """Record a result at once, so that a crash cannot lose what has been done."""
         if not task.cancelled() and task.exception() is None:
-            self.record_results((task.result(),))
+            with suppress(SessionError):  # the transcript cannot be written: the turn fails when it records all results
+                self.record_results((task.result(),))
 
     def _record_blocks(self) -> None:
         blocks = self.message.blocks
@@ -412,11 +417,9 @@ def retry_delay(
     jitter: Callable[[], float] = random.random,
 ) -> float | None:
     """Seconds to wait before the next attempt, as the server asks or by backoff; None when there should be none."""
-    if failure.kind == "refused":
-        max_attempts = min(max_attempts, MAX_ATTEMPTS_IF_REFUSED)
     if not failure.transient or attempt >= max_attempts:
         return None
-    if failure.retry_after is not None:
+    if failure.retry_after is not None and failure.retry_after >= MIN_RETRY_AFTER_SECONDS:
         return failure.retry_after if failure.retry_after <= MAX_RETRY_AFTER_SECONDS else None
     return min(2.0 ** (attempt - 1), MAX_BACKOFF_SECONDS) * (0.5 + jitter() / 2)
 

@@ -173,6 +173,7 @@ class MessageParser:
 
     def __init__(self, model: str = "") -> None:
         self.finished = False
+        self._has_stop_reason = False
         self._model = model
         self._usage = Usage()
 
@@ -192,6 +193,7 @@ class MessageParser:
             case "message_delta":
                 yield self._metered(get_object(event, "usage"))
                 if reason := get_object(event, "delta").get("stop_reason"):
+                    self._has_stop_reason = True
                     yield Stopped(_STOP_REASONS.get(reason, reason))
             case "message_stop":
                 self.finished = True
@@ -201,8 +203,8 @@ class MessageParser:
                 raise bad_event("it has no `type`")
 
     def close(self) -> Iterator[Delta]:
-        """Raise `ProviderFailure` unless the message has ended."""
-        if not self.finished:
+        """Raise `ProviderFailure` unless the message has ended. Some servers send no `message_stop`: a stop reason is enough."""
+        if not self.finished and not self._has_stop_reason:
             raise ProviderFailure("connection", "the stream ended before the message did")
         return iter(())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
@@ -62,19 +63,26 @@ class ApiEndpoint:
 async def parse_events(
     batches: AsyncIterator[Sequence[bytes]], parser: StreamParser, response: HttpResponse | None = None
 ) -> AsyncIterator[Delta]:
-    """Feed batches of events to a parser until it is finished or the stream ends. Raises `ProviderFailure`."""
+    """Feed batches of events to a parser until it is finished or the stream ends. Raises `ProviderFailure`.
+
+    Only deltas reset the idle timeout: pings, comments and incomplete events do not.
+    """
     failure: ProviderFailure | None = None
+    last_delta = time.monotonic()
     try:
         async for batch in batches:
             for data in batch:
                 for delta in parser.feed(data):
                     yield delta
+                    last_delta = time.monotonic()
                 if parser.finished:
                     break
             if parser.finished:
                 if response is not None:
                     response.complete = True
                 break
+            if response is not None and time.monotonic() - last_delta > response.idle_seconds:
+                raise HttpError(f"the server sent nothing of an answer for {response.idle_seconds:g} s")
     except HttpError as error:
         failure = ProviderFailure("connection", str(error))
     try:

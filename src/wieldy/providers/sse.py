@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -17,30 +16,20 @@ _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 async def read_events(response: HttpResponse) -> AsyncGenerator[list[bytes], None]:
-    """The data of the events of a response, in batches as they arrive.
-
-    Raises `HttpError` when no event is completed for too long: partial bytes do not reset the idle timeout.
-    """
+    """The data of the events of a response, one batch for each read; a batch may be empty. Raises `HttpError`."""
     decoder = SseDecoder()
-    last_time, last_count = time.monotonic(), 0
     while chunk := await response.read():
-        if batch := decoder.feed(chunk):
-            yield batch
-        if decoder.event_count > last_count:
-            last_time, last_count = time.monotonic(), decoder.event_count
-        elif time.monotonic() - last_time > response.idle_seconds:
-            raise HttpError(f"no complete event came from the server for {response.idle_seconds:g} s")
+        yield decoder.feed(chunk)
     if (data := decoder.close()) is not None:
         yield [data]
 
 
 class SseDecoder:
-    """Feed it bytes as they arrive. `event_count` counts all complete events, those without data too."""
+    """Feed it bytes as they arrive."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._searched = 0
-        self.event_count = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the data fields of the events that these bytes complete. Raises `HttpError` for an endless event."""
@@ -49,7 +38,6 @@ class SseDecoder:
         batch: list[bytes] = []
         # An end may straddle two reads: search the last three bytes of the old data again.
         for match in _EVENT_END.finditer(self._buffer, max(self._searched - 3, 0)):
-            self.event_count += 1
             if (field := _data_field(bytes(self._buffer[start : match.start()]))) is not None:
                 batch.append(field)
             start = match.end()

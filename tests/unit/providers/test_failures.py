@@ -154,9 +154,23 @@ async def _drops_of_an_event(received: ReceivedRequest, writer: asyncio.StreamWr
         await asyncio.sleep(0.02)
 
 
+async def _pings(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b'event: ping\ndata: {"type": "ping"}\n\n')
+        await asyncio.sleep(0.02)
+
+
+async def _comments(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b": still working\n\n")
+        await asyncio.sleep(0.02)
+
+
 @WIRES
 @pytest.mark.asyncio
-@pytest.mark.parametrize("reply", [_silence, _drops_of_a_head, _drops_of_an_event])
+@pytest.mark.parametrize("reply", [_silence, _drops_of_a_head, _drops_of_an_event, _pings, _comments])
 async def test_a_server_that_stays_silent_or_sends_drops_is_given_up_on(wire, reply):
     async with asyncio.timeout(20), loopback(reply) as server:
         failure = await failure_of(provider(wire, server.url, idle_seconds=0.3))

@@ -119,6 +119,15 @@ async def test_a_stream_cut_at_any_byte_is_a_broken_connection_unless_it_had_end
     assert broken > len(data) // 37 // 2
 
 
+@pytest.mark.asyncio
+async def test_a_stop_reason_without_a_message_stop_completes_an_answer():
+    data = STREAMS["anthropic"]([("text", "hi")])
+    without_end = data[: data.index(b"event: message_stop")]
+    async with loopback(stream(without_end)) as server:
+        answer = await receive(provider("anthropic", server.url))
+    assert (answer.text(), answer.stop_reason) == ("hi", "end_turn")
+
+
 @WIRES
 @pytest.mark.asyncio
 async def test_one_connection_serves_many_requests_and_a_stale_one_is_replaced(wire):
