@@ -179,3 +179,11 @@ def test_without_a_terminal_it_says_to_use_p(wieldy):
     done = wieldy()
     assert done.returncode == 2
     assert "-p" in done.stderr
+
+
+def test_without_persistence_no_transcript_is_written(chat, tmp_path):
+    screen = chat("--no-session-persistence", turns=[[{"text": "hello there"}]])
+    screen.wait_for("/help")
+    screen.type("hi")
+    screen.wait_for("hello there")
+    assert list((tmp_path / "state").glob("sessions/*/transcript.jsonl")) == []

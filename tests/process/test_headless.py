@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from wieldy import Script, Session
+from wieldy.agent.records import AssistantBlock, ToolResultRecord, convert_record
+from wieldy.headless import converse
+
 READ = {"call": "Read", "input": {"file_path": "b.txt"}}
 WRITE = {"call": "Write", "input": {"file_path": "new.txt", "content": "new"}}
 SLEEP = {"call": "Bash", "input": {"command": "sleep 30"}}
@@ -325,6 +329,7 @@ def test_a_signal_ends_it_in_order_and_leaves_a_session_one_can_go_on_with(
     assert running.returncode == code, err
     last = json.loads(out.splitlines()[-1])
     assert (last["type"], last["terminal_reason"]) == ("result", "interrupted")
+    assert last["errors"] == ["interrupted by the user" if number == signal.SIGINT else "ended by SIGTERM"]
     done = wieldy("-p", "and now?", script([{"text": "on we go"}]), "--resume", session)
     assert done.stdout == "on we go\n"
 
@@ -369,3 +374,37 @@ def test_stream_json_has_the_result_of_a_call_that_the_loop_breaker_refused(wiel
     results = [line["message"]["content"][0] for line in lines(done) if line["type"] == "user"]
     assert [result["type"] for result in results] == ["tool_result"] * 3
     assert "has failed 2 times" in json.dumps(results[-1])
+
+
+def test_text_mode_says_on_stderr_what_it_waits_for(wieldy, script):
+    done = wieldy(
+        "-p", "go", script([{"fail": "overloaded", "message": "too busy", "retry_after": 0.5}], [{"text": "ok"}])
+    )
+    assert (done.returncode, done.stdout) == (0, "ok\n")
+    assert done.stderr == "wieldy: too busy; trying again in 1 s (attempt 2 of 8)\n"
+
+
+@pytest.mark.asyncio
+async def test_a_long_wait_for_an_answer_is_said_on_stderr(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+
+    async def prompts():
+        yield "go"
+
+    async with Session(tmp_path, model=Script([[{"pause": 0.5}, {"text": "late"}]]), settings={}) as session:
+        assert await converse(session, prompts(), "text", lambda text: None, waiting_seconds=0.2) == 0
+    reminders = capsys.readouterr().err.splitlines()
+    assert len(reminders) == 2
+    assert all("waiting for the model's answer" in line for line in reminders)
+
+
+def test_stream_json_has_the_same_blocks_as_the_transcript(wieldy, script):
+    read = {"call": "Read", "input": {"file_path": "b.txt"}}
+    done = wieldy("-p", "go", script([{"text": "look"}, read], [{"text": "done"}]), "--output-format=stream-json")
+    written = lines(done)
+    exported = wieldy("sessions", "export", written[0]["session_id"])
+    kept = [convert_record(json.loads(line)) for line in exported.stdout.splitlines()]
+    answers = [block for line in written if line["type"] == "assistant" for block in line["message"]["content"]]
+    results = [block for line in written if line["type"] == "user" for block in line["message"]["content"]]
+    assert answers == [record.block for record in kept if isinstance(record, AssistantBlock)]
+    assert results == [record.block for record in kept if isinstance(record, ToolResultRecord)]

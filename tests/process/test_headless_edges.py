@@ -64,6 +64,7 @@ def test_a_key_that_cannot_be_sent_is_named(wieldy):
         (["--output-format", "xml"], "--output-format"),
         (["--root", "/no/such/folder"], "/no/such/folder"),
         (["--nonsense"], "--nonsense"),
+        (["--resume", ""], "--resume"),
     ],
 )
 def test_a_word_that_means_nothing_is_one_line_and_code_two(wieldy, model, args, says):

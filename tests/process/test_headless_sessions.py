@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,31 @@ def test_help_has_an_example(wieldy):
     done = wieldy("sessions", "--help")
     assert done.returncode == 0
     assert "examples:" in done.stdout
+
+
+def test_the_beginning_of_an_id_is_enough_unless_several_begin_so(wieldy, happened, tmp_path):
+    short = happened[:5]
+    assert wieldy("sessions", "show", short).stdout == wieldy("sessions", "show", happened).stdout
+    script = tmp_path / "more.json"
+    script.write_text(json.dumps({"turns": [[{"text": "and more"}]]}))
+    done = wieldy("-p", "go on", "--resume", short, f"--model=script:{script}", "--output-format=json")
+    assert json.loads(done.stdout)["session_id"] == happened
+    transcript = Path(json.loads(wieldy("sessions", "list", "--json").stdout)[0]["transcript"])
+    twin = transcript.parent.with_name(short + "0twin")
+    shutil.copytree(transcript.parent, twin)
+    several = wieldy("sessions", "show", short)
+    assert several.returncode == 1
+    assert twin.name in several.stderr
+    assert happened in several.stderr
+    assert wieldy("sessions", "show", short[:2]).returncode == 1
+
+
+def test_the_last_twenty_sessions_are_listed_and_all_on_request(wieldy, happened):
+    transcript = Path(json.loads(wieldy("sessions", "list", "--json").stdout)[0]["transcript"])
+    for number in range(22):
+        shutil.copytree(transcript.parent, transcript.parent.with_name(f"copy{number:02}"))
+    listed = wieldy("sessions")
+    assert len(listed.stdout.splitlines()) == 20
+    assert "--all" in listed.stderr
+    everything = wieldy("sessions", "list", "--all")
+    assert (len(everything.stdout.splitlines()), everything.stderr) == (23, "")

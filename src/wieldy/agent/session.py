@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -22,8 +21,8 @@ from wieldy.agent.records import (
 )
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
-from wieldy.agent.store import session_folder
-from wieldy.agent.transcript import NAME, Conversation, Transcript, clean_texts
+from wieldy.agent.store import find_session
+from wieldy.agent.transcript import Conversation, Transcript, clean_texts
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
@@ -46,8 +45,8 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
 class Session:
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
-    `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id; with `fork`, in a
-    copy of it. `max_cost` is in US dollars and counts from now on.
+    `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
+    beginning of it; with `fork`, in a copy of it. `max_cost` is in US dollars and counts from now on.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -74,7 +73,8 @@ class Session:
         fork: bool = False,
         persist: bool = True,
     ) -> None:
-        self._resume_folder = _existing_folder(resume) if resume is not None else None
+        self._resume_folder = find_session(resume) if resume is not None else None
+        resumed_id = None if self._resume_folder is None else self._resume_folder.name
         self.box = Toolbox(
             root,
             mode=mode,
@@ -85,7 +85,7 @@ class Session:
             load_settings=load_settings,
             builtins=builtins,
             hooks=hooks,
-            session_id=None if fork else resume,
+            session_id=None if fork else resumed_id,
         )
         self._limits = RunLimits(max_turns, max_cost)
         self._options = RequestOptions(thinking_budget, tuple(server_tools))
@@ -93,7 +93,7 @@ class Session:
         self._prefix = RequestPrefix(self.box, system)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
         self._side_requests = SideRequests(self._models, self.transcript)
-        self._forked_from = resume if fork else None
+        self._forked_from = resumed_id if fork else None
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
         self._running = False
@@ -183,9 +183,9 @@ class Session:
             await loop.compactor().compact("manual", self.box.abort_flag, instructions)
             await self.transcript.flush()
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "interrupted by the user") -> None:
         """Interrupt the run: the stream ends, tools are stopped, every open call gets a result."""
-        self.box.abort()
+        self.box.abort(reason)
 
     async def aclose(self) -> None:
         """Stop, fire the hooks, write the rest of the transcript, release everything."""
@@ -292,13 +292,6 @@ class Session:
             context = session_context(self.box, self._loop, self._models.name_and_url())
             self._subagents = SubagentStarter(context)
         return await self._subagents.start(task, ctx)
-
-
-def _existing_folder(session_id: str) -> Path:
-    folder = session_folder(session_id)
-    if not (folder / NAME).exists():
-        raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
-    return folder
 
 
 def _content(prompt: Prompt) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError
 from wieldy.core.state_dirs import state_home
 
+MIN_ID_CHARS = 4  # of a shortened id
 LISTING_RECORDS = 50  # records read for a listing
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -50,6 +51,22 @@ def session_folder(session_id: str) -> Path:
     if not _ID.fullmatch(session_id):
         raise SessionError(f"`{session_id}` is not the id of a session; `wieldy sessions` lists them")
     return sessions_folder() / session_id
+
+
+def find_session(session_id: str) -> Path:
+    """The folder of a session that has a transcript, by its id or the beginning of it. Raises `SessionError`."""
+    folder = session_folder(session_id)
+    if (folder / NAME).exists():
+        return folder
+    matches: list[Path] = []
+    if len(session_id) >= MIN_ID_CHARS and sessions_folder().is_dir():
+        matches = [path for path in sessions_folder().glob(f"{session_id}*") if (path / NAME).exists()]
+    if len(matches) > 1:
+        ids = ", ".join(sorted(path.name for path in matches)[:5])
+        raise SessionError(f"{len(matches)} sessions begin with {session_id}: {ids}; give more of the id")
+    if not matches:
+        raise SessionError(f"there is no session {session_id}; `wieldy sessions list --all` has them all")
+    return matches[0]
 
 
 def stored_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[StoredSession]:

@@ -66,6 +66,13 @@ def mode(name: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def session_id(text: str) -> str:
+    """Accept the id of a session, or the beginning of one."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the id of a session is missing; `wieldy sessions` lists them")
+    return text.strip()
+
+
 def count(text: str) -> int:
     """Accept a whole number of at least 1."""
     try:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from functools import partial
 
-from wieldy.cli.arguments import add_mode, command_parser
+from wieldy.cli.arguments import add_mode, command_parser, session_id
 from wieldy.cli.output import print_error
 
 EXAMPLES = """examples:
@@ -26,7 +26,8 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument(
         "-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder"
     )
-    parser.add_argument("-r", "--resume", metavar="ID", default=None, help="resume this session")
+    parser.add_argument("-r", "--resume", type=session_id, metavar="ID", help="resume this session")
+    parser.add_argument("--no-session-persistence", action="store_true", help="save no transcript")
     options = parser.parse_args(argv)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_error('this is not a terminal; use `wieldy -p "prompt"`')
@@ -36,9 +37,14 @@ def main(command: str, argv: list[str]) -> int:
     from wieldy.terminal.chat import Chat
 
     open_session = partial(
-        Session, model=options.model, base_url=options.base_url, mode=options.permission_mode, load_settings=True
+        Session,
+        model=options.model,
+        base_url=options.base_url,
+        mode=options.permission_mode,
+        load_settings=True,
+        persist=not options.no_session_persistence,
     )
-    resume = options.resume or (last_session(".") if options.resume_last else None)
+    resume = last_session(".") if options.resume_last and options.resume is None else options.resume
 
     async def run() -> int:
         return await Chat(open_session, first_prompt=options.prompt, resume=resume).run()

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import add_mode, add_root, amount, command_parser, count, folder
+from wieldy.cli.arguments import add_mode, add_root, amount, command_parser, count, folder, session_id
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers as in .mcp.json, or their JSON")
     add_root(parser)
     add("-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder")
-    add("-r", "--resume", metavar="ID", help="resume this session")
+    add("-r", "--resume", type=session_id, metavar="ID", help="resume this session")
     add("--fork-session", action="store_true", help="resume a copy of the session")
     add("--no-session-persistence", action="store_true", help="save no transcript")
     return parser
@@ -316,17 +316,18 @@ class SignalHandler:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         code = SIGNAL_EXIT_CODES[signal.Signals(number)]
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._interrupt, code)
+            reason = "interrupted by the user" if number == signal.SIGINT else "ended by SIGTERM"
+            self._loop.call_soon_threadsafe(self._interrupt, code, reason)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
         else:
             sys.exit(code)
 
-    def _interrupt(self, code: int) -> None:
+    def _interrupt(self, code: int, reason: str) -> None:
         if self.exit_code is not None:
             os._exit(code)
         self.exit_code = code
         if self._session is not None and self._session.running:
-            self._session.abort()
+            self._session.abort(reason)
         elif self._task is not None:
             self._task.cancel()

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from wieldy.agent.store import StoredSession, past_calls, read_session, session_folder, stored_sessions
+from wieldy.agent.store import StoredSession, find_session, past_calls, read_session, stored_sessions
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
 from wieldy.cli.output import print_error, print_json
 from wieldy.core.call import PlannedCall, ToolCall
@@ -222,10 +222,9 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _find_session(session_id: str) -> StoredSession:
-    folder = session_folder(session_id)
-    session = read_session(folder, 0.0) if folder.is_dir() else None
+    session = read_session(find_session(session_id), 0.0)
     if session is None:
-        raise SessionError(f"there is no session {session_id}; `wieldy sessions` lists them")
+        raise SessionError(f"the transcript of session {session_id} is empty")
     return session
 
 

@@ -6,23 +6,24 @@ import argparse
 import json
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from wieldy.agent.store import StoredSession, last_session, session_folder, stored_sessions
+from wieldy.agent.store import StoredSession, find_session, last_session, stored_sessions
 from wieldy.agent.transcript import NAME, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.cli.output import print_json
-from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock
 
 EXAMPLES = """examples:
-  wieldy sessions                                  the sessions of this folder, latest first
+  wieldy sessions                                  the last 20 sessions of this folder, latest first
   wieldy sessions list --all --json
-  wieldy sessions show 3f9a0c21b7de                prompts, answers, calls and results
+  wieldy sessions show 3f9a                        the beginning of an id is enough: prompts, answers, calls and results
   wieldy sessions export 3f9a0c21b7de --script demo.json     as a recorded model: wieldy -p … --model script:demo.json
   wieldy sessions resume 3f9a0c21b7de "and now the tests"    continue without interaction"""
 
+SHOWN_SESSIONS = 20
 SUBCOMMANDS = ("list", "show", "export", "resume")
 
 
@@ -41,8 +42,8 @@ def main(command: str, argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("wieldy sessions", "Sessions on this machine, from their transcripts.", EXAMPLES)
     subcommands = parser.add_subparsers(dest="subcommand", required=True, metavar=" | ".join(SUBCOMMANDS))
-    listing = add_subcommand(subcommands, "list", "list the sessions of this folder", "sessions list --all")
-    listing.add_argument("--all", action="store_true", help="list the sessions of every folder")
+    listing = add_subcommand(subcommands, "list", "list the last sessions of this folder", "sessions list --all")
+    listing.add_argument("--all", action="store_true", help="list all sessions, of every folder")
     listing.add_argument("--json", action="store_true", help="print a list of objects")
     add_root(listing, "the folder")
     show = add_subcommand(subcommands, "show", "show the conversation of a session", "sessions show 3f9a0c21b7de")
@@ -64,21 +65,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    sessions = list(stored_sessions(None if options.all else options.root))
+    sessions = stored_sessions(None if options.all else options.root)
     if options.json:
         print_json([_as_json(session) for session in sessions])
         return 0
-    for session in sessions:
+    shown = list(sessions if options.all else islice(sessions, SHOWN_SESSIONS))
+    for session in shown:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed))
         root = f"  {session.root}" if options.all else ""
         print(f"{session.id}  {when}  {session.model}{root}  {session.prompt[:80]}")
-    if not sessions:
+    if not shown:
         print("no sessions here" + ("" if options.all else "; --all lists those of every folder"), file=sys.stderr)
+    elif not options.all and next(sessions, None) is not None:
+        print(f"these are the last {SHOWN_SESSIONS} of this folder; --all lists all sessions", file=sys.stderr)
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    conversation = fold(records(_find(options.id or last_session("."))))
+    conversation = fold(records(find_session(options.id or last_session("."))))
     if options.json:
         print_json([message.as_dict() for message in conversation.messages])
         return 0
@@ -91,7 +95,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    folder = _find(options.id)
+    folder = find_session(options.id)
     if options.script:
         from wieldy.agent.recording import record_script
 
@@ -102,13 +106,6 @@ def _export(options: argparse.Namespace) -> int:
     for record in raw_records(folder):
         print(json.dumps(record, ensure_ascii=False))
     return 0
-
-
-def _find(session_id: str) -> Path:
-    folder = session_folder(session_id)
-    if not (folder / NAME).exists():
-        raise SessionError(f"there is no session {session_id}; `wieldy sessions list --all` lists all")
-    return folder
 
 
 def _as_json(session: StoredSession) -> dict[str, Any]:

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 from wieldy.agent.session import Prompt, Session
-from wieldy.core.events import Notice, RunEnded
+from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded
 from wieldy.headless.summary import RunTotals, encode_line, summarize
 
 DONE, ERROR, DENIED, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
+WAITING_SECONDS = 30.0
 
 Write: TypeAlias = Callable[[str], object]
 
 
 async def converse(
-    session: Session, prompts: AsyncIterator[Prompt], output_format: str, write: Write, *, partial: bool = False
+    session: Session,
+    prompts: AsyncIterator[Prompt],
+    output_format: str,
+    write: Write,
+    *,
+    partial: bool = False,
+    waiting_seconds: float = WAITING_SECONDS,
 ) -> int:
-    """Run a session over prompts, write the output in one format, and return the exit code."""
+    """Run a session over prompts, write the output in one format, and return the exit code.
+
+    In text format, stderr says why a model is waited for, and every `waiting_seconds` that it still is.
+    """
     from wieldy.headless.stream_json import StreamJsonWriter
 
     totals = RunTotals()
     stream = StreamJsonWriter(session, write, partial=partial) if output_format == "stream-json" else None
     code = DONE
+    waiting = WaitingNotices(waiting_seconds)
     async for prompt in prompts:
         start = time.monotonic()
         end: RunEnded | None = None
@@ -34,8 +46,11 @@ async def converse(
                 stream.write_event(event)
             if isinstance(event, RunEnded):
                 end = event
-            elif output_format == "text" and isinstance(event, Notice) and not event.data:
-                print(f"wieldy: {event.text}", file=sys.stderr)
+            elif output_format == "text":
+                waiting.update(event)
+                if isinstance(event, Notice) and not event.data:
+                    print(f"wieldy: {event.text}", file=sys.stderr)
+        waiting.stop()
         assert end is not None
         if output_format == "text":
             _write_text(end, totals, write)
@@ -45,6 +60,38 @@ async def converse(
         if code not in (DONE, DENIED):
             break
     return code
+
+
+class WaitingNotices:
+    """Says on stderr what a run waits for: the next attempt after a failure, or an answer that takes long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+
+    def update(self, event: Event) -> None:
+        """Follow the run."""
+        if isinstance(event, ModelRequested):
+            self.stop()
+            self._start(time.monotonic())
+        elif isinstance(event, ModelAnswered | Retried):
+            self.stop()
+        if isinstance(event, Retried):
+            attempt = f"attempt {event.attempt + 1} of {event.most}"
+            print(f"wieldy: {event.why}; trying again in {max(event.seconds, 1):.0f} s ({attempt})", file=sys.stderr)
+
+    def stop(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start(self, since: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._remind, since)
+
+    def _remind(self, since: float) -> None:
+        print(f"wieldy: waiting for the model's answer ({time.monotonic() - since:.0f} s)", file=sys.stderr)
+        self._start(since)
 
 
 def exit_code(end: RunEnded, *, denied: bool) -> int:

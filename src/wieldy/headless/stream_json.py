@@ -1,4 +1,7 @@
-"""`stream-json`: every step of a session as one JSON object per line."""
+"""`stream-json`: every step of a session as one JSON object per line, in the format of Claude Code.
+
+The lines are made from events, not from transcript records: decision 41 says why.
+"""
 
 from __future__ import annotations
 
