@@ -72,7 +72,7 @@ async def git_status(folder: str) -> str | None:
 
 
 class SandboxAdviser:
-    """Allows commands that run in the sandbox. Rules, protected paths and guards still apply."""
+    """Allows commands that run in a sandbox that holds completely. Rules, protected paths and guards still apply."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -88,6 +88,6 @@ class SandboxAdviser:
 
     async def advise(self, plan: PlannedCall) -> Advice:
         wrapper = await self._workspace.service(Sandbox).wrapper()
-        if wrapper.mechanism == "none":
+        if not wrapper.is_complete:
             return Advice()
         return Advice((Opinion("the sandbox", "allow", f"{wrapper.mechanism} contains it"),))

@@ -46,7 +46,7 @@ def restrict(policy: SandboxPolicy) -> None:
     reads = READ_FILE if policy.unreadable else 0
     network = TCP if version >= 4 and not policy.network else 0
     ruleset = _create(version, writes | reads, network)
-    for path in (*policy.writable, *DEVICES):
+    for path in (*policy.writable, *policy.temporary, *DEVICES):
         _allow(ruleset, path, writes | reads)
     for path in readable_paths(policy.unreadable) if reads else ():
         _allow(ruleset, path, reads)

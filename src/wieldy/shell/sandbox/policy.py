@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wieldy.core.state_dirs import make_private_folder
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -33,6 +36,8 @@ SECRET_PATHS = (
     "~/.git-credentials",
     "/etc/shadow",
 )
+TEMPORARY = ("/tmp", "/var/tmp")
+OWN_PROGRAM = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
 SERVICE_SOCKETS = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/user", "/tmp/.X11-unix")
 """Sockets of services that could act outside the sandbox for a command inside."""
 
@@ -41,12 +46,17 @@ SERVICE_SOCKETS = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/d
 class SandboxPolicy:
     """Absolute paths. `protected` are read-only parts of `writable`; `unreadable` are hidden.
 
-    Without `network`, `proxy_port` is the only loopback port that may be connected to.
+    Where the mechanism can, the folder `private_temp` takes the place of all of `temporary` except `readable`, and the
+    Unix sockets in `sockets` are masked. Without `network`, `proxy_port` is the only loopback port that may be connected to.
     """
 
     writable: tuple[str, ...]
     protected: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    temporary: tuple[str, ...] = ()
+    private_temp: str = ""
+    readable: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
     network: bool = False
     proxy_port: int | None = None
 
@@ -58,8 +68,9 @@ class SandboxPolicy:
     def from_json(text: str) -> SandboxPolicy:
         """Decode it in another process."""
         fields = json.loads(text)
-        paths = {name: tuple(fields[name]) for name in ("writable", "protected", "unreadable")}
-        return SandboxPolicy(**paths, network=fields["network"], proxy_port=fields["proxy_port"])
+        return SandboxPolicy(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        )
 
 
 def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> SandboxPolicy:
@@ -68,15 +79,32 @@ def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> 
     allow_write = _paths(workspace.setting("sandbox.allowWrite"), home, workspace.root)
     deny_read = _paths([*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
     allow_read = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
-    temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), "/tmp", "/var/tmp")
+    temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), *TEMPORARY)
+    private_temp = workspace.session_dir / "sandbox-tmp"
+    make_private_folder(private_temp)
     git = [git_paths(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
+    writable = _existing((*workspace.roots, *allow_write, *also_writable, *commits))
     return SandboxPolicy(
-        writable=_existing((*workspace.roots, *temporary, *allow_write, *also_writable, *commits)),
+        writable=writable,
         protected=_existing((*(path for place in git for path in place.protected), *_settings_files(workspace.roots))),
         unreadable=_existing(path for path in deny_read if path not in allow_read),
+        temporary=tuple(path for path in _existing(temporary) if path not in writable),
+        private_temp=os.path.realpath(private_temp),
+        readable=_existing((str(workspace.session_dir), *OWN_PROGRAM, *allow_read)),
+        sockets=tuple(path for path in bound_sockets() if path not in allow_read),
         network=workspace.setting("sandbox.network"),
     )
+
+
+def bound_sockets() -> tuple[str, ...]:
+    """The files of all Unix sockets that somebody listens on: agents, multiplexers, daemons."""
+    try:
+        lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return ()
+    names = {fields[7] for line in lines if len(fields := line.split(None, 7)) == 8}
+    return _existing(tuple(sorted(name for name in names if name.startswith("/"))))
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -43,6 +45,7 @@ class SandboxReport(Struct, frozen=True):
     git: bool
     tcp: bool
     udp: bool
+    sockets: bool
 
     def lines(self) -> list[str]:
         if self.mechanism == "none":
@@ -53,9 +56,11 @@ class SandboxReport(Struct, frozen=True):
             "changes of git hooks and config": self.git,
             "TCP connections": self.tcp,
             "UDP datagrams": self.udp,
+            "connections to Unix sockets": self.sockets,
         }
         blocked = [f"  {'blocked' if held else 'NOT BLOCKED'}: {what}" for what, held in enforced.items()]
-        return [f"sandbox: {self.mechanism}", *blocked]
+        gap = "  sandbox.autoAllow has no effect here: commands in this sandbox ask as others do"
+        return [f"sandbox: {self.mechanism}", *blocked, *(() if all(enforced.values()) else (gap,))]
 
 
 class Sandbox:
@@ -105,9 +110,16 @@ class Wrapper(Struct, frozen=True):
     program: str = ""
     own_processes: bool = True
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it holds everything a policy asks for. Landlock knows neither Unix sockets, UDP nor read-only parts."""
+        return self.mechanism == "bubblewrap"
+
     def prefix(self, policy: SandboxPolicy, endpoint: ProxyEndpoint | None = None) -> list[str]:
         """The arguments to put before a command."""
         if self.mechanism == "bubblewrap":
+            if endpoint:
+                policy = replace(policy, readable=(*policy.readable, os.path.dirname(endpoint.socket)))
             bwrap = bubblewrap_arguments(self.program, policy, own_processes=self.own_processes)
             bridge_command = (
                 python_command(bridge.START_CODE, endpoint.socket, str(endpoint.port)) if endpoint else None
@@ -128,14 +140,26 @@ def bubblewrap_arguments(bwrap: str, policy: SandboxPolicy, *, own_processes: bo
     arguments += ["--unshare-pid", "--proc", "/proc"] if own_processes else []
     arguments += ["--unshare-ipc", "--cap-drop", "ALL", "--die-with-parent"]
     arguments += [] if policy.network else ["--unshare-net"]
+    mounts = {path: ["--bind", policy.private_temp, path] for path in policy.temporary}
+    mounts |= {path: ["--ro-bind", path, path] for path in policy.readable if _covering(path, policy.temporary)}
+    mounts |= {path: ["--bind", path, path] for path in policy.writable}
     # A later mount covers an earlier one, so inner folders come after outer ones.
-    for path in sorted(policy.writable):
-        arguments += ["--bind", path, path]
+    for path in sorted(mounts):
+        arguments += mounts[path]
     for path in sorted(policy.protected):
         arguments += ["--ro-bind", path, path]
-    for path in sorted(policy.unreadable):
-        arguments += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    hidden = set(policy.unreadable)
+    hidden |= {path for path in policy.sockets if not _covering(path, policy.unreadable)}
+    for path in sorted(hidden):
+        # What the private temp folder replaces is not there.
+        if _covering(path, mounts) not in policy.temporary:
+            arguments += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
     return [*arguments, "--"]
+
+
+def _covering(path: str, folders: Iterable[str]) -> str | None:
+    """The innermost of the folders that a path is in."""
+    return max((each for each in folders if f"{path}/".startswith(f"{each.rstrip('/')}/")), key=len, default=None)
 
 
 def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
@@ -171,6 +195,7 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
         tempfile.TemporaryDirectory() as folder,
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as agent,
     ):
         udp.bind(("127.0.0.1", 0))
         inside, outside, secret = (Path(folder, name) for name in ("inside", "outside", "secret"))
@@ -178,11 +203,17 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
         for each in (hooks, outside, secret):
             each.mkdir(parents=True)
         (secret / "key").write_text("secret")
-        policy = SandboxPolicy((str(inside), str(inside / ".git")), (str(hooks),), (str(secret),))
+        agent.bind(f"{outside}/agent")
+        agent.listen()
+        policy = SandboxPolicy(
+            (str(inside), str(inside / ".git")), (str(hooks),), (str(secret),), sockets=(f"{outside}/agent",)
+        )
+        connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{outside}/agent')"
         script = (
             f"echo > {inside}/made && echo works; echo > {outside}/made && echo wrote; cat {secret}/key && echo; "
             f"echo > {hooks}/made && echo hooked; (: > /dev/tcp/127.0.0.1/{tcp.getsockname()[1]}) && echo connected; "
-            f"echo datagram > /dev/udp/127.0.0.1/{udp.getsockname()[1]}"
+            f"echo datagram > /dev/udp/127.0.0.1/{udp.getsockname()[1]}; "
+            f'{shlex.quote(sys.executable)} -I -S -c "{connect}" && echo joined'
         )
         words = _run([*wrapper.prefix(policy), bash, "-c", script], cwd=str(inside)).split()
         return SandboxReport(
@@ -193,6 +224,7 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
             git="hooked" not in words and not (hooks / "made").exists(),
             tcp="connected" not in words,
             udp=not _received(udp),
+            sockets="joined" not in words,
         )
 
 

@@ -6,7 +6,10 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from wieldy.shell.running.launch import find_bash
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox import landlock
-from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+from wieldy.shell.sandbox.policy import policy_for
 from wieldy.shell.sandbox.sandbox import (
     NO_SANDBOX,
     Sandbox,
@@ -61,12 +64,7 @@ async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) 
     policy = policy_for(workspace, also_writable=(str(session.folder),))
     if without_temp:
         # The tests themselves live in the system's temp folder, which is writable by rule.
-        policy = SandboxPolicy(
-            tuple(p for p in policy.writable if p not in ("/tmp", "/var/tmp")),
-            policy.protected,
-            policy.unreadable,
-            policy.network,
-        )
+        policy = replace(policy, temporary=())
     prefix = (await sandbox.wrapper()).prefix(policy)
     confine = await sandbox.confinement()
     shell = session.start(
@@ -189,14 +187,16 @@ async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
 def test_the_probe_reports_what_it_saw(mechanism):
     report = probe_wrapper(choose_wrapper(None, mechanism), BASH)
     assert report.works and report.writes and report.reads and report.tcp
-    assert (report.git, report.udp) == ((True, True) if mechanism == "bubblewrap" else (False, False))
+    complete = mechanism == "bubblewrap"
+    assert (report.git, report.udp, report.sockets) == (complete, complete, complete)
+    assert any("sandbox.autoAllow has no effect" in line for line in report.lines()) is not complete
     assert any("NOT BLOCKED" in line for line in report.lines()) is (mechanism == "landlock")
 
 
 def test_a_sandbox_that_holds_nothing_is_found_out():
     report = probe_wrapper(Wrapper("none"), BASH)
     assert report.works
-    assert not (report.writes or report.reads or report.git or report.tcp or report.udp)
+    assert not (report.writes or report.reads or report.git or report.tcp or report.udp or report.sockets)
     assert "no sandbox" in report.lines()[0]
 
 
@@ -227,3 +227,45 @@ def test_paths_beside_a_forbidden_one_stay_readable(tmp_path):
     assert str(tmp_path / "a" / "open") in allowed
     assert not any(str(tmp_path / "a" / "secret").startswith(path) for path in allowed)
     assert "/usr" in allowed
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+async def test_temp_is_private_and_lasts_for_the_session(tmp_path):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(f"{folder}/agent")
+        agent.listen()
+        workspace = place(tmp_path, "bubblewrap")
+        mark = f"/tmp/{Path(folder).name}-mark"
+        try:
+            first = await ran_confined(workspace, f"ls {folder}; echo mine > {mark}; pwd")
+            second = await ran_confined(workspace, f"cat {mark}")
+        finally:
+            await workspace.aclose()
+        assert f"cannot access '{folder}'" in first.text
+        assert first.text.splitlines()[-1] == workspace.root
+        assert second.text == "mine\n"
+        assert not os.path.exists(mark)
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.parametrize("named", [False, True])
+async def test_unix_sockets_outside_temp_are_not_reachable_unless_named(tmp_path, named):
+    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as folder, socket.socket(socket.AF_UNIX) as agent:
+        path = f"{folder}/agent"
+        agent.bind(path)
+        agent.listen()
+        workspace = place(tmp_path, "bubblewrap", allowRead=[path] if named else [])
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{path}'); print('joined')"
+        result = await ran(workspace, f'{sys.executable} -c "{code}"')
+    assert ("joined" in result.text) is named
+
+
+async def ran_confined(workspace: Workspace, command: str) -> CommandResult:
+    session = workspace.service(ShellSession)
+    confine = await workspace.service(Sandbox).confinement(also_writable=(str(session.folder),))
+    shell = session.start(command, cwd=workspace.cwd, confine=confine)
+    while await shell.next_progress(shell.started + 30):
+        pass
+    return await collect_result(shell)
