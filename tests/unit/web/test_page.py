@@ -149,3 +149,21 @@ def pdf_of(*pages: str) -> bytes:
     size = len(objects) + 1
     tail = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
     return out + tail.encode()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("depth", [255, 300, 1_200, 20_000])
+@pytest.mark.parametrize("tag", ["div", "b", "blockquote", "table><tr><td", "ul><li"])
+async def test_no_text_is_lost_however_deep_it_is_nested(tmp_path: Path, depth: int, tag: str) -> None:
+    ends = "".join(f"</{name}>" for name in reversed(tag.split("><")))
+    levels = depth // len(tag.split("><"))
+    body = "<p>before</p>" + f"<{tag}>" * levels + "deep &amp; text" + ends * levels + "<h2>after</h2>"
+    page = await page_of(tmp_path, f"<html><body>{body}</body></html>".encode(), "text/html")
+    for expected in ("before", "deep & text", "## after"):
+        assert expected in page.text
+
+
+@pytest.mark.asyncio
+async def test_many_paragraphs_without_end_tags_are_not_deep(tmp_path: Path) -> None:
+    page = await page_of(tmp_path, b"<html><body>" + b"<p>one<ul><li>two</ul>" * 2_000, "text/html")
+    assert page.text.count("one\n\n- two") == 2_000

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.state_dirs import make_private_folder
 
@@ -67,10 +67,10 @@ class SandboxPolicy:
     @staticmethod
     def from_json(text: str) -> SandboxPolicy:
         """Decode it in another process."""
-        fields = json.loads(text)
-        return SandboxPolicy(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        )
+        fields: dict[str, Any] = json.loads(text)
+        for name, value in fields.items():
+            fields[name] = tuple(value) if isinstance(value, list) else value
+        return SandboxPolicy(**fields)
 
 
 def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> SandboxPolicy:

@@ -64,7 +64,8 @@ async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) 
     policy = policy_for(workspace, also_writable=(str(session.folder),))
     if without_temp:
         # The tests themselves live in the system's temp folder, which is writable by rule.
-        policy = replace(policy, temporary=())
+        sockets = tuple(path for path in policy.sockets if not path.startswith("/tmp/"))
+        policy = replace(policy, temporary=(), sockets=sockets)
     prefix = (await sandbox.wrapper()).prefix(policy)
     confine = await sandbox.confinement()
     shell = session.start(
