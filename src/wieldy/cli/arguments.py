@@ -7,6 +7,13 @@ import os
 from typing import Any, NoReturn
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks. Its width is fixed: asking the terminal loads modules that every command would pay for."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=100)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
@@ -21,7 +28,7 @@ def command_parser(prog: str, about: str, examples: str, *, allow_abbrev: bool =
         prog=prog,
         description=about,
         epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=allow_abbrev,
     )
 
@@ -33,7 +40,7 @@ def add_subcommand(subcommands: Any, name: str, about: str, example: str) -> arg
         help=about,
         description=f"{about[0].upper()}{about[1:]}.",
         epilog=f"example:\n  wieldy {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     return parser
 

@@ -11,7 +11,6 @@ from wieldy.core.effects import Runs
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, Policy
-from wieldy.shell.sandbox.sandbox import Sandbox
 
 GIT_STATUS_SECONDS = 5.0
 # With these a command works on another tree than the one whose status is read.
@@ -87,6 +86,8 @@ class SandboxAdviser:
         )
 
     async def advise(self, plan: PlannedCall) -> Advice:
+        from wieldy.shell.sandbox.sandbox import Sandbox
+
         wrapper = await self._workspace.service(Sandbox).wrapper()
         if not wrapper.is_complete:
             return Advice()

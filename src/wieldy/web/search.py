@@ -13,7 +13,6 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.web.fetch import Fetcher, HttpRedirect
 from wieldy.web.url import InvalidUrl, parse_url
 
 MAX_HITS = 20
@@ -105,9 +104,13 @@ class SearXNG:
 
     def __init__(self, server: str, workspace: Workspace) -> None:
         self._server = server
+        from wieldy.web.fetch import Fetcher
+
         self._fetcher = workspace.service(Fetcher)
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
+        from wieldy.web.fetch import HttpRedirect
+
         try:
             url = parse_url(f"{self._server.rstrip('/')}/search?q={quote_plus(query.engine_text())}&format=json")
         except InvalidUrl as problem:
