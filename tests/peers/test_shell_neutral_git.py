@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.unit.shell.policy.rule_matching import analysis_of
 
+from wieldy import Toolbox
+from wieldy.permissions.advisers import git_status
+from wieldy.shell.policy.analysis import analyze
 from wieldy.shell.running.neutral_git import neutral_git_environment
 
 pytestmark = pytest.mark.peer
@@ -68,7 +72,8 @@ def trap(tmp_path: Path) -> Path:
         (hooks / hook).chmod(0o755)
     keys = (
         "core.fsmonitor core.pager core.sshCommand core.editor core.alternateRefsCommand diff.external diff.evil.textconv "
-        "diff.evil.command filter.evil.clean filter.evil.smudge pager.log gpg.program interactive.diffFilter"
+        "diff.evil.command filter.evil.clean filter.evil.smudge pager.log gpg.program interactive.diffFilter "
+        "merge.evil.driver gc.recentObjectsHook"
     )
     for key in keys.split():
         git(repository, f"git config {key} {script}", {})
@@ -90,6 +95,96 @@ def test_looking_runs_nothing_of_the_repositorys_choosing(trap: Path, command: s
     done = git(trap, command, neutral)
     assert not (trap.parent / "mark").exists()
     assert done.returncode == 0, done.stderr
+
+
+def test_git_with_a_folder_is_neutral_in_that_folder(trap: Path) -> None:
+    outer = trap.parent / "outer"
+    outer.mkdir()
+    git(outer, "git init -q", {})
+    command = f"git -C {trap} status"
+    folders = analyze(command, cwd=str(outer), home=str(outer)).neutral_git_folders
+    assert folders == (str(trap),)
+    (trap.parent / "mark").unlink(missing_ok=True)
+    done = git(outer, command, neutral_git_environment(*folders))
+    assert done.returncode == 0 and not (trap.parent / "mark").exists()
+
+
+def test_a_submodule_does_not_run_programs_of_its_choosing(trap: Path) -> None:
+    outer = trap.parent / "outer"
+    outer.mkdir()
+    git(outer, "git init -q", {})
+    shutil.copytree(trap, outer / "sub", symlinks=True)
+    (outer / ".gitmodules").write_text('[submodule "sub"]\npath = sub\nurl = ./x\nignore = none\n')
+    git(outer, "git add .gitmodules sub", {})
+    (trap.parent / "mark").unlink(missing_ok=True)
+    git(outer, "git status", {})
+    assert (trap.parent / "mark").exists(), "the trap does not work"
+    for command in ("git status", "git diff", "git describe --always --dirty"):
+        (trap.parent / "mark").unlink(missing_ok=True)
+        git(outer, command, neutral_git_environment(str(outer)))
+        assert not (trap.parent / "mark").exists(), command
+    (outer / ".gitmodules").unlink()
+    git(outer, "git status", neutral_git_environment(str(outer)))
+    assert not (trap.parent / "mark").exists()
+
+
+def test_a_bare_repository_in_the_tree_is_not_used(trap: Path) -> None:
+    bare = trap.parent / "tree" / "nested"
+    shutil.copytree(trap / ".git", bare)
+    (bare / "config").write_text((trap / ".git" / "config").read_text().replace("bare = false", "bare = true"))
+    (trap.parent / "mark").unlink(missing_ok=True)
+    done = git(bare, "git log -p -1", neutral_git_environment(str(bare)))
+    assert done.returncode != 0 and not (trap.parent / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log -p --remerge-diff",
+        "git show --diff-merges=remerge",
+        "git show --diff-merges=r",
+        "git status --ignore-submodules=none",
+        "git diff --submodule=diff",
+        "git ls-files --recurse-submodules",
+        "git -C a -C b status",
+        "git whatchanged",
+        "git gc",
+        "git prune -n",
+        "git repack",
+        "git status && npm test",
+        "git add . && git diff",
+    ],
+)
+def test_git_that_cannot_be_made_neutral_is_not_read_only(command: str) -> None:
+    analysis = analysis_of(command)
+    assert analysis.verdict != "read_only"
+    assert not any(part.program_read_only for part in analysis.parts if part.program == "git")
+    assert analysis.neutral_git_folders == ()
+
+
+def test_a_redirection_does_not_keep_git_from_being_neutral() -> None:
+    analysis = analysis_of("git diff > changes.patch")
+    assert analysis.verdict == "known" and analysis.neutral_git_folders
+
+
+@pytest.mark.asyncio
+async def test_the_check_for_a_clean_tree_runs_nothing_of_the_repositorys_choosing(trap: Path) -> None:
+    (trap.parent / "mark").unlink(missing_ok=True)
+    await git_status(str(trap))
+    assert not (trap.parent / "mark").exists()
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.asyncio
+async def test_the_tool_makes_git_neutral_in_the_foreground_and_in_the_background(trap: Path, background: bool) -> None:
+    (trap.parent / "mark").unlink(missing_ok=True)
+    async with Toolbox(root=trap, settings={}) as box:
+        result = await box.call("Bash", {"command": "git -C . status", "run_in_background": background})
+        assert not result.is_error, result.content
+        if background:
+            output = await box.call("BashOutput", {"bash_id": "bash_1", "wait": 20})
+            assert "note.txt" in str(output.content)
+    assert not (trap.parent / "mark").exists()
 
 
 def test_differences_are_still_shown(trap: Path) -> None:

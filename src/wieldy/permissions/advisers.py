@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Opinion
 from wieldy.core.effects import Runs
+from wieldy.core.errors import ToolFailure
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, Policy
@@ -51,13 +52,16 @@ async def git_status(folder: str) -> str | None:
     import asyncio
     from subprocess import DEVNULL, PIPE
 
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    command = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain", "--ignored", "--untracked-files=normal")
+    from wieldy.core.threads import in_thread
+    from wieldy.shell.running.neutral_git import neutral_git_environment
+
+    command = ("git", "status", "--porcelain", "--ignored", "--untracked-files=normal")
     try:
+        env = {**os.environ, **await in_thread(neutral_git_environment, folder)}
         process = await asyncio.create_subprocess_exec(
             *command, cwd=folder, env=env, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, start_new_session=True
         )
-    except OSError:
+    except (OSError, ToolFailure):
         return None
     try:
         output, _ = await asyncio.wait_for(process.communicate(), GIT_STATUS_SECONDS)

@@ -95,17 +95,19 @@ class Bash(Tool):
         notices = [notice] if (notice := ensure_working_directory(workspace)) else []
         confine, sandbox_notice = await _confinement(command, workspace)
         notices += [sandbox_notice] if sandbox_notice else []
-        if args.get("run_in_background"):
-            yield _started_output(_background(workspace).start(command, cwd=workspace.cwd, confine=confine), notices)
-            return
         cwd = workspace.cwd
         analysis = _analysis(command, workspace)
+        git_env = await _git_environment(analysis, workspace)
+        if args.get("run_in_background"):
+            shells = _background(workspace)
+            yield _started_output(shells.start(command, cwd=cwd, extra_env=git_env, confine=confine), notices)
+            return
         read_only = analysis.verdict == "read_only"
         snapshot = None if read_only else await _take_snapshot(analysis, workspace)
         shell = workspace.service(ShellSession).start(
             command,
             cwd=cwd,
-            extra_env=await _git_environment(analysis, workspace) if read_only else None,
+            extra_env=git_env,
             confine=confine,
             keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
         )
@@ -240,7 +242,7 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
 async def _git_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str] | None:
     """Variables that keep a read-only git from running programs that the repository's configuration names."""
-    folders = dict.fromkeys([cwd for part in analysis.parts if part.program == "git" for cwd in part.cwds])
+    folders = analysis.neutral_git_folders
     if not folders:
         return None
     from wieldy.shell.running.neutral_git import neutral_git_environment

@@ -13,10 +13,10 @@ from wieldy.permissions.ruleset import RuleSet
 
 
 def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(judge, called, root: str) -> None:
-    policy = judge(allow=["Bash(git log:*)"], deny=["Bash(rm:*)"])
-    explanation = explain(policy, called("Bash", "git log | xargs rm && cat a > b"))
+    policy = judge(deny=["Bash(rm:*)"])
+    explanation = explain(policy, called("Bash", "ls | xargs rm && cat a > b"))
     assert explanation.decision.behavior == "deny"
-    assert [part.text for part in explanation.parts] == ["git log", "xargs rm", "cat a"]
+    assert [part.text for part in explanation.parts] == ["ls", "xargs rm", "cat a"]
     assert explanation.parts[1].via == ("xargs",)
     assert set(explanation.parts[2].effects) == {f"reads {root}/a", f"writes {root}/b"}
     text = "\n".join(explanation.lines())

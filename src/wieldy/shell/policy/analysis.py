@@ -19,6 +19,7 @@ from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 from wieldy.shell.policy.catastrophic import Danger, find_dangers, fork_bombs
 from wieldy.shell.policy.command_part import CommandPart, Sweep
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.policy.programs.git import repository_folders
 from wieldy.shell.policy.script_analyzer import ScriptAnalyzer
 from wieldy.shell.policy.words import ShellState, Word, literal
 from wieldy.shell.policy.wrappers import unwrap
@@ -41,6 +42,14 @@ class Analysis(Struct, frozen=True):
     @property
     def effects(self) -> Effects:
         return tuple(dict.fromkeys([effect for part in self.parts for effect in part.effects]))
+
+    @property
+    def neutral_git_folders(self) -> tuple[str, ...]:
+        """Where git commands look for repositories if all of them only read, so that the launcher must neutralize git."""
+        git = [part for part in self.parts if part.program == "git"]
+        if not all(part.program_read_only for part in git):
+            return ()
+        return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
 
 
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:
@@ -84,12 +93,22 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
     if known and not problems and not all(parsers_agree(text, script) for text, script in analyzer.scripts):
         problems.append("a second parser reads the command differently")
     sweeps = tuple(dict.fromkeys(analyzer.sweeps))
+    if problems or not known or not all(part.program_read_only for part in parts if part.program == "git"):
+        parts = tuple(_with_git_settings(part) for part in parts)
     if problems:
         return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems), sweeps)
     if not known:
         return Analysis(parts, "unknown", dangers, sweeps=sweeps)
     read_only = all(part.read_only for part in parts) and not dangers
     return Analysis(parts, "read_only" if read_only else "known", dangers, sweeps=sweeps)
+
+
+def _with_git_settings(part: CommandPart) -> CommandPart:
+    """A git command beside programs that need git's real settings, which can make it run other programs."""
+    if part.program != "git" or not part.program_read_only or not part.argv[1:]:
+        return part
+    why = "git runs programs that the repository names, except in commands that are fully understood and commit nothing"
+    return replace(part, read_only=False, program_read_only=False, why=why)
 
 
 def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -79,7 +80,14 @@ class BackgroundShells:
         """Every remembered shell, oldest first."""
         return tuple(self._shells.values())
 
-    def start(self, command: str, *, cwd: str, confine: Confinement | None = None) -> BackgroundShell:
+    def start(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        extra_env: Mapping[str, str] | None = None,
+        confine: Confinement | None = None,
+    ) -> BackgroundShell:
         """Start a command in the background. Raises `ToolFailure` if too many run."""
         limit = self._workspace.setting("bash.maxBackground")
         running = [each.id for each in self._shells.values() if not each.finished.done()]
@@ -88,7 +96,7 @@ class BackgroundShells:
                 f"{len(running)} background shells are running, which is the limit. "
                 f"End one with KillShell first: {', '.join(running)}."
             )
-        return self.adopt(self._session.start(command, cwd=cwd, confine=confine), command)
+        return self.adopt(self._session.start(command, cwd=cwd, extra_env=extra_env, confine=confine), command)
 
     def adopt(self, shell: Shell, command: str, *, position: int = 0) -> BackgroundShell:
         """Move a running shell to the background; the first `position` bytes of its output have been shown."""

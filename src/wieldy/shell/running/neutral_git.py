@@ -6,6 +6,8 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 
+from wieldy.core.errors import ToolFailure
+
 _SETTINGS: Mapping[str, str] = {
     "core.fsmonitor": "false",
     "core.untrackedCache": "false",
@@ -26,6 +28,7 @@ _SETTINGS: Mapping[str, str] = {
     "interactive.diffFilter": "cat",
     "diff.ignoreSubmodules": "dirty",
     "diff.submodule": "short",
+    "log.diffMerges": "separate",
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
     "safe.bareRepository": "explicit",
@@ -54,8 +57,15 @@ _DRIVERS = {
     "smudge": "",
     "process": "",
     "required": "false",
+    "driver": "false",
+    # In a submodule git would run with the settings of that repository.
+    "ignore": "dirty",
 }
-_DRIVER_KEYS = r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|required)|diff\.external)$"
+_SUBMODULE_KEYS = r"^submodule\..*\.ignore$"
+_DRIVER_KEYS = (
+    r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|required)|diff\.external"
+    rf"|merge\..*\.driver)$|{_SUBMODULE_KEYS}"
+)
 _TIMEOUT = 5.0
 
 
@@ -86,16 +96,33 @@ def _environment(driver_keys: Iterable[str], outer: Mapping[str, str]) -> dict[s
 
 
 def _configured_drivers(cwd: str, environment: Mapping[str, str]) -> list[str]:
-    """The keys of the drivers that git's configuration in `cwd` sets."""
+    """The keys of the drivers that git's configuration in `cwd` sets, and of the submodules it looks into."""
+
+    def keys(*source: str, pattern: str = _SUBMODULE_KEYS) -> list[str]:
+        output = _run_git(["config", *source, "-z", "--name-only", "--get-regexp", pattern], cwd, environment)
+        return [key for key in output.split("\0") if key]
+
+    drivers = keys(pattern=_DRIVER_KEYS)
+    root = _run_git(["rev-parse", "--show-toplevel"], cwd, environment).removesuffix("\n")
+    if root and os.path.lexists(f"{root}/.gitmodules"):
+        return drivers + keys("--file", f"{root}/.gitmodules")
+    return drivers + keys("--blob", ":.gitmodules") + keys("--blob", "HEAD:.gitmodules") if root else drivers
+
+
+def _run_git(args: list[str], cwd: str, environment: Mapping[str, str]) -> str:
+    """What git prints; nothing if it fails. Raises `ToolFailure` if it does not answer: then nobody knows what it would run."""
     try:
         process = subprocess.run(
-            ["git", "config", "-z", "--name-only", "--get-regexp", _DRIVER_KEYS],
+            ["git", *args],
             cwd=cwd,
             env=dict(environment),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TIMEOUT,
             check=False,
         )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [key for key in process.stdout.decode("utf-8", "replace").split("\0") if key]
+    except subprocess.TimeoutExpired:
+        raise ToolFailure(f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run. Try again.") from None
+    except OSError:
+        return ""
+    return os.fsdecode(process.stdout)

@@ -90,6 +90,8 @@ class ShellSession:
         # A sandboxed command may write to the folder of reports, but never to what another command will execute.
         script = self.folder.with_name(f"{tag}sh") if len(text) > MAX_ARGUMENT_BYTES else None
         argv = bash_command(find_bash(surrounding.get("PATH")), text, script)
+        # With the path of a symlink in PWD, `cd ..` would lead elsewhere than the analysis says.
+        env["PWD"] = cwd
         if confine:
             argv, env = confine(argv, env)
         self.guardian.ensure_running()  # before the command, so that no command can outlive us

@@ -23,7 +23,7 @@ _DIFF = (
     "-p -u -s -U: -z -a -b -w -B? -M? -C? -D -l: -S: -G: -O:r -R -W -X? --patch --no-patch --unified= --raw "
     "--patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic --minimal --patience --histogram "
     "--anchored= --diff-algorithm= --stat=? --stat-width= --stat-name-width= --stat-count= --compact-summary "
-    "--numstat --shortstat --dirstat=? --cumulative --summary --name-only --name-status --submodule=? --color=? "
+    "--numstat --shortstat --dirstat=? --cumulative --summary --name-only --name-status --color=? "
     "--no-color --color-moved=? --no-color-moved --color-moved-ws= --word-diff=? --word-diff-regex= --color-words=? "
     "--no-renames --rename-empty --no-rename-empty --check --ws-error-highlight= --full-index --binary --abbrev=? "
     "--no-abbrev --break-rewrites=? --find-renames=? --find-copies=? --find-copies-harder --irreversible-delete "
@@ -31,7 +31,7 @@ _DIFF = (
     "--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines "
     "--ignore-matching-lines= -I: --inter-hunk-context= --function-context --exit-code --quiet --no-ext-diff "
     "--no-textconv --ignore-submodules=? --src-prefix= --dst-prefix= --no-prefix --default-prefix --line-prefix= "
-    "--ita-invisible-in-index --cc --combined-all-paths -c -m -t --diff-merges= --no-diff-merges --remerge-diff --dd"
+    "--ita-invisible-in-index --cc --combined-all-paths -c -m -t --diff-merges= --no-diff-merges --dd"
 )
 _REVISIONS = (
     "-n: -# -i -E -F -P -g -r --max-count= --skip= --since= --after= --until= --before= --author= --committer= "
@@ -58,7 +58,6 @@ READING_COMMANDS: Mapping[str, str] = {
         "--no-renames --find-renames=?"
     ),
     "log": _LOG,
-    "whatchanged": _LOG,
     "show": _LOG,
     "rev-list": f"{_DIFF} {_REVISIONS}",
     "diff": f"{_DIFF} --cached --staged --merge-base --no-index --base --ours --theirs",
@@ -77,7 +76,7 @@ READING_COMMANDS: Mapping[str, str] = {
     "ls-files": (
         "-c -d -m -o -i -s -k -u -t -v -f -z -x: -X:r --cached --deleted --modified --others --ignored --stage "
         "--killed --unmerged --directory --no-empty-directory --exclude= --exclude-from=r --exclude-per-directory= "
-        "--exclude-standard --error-unmatch --with-tree= --full-name --recurse-submodules --abbrev=? --eol "
+        "--exclude-standard --error-unmatch --with-tree= --full-name --abbrev=? --eol "
         "--deduplicate --format= --debug --resolve-undo"
     ),
     "ls-tree": "-d -r -t -l -z --name-only --name-status --object-only --long --abbrev=? --full-name --full-tree "
@@ -159,6 +158,11 @@ WRITING_COMMANDS: Mapping[str, str] = {
 }
 
 
+# Other values merge again, with drivers of the repository, or run git in a submodule, with the submodule's own settings.
+_ACCEPTED_VALUES: Mapping[str, frozenset[str]] = {
+    "--diff-merges": word_set("off none on m first-parent 1 separate combined c dense-combined cc"),
+    "--ignore-submodules": word_set("all dirty"),
+}
 _HARMLESS_GLOBAL_OPTIONS = word_set(
     "--no-pager -P --no-replace-objects --no-optional-locks --literal-pathspecs --glob-pathspecs "
     "--noglob-pathspecs --icase-pathspecs --no-lazy-fetch"
@@ -183,6 +187,7 @@ def split_git_args(args: tuple[Word, ...]) -> GitCall:
         if not word.static:
             return GitCall("", (), folder, f"`{word.source}` in place of a git subcommand")
         if word.text == "-C" and index + 1 < len(args):
+            problem = problem or ("`git -C` twice" if folder else "")
             folder = args[index + 1]
             index += 2
         elif word.text in _HARMLESS_GLOBAL_OPTIONS:
@@ -196,6 +201,12 @@ def split_git_args(args: tuple[Word, ...]) -> GitCall:
         else:
             return GitCall(word.text, args[index + 1 :], folder, problem)
     return GitCall("", (), folder, problem)
+
+
+def repository_folders(words: tuple[Word, ...], cwds: tuple[str, ...]) -> list[str]:
+    """The folders in which a git command with these words looks for a repository."""
+    folder = split_git_args(words[1:]).folder
+    return [os.path.join(cwd, folder.text) if folder else cwd for cwd in cwds]
 
 
 def check_git(call: ProgramCall) -> CallEffects:
@@ -240,6 +251,9 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
             # %G… runs the configured signature program.
             if not value.static or "%G" in value.text or "signature" in value.text:
                 return unknown(f"`git {command} {name}` with a format that can run a program")
+    for name, accepted in _ACCEPTED_VALUES.items():
+        if any(not value.static or value.text not in accepted for value in parsed.values(name)):
+            return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
     if any(word.dynamic for word in parsed.operands):
         return unknown("an argument that is not known in advance")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
@@ -339,13 +353,13 @@ def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> 
 
 
 _CONTENT_ALWAYS = word_set("grep range-diff")
-_CONTENT_UNLESS_NAMES = word_set("diff show whatchanged diff-index diff-files")
+_CONTENT_UNLESS_NAMES = word_set("diff show diff-index diff-files")
 _CONTENT_COMMANDS = _CONTENT_ALWAYS | _CONTENT_UNLESS_NAMES | word_set("log reflog stash rev-list diff-tree")
 _NAME_OPTIONS = word_set(
     "--name-only --name-status --stat --numstat --shortstat --dirstat --summary --compact-summary --raw --quiet --no-patch -s"
 )
 _PATCH_OPTIONS = word_set(
-    "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --remerge-diff --dd --word-diff "
+    "--patch --unified --patch-with-raw --patch-with-stat --cc --diff-merges --dd --word-diff "
     "--word-diff-regex --color-words --function-context --binary --text --check"
 )
 _SHORT_PATCH_OPTION = re.compile(r"-[A-Za-z]*[puUcmLW]")
