@@ -1,96 +1,149 @@
-"""Random options and random sed and awk programs: those that we call read-only are run, and must change nothing."""
+"""Random hostile commands: those that we call read-only are run in a sandbox, and must change, fetch and run nothing.
+
+Programs are found only in one folder: those of our tables are the real ones, every other name leaves a mark. Another seed:
+`WIELDY_FUZZ_SEED=7 pytest tests/peers/test_shell_read_only_fuzz.py`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import shlex
-import string
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
+from tests.needs import skip_untested
+from tests.peers.hostile_commands import HostileCommands
 
 from wieldy.shell.policy.analysis import analyze
+from wieldy.shell.policy.programs.registry import TABLES
+from wieldy.shell.running.neutral_git import neutral_git_environment
+from wieldy.shell.sandbox.sandbox import choose_wrapper
 
 pytestmark = pytest.mark.peer
-_PROGRAMS = """
-sort uniq cut head tail wc grep sed awk find xxd od base64 diff cmp comm join paste column stat file du ls nl fold fmt tar
-gzip tac rev expand shuf md5sum strings cat tr seq dirname realpath iconv numfmt tree hexdump
+SEED = int(os.environ.get("WIELDY_FUZZ_SEED", "0"))
+# At least 2 000 together.
+COUNTS = {"options": 450, "awk": 450, "sed": 300, "script": 850}
+MAX_TRIES = 60_000
+PORT = 9418
+# They wait, or their output depends on the machine; what they do is no matter of files.
+SLOW = ("tail -f", "tail -F", "tail --f", "sleep")
+WRAPPED = ["timeout", "env", "nice", "nohup", "bash", "sh", "command", "stdbuf", "time"]
+TRAP_NAMES = """
+touch rm mv cp mkdir tee ssh rsh curl wget python3 perl vi less more gpg diff3 nc scp rsync make node ruby git-upload-pack
+hooks x
 """
-_LONG = """
---output --output=out --out=out --files0-from=a --compress-program=./p --in-place --in-place=.x --file=a --expression=p --null
---zero --count --unique --reverse --key=1 --lines=1 --check --recursive --include=a --to-command=x --remove-files --append
-"""
-_AWK = """
-print printf_ "f" / " ) ( ; { } >_ >> | "touch_f" system("touch_f") % , 1 x $1 if_(1)_ ! ~ # \\ exit_ "touch_f"_|_getline /"/
-/a/ "x" BEGIN_ ++ -- in_ x[1] = length_ function_g()_ g() return_ && getline_y_<_"a"
-"""
-_SED = """
-s/a/b/ p w_f e_touch_f 1 $ /x/ ! { } ; % s / a b g i\\ a\\ c y/x/z/ # r_a = , q l h \\ [ ] | I M s|x|y| w e t b_a :a n ~2 +1
-s/x/y/w_f s/x/y/e 0 x D N
-"""
-PROGRAMS, LONG = _PROGRAMS.split(), _LONG.split()
-# In these two `_` is a blank and `%` a line break.
-AWK, SED = _AWK.split(), _SED.split()
-VALUES = ["1", "x", "a", "out", "w out", "s/a/b/w out", "{print}", '{print > "out"}', "-", "5p", "b", "1e touch out"]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    for name in "ab":
-        (tmp_path / name).write_text("x 1\ny 2\n")
-    (tmp_path / "p").write_text("#!/bin/sh\ntouch out\ncat\n")
-    (tmp_path / "p").chmod(0o755)
-    return tmp_path
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a repository whose settings name a trap, and a folder with the only programs there are."""
+    home = tmp_path_factory.mktemp("fuzz")
+    work, programs = home / "work", home / "programs"
+    (work / "v").mkdir(parents=True)
+    programs.mkdir()
+    trap = programs / "trap"
+    trap.write_text(f"#!/bin/sh\n: > {home}/mark-$$\ncat\n")
+    trap.chmod(0o755)
+    for name in {name for table in TABLES for name in table} | {*WRAPPED, "xargs", "git"}:
+        if program := shutil.which(name):
+            (programs / name).symlink_to(program)
+    for name in TRAP_NAMES.split():
+        (programs / name).unlink(missing_ok=True)
+        (programs / name).symlink_to(trap)
+    for name in ("a", "b", "s", "v/c", "v/d"):
+        (work / name).write_text("x 1\ny 2\na b\n")
+    shutil.copy(trap, work / "p")
+    (home / "elsewhere").mkdir()
+    (work / "link").symlink_to(home / "elsewhere")
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
+    who = {f"GIT_{role}_{what}": "n@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    settings = [
+        f"git config {key} {trap}" for key in ("core.fsmonitor", "diff.external", "core.pager", "filter.x.clean")
+    ]
+    for command in ("git init -q", "git add .", "git commit -q -m first", *settings):
+        subprocess.run(command.split(), cwd=work, env={**environment, **who}, check=True, capture_output=True)
+    (work / ".gitattributes").write_text("* filter=x\n")
+    return home
 
 
-def snapshot(place: Path) -> dict[str, tuple[int, bytes]]:
-    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in place.iterdir()}
+def read_only_commands(kind: str, work: Path, home: Path) -> Iterator[str]:
+    source, known = HostileCommands(SEED, PORT), set[str]()
+    for _ in range(MAX_TRIES):
+        command = getattr(source, kind)()
+        if command in known or any(slow in command for slow in SLOW):
+            continue
+        known.add(command)
+        if analyze(command, cwd=str(work), home=str(home)).verdict == "read_only":
+            yield command
 
 
-def run_if_read_only(command: str, place: Path, before: dict[str, tuple[int, bytes]]) -> bool:
-    if analyze(command, cwd=str(place), home=str(place)).verdict != "read_only":
-        return False
-    subprocess.run(
-        ["timeout", "3", "bash", "--norc", "-c", command],
-        cwd=place,
-        env={"PATH": os.environ["PATH"], "HOME": str(place)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=20,
+def sandboxed(home: Path, python: str) -> list[str]:
+    wrapper = choose_wrapper(os.environ.get("PATH"), "bubblewrap")
+    if wrapper.mechanism != "bubblewrap":
+        skip_untested("bubblewrap does not work here, so hostile commands are not run")
+    resolver = home.parent / "resolv.conf"
+    resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    confined = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(home), str(home)]
+    if os.path.exists("/etc/resolv.conf"):
+        confined += ["--ro-bind", str(resolver), os.path.realpath("/etc/resolv.conf")]
+    processes = ["--unshare-pid"] if wrapper.own_processes else []
+    return [wrapper.program, *confined, *processes, "--unshare-net", "--die-with-parent", python, "-I"]
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_commands_called_read_only_change_fetch_and_run_nothing(kind: str, place: Path) -> None:
+    work, count = place / "work", COUNTS[kind]
+    commands = [command for command, _ in zip(read_only_commands(kind, work, place), range(count), strict=False)]
+    print(f"seed {SEED}: {len(commands)} commands of kind {kind}")
+    assert len(commands) == count, f"seed {SEED}: too few commands are called read-only"
+    environment = {"HOME": str(place), "PATH": str(place / "programs"), "LC_ALL": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
+    job = {
+        "commands": commands,
+        "watched": str(place),
+        "cwd": str(work),
+        "bash": shutil.which("bash"),
+        "env": environment | neutral_git_environment(str(work), surrounding=environment),
+        "port": PORT,
+        "seconds": 2,
+    }
+    done = subprocess.run(
+        [*sandboxed(place, sys.executable), str(Path(__file__).with_name("run_watched.py"))],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
-    assert snapshot(place) == before, command
-    return True
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [], f"seed {SEED}"
 
 
-def random_arguments(random: Random) -> list[str]:
-    found = []
-    for _ in range(random.randint(0, 4)):
-        kind = random.random()
-        if kind < 0.4:
-            found.append("-" + "".join(random.choices(string.ascii_letters, k=random.choice([1, 1, 2, 3]))))
-        else:
-            found.append(random.choice(LONG if kind < 0.55 else VALUES))
-    return [*found, random.choice("ab")]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_options_of_read_only_calls_change_nothing(seed: int, place: Path) -> None:
-    random, before, ran = Random(seed), snapshot(place), 0
-    for _ in range(300):
-        arguments = " ".join(map(shlex.quote, random_arguments(random)))
-        ran += run_if_read_only(f"{random.choice(PROGRAMS)} {arguments}", place, before)
-    assert ran > 20
-
-
-@pytest.mark.parametrize(("program", "pieces", "shape"), [("awk", AWK, "{{{}}}"), ("sed", SED, "{}")])
-def test_random_programs_of_read_only_calls_change_nothing(
-    program: str, pieces: list[str], shape: str, place: Path
-) -> None:
-    random, before, ran = Random(7), snapshot(place), 0
-    for _ in range(350):
-        text = "".join(random.choices(pieces, k=random.randint(2, 8))).replace("_", " ").replace("%", "\n")
-        ran += run_if_read_only(f"{program} {shlex.quote(shape.format(text))} a", place, before)
-    assert ran > 20
+def test_the_traps_work(place: Path) -> None:
+    job = {
+        "commands": [
+            "ls",
+            "touch out",
+            "/usr/bin/touch out",
+            f"cat < /dev/tcp/127.0.0.1/{PORT}",
+            "./p",
+            "tar tf nowhere.example:x",
+        ],
+        "watched": str(place),
+        "cwd": str(place / "work"),
+        "bash": shutil.which("bash"),
+        "env": {"PATH": str(place / "programs")},
+        "port": PORT,
+        "seconds": 2,
+    }
+    done = subprocess.run(
+        [*sandboxed(place, sys.executable), str(Path(__file__).with_name("run_watched.py"))],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {command for command, _ in json.loads(done.stdout)} == {*job["commands"]} - {"ls"}, done.stdout
