@@ -39,7 +39,7 @@ class Listener:
 
 def snapshot(folder: str) -> dict[str, tuple[int, ...]]:
     """Every entry with what changes when it is written, replaced or given other rights."""
-    entries = {}
+    entries: dict[str, tuple[int, ...]] = {}
     for place, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
             status = os.lstat(os.path.join(place, name))

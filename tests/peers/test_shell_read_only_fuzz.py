@@ -122,15 +122,16 @@ def test_commands_called_read_only_change_fetch_and_run_nothing(kind: str, place
 
 
 def test_the_traps_work(place: Path) -> None:
+    commands = [
+        "ls",
+        "touch out",
+        "/usr/bin/touch out",
+        f"cat < /dev/tcp/127.0.0.1/{PORT}",
+        "./p",
+        "tar tf nowhere.example:x",
+    ]
     job = {
-        "commands": [
-            "ls",
-            "touch out",
-            "/usr/bin/touch out",
-            f"cat < /dev/tcp/127.0.0.1/{PORT}",
-            "./p",
-            "tar tf nowhere.example:x",
-        ],
+        "commands": commands,
         "watched": str(place),
         "cwd": str(place / "work"),
         "bash": shutil.which("bash"),
@@ -146,4 +147,4 @@ def test_the_traps_work(place: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert {command for command, _ in json.loads(done.stdout)} == {*job["commands"]} - {"ls"}, done.stdout
+    assert {command for command, _ in json.loads(done.stdout)} == {*commands} - {"ls"}, done.stdout
