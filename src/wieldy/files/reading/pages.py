@@ -31,7 +31,8 @@ class Page(Struct, frozen=True):
     """Some lines of a file, plain and `numbered` as a model reads them.
 
     `last` is the number of its last line, before `first` when the page is empty. `total` is the number of lines in the
-    file, or at least that many where not all were `counted`; `data` is the whole file where it was small enough to be loaded.
+    file, or at least that many where not all were `counted`; a `complete` page holds all of them.
+    `data` is the whole file where it was small enough to be loaded.
     """
 
     lines: list[str]
@@ -40,15 +41,11 @@ class Page(Struct, frozen=True):
     last: int
     total: int
     counted: bool
+    complete: bool
     size: int
     encoding: Encoding
     line_endings: str
     data: bytes | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the page holds every line of the file."""
-        return self.first == 1 and self.counted and self.last == self.total
 
 
 def read_page(
@@ -82,6 +79,7 @@ def read_page(
         last=window.first + len(lines) - 1,
         total=window.total,
         counted=window.ended,
+        complete=window.first == 1 and window.ended and len(lines) == window.total,
         size=file.stat.st_size if data is None else len(data),
         encoding=source.encoding,
         line_endings=source.line_endings.name,
@@ -101,7 +99,9 @@ def _whole_page(data: bytes, limit: int, chars: int) -> Page | None:
     numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, 1)])
     if len(numbered) >= chars:
         return None
-    return Page(lines, numbered, 1, len(lines), len(lines), True, len(data), UTF8, "LF" if b"\n" in data else "", data)
+    return Page(
+        lines, numbered, 1, len(lines), len(lines), True, True, len(data), UTF8, "LF" if b"\n" in data else "", data
+    )
 
 
 def _number_lines(lines: list[str], first: int, chars: int) -> tuple[list[str], str]:

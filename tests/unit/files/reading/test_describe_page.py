@@ -12,7 +12,15 @@ from wieldy.search.format import format_size
 
 
 def page(**changed: Any) -> Page:
-    usual = {"lines": ["a"], "first": 1, "total": 1, "counted": True, "size": 2, "encoding": Encoding("utf-8")}
+    usual = {
+        "lines": ["a"],
+        "first": 1,
+        "total": 1,
+        "counted": True,
+        "complete": True,
+        "size": 2,
+        "encoding": Encoding("utf-8"),
+    }
     fields = {**usual, "line_endings": "LF", "numbered": "", "data": b"a\n", **changed}
     return Page(**fields, last=fields["first"] + len(fields["lines"]) - 1)
 
