@@ -340,3 +340,57 @@ def test_a_command_is_judged_by_the_folders_that_are_worked_in_now(command: str,
 def _same_as_afresh(policy: Policy, call: PlannedCall, voices: Sequence[Opinion]) -> None:
     afresh = Policy(policy.rules, paths=policy.paths, mode=policy.mode, cwd=lambda: ROOT)
     assert policy.decide(call, voices) == afresh.decide(call, voices)
+
+
+DYNAMIC = ["$x", '"$x"', "$(cat f)", "`cat f`", "${x:-y}", "${x#a}"]
+RUNS_CODE = ["{} a", "bash -c {}", "eval {}", "sudo {}", "python3 -c {}", "mywrap {}", "echo a | xargs {}", "ssh h {}"]
+RUNS_CODE += ["source {}", "find . -exec {} \\;", "timeout 5 {} a", "env {}", "awk {} f", "true && {} b", "( {} )"]
+READS_FILE = [
+    "cat {}",
+    "bat {}",
+    "cat < {}",
+    "grep x {}",
+    "dd if={}",
+    "curl -d @{} h",
+    "cd {} && cat key",
+    "tar cf - {}",
+]
+READS_FILE += [
+    "cp {} y",
+    "head -n 1 src/{}",
+    "mywrap --file={}",
+    "python3 {}",
+    ". {}",
+    "git show HEAD:{}",
+    "xargs -a {} cat",
+]
+
+
+@QUICK
+@given(
+    template=st.sampled_from(RUNS_CODE),
+    word=st.sampled_from(DYNAMIC),
+    mode=modes,
+    more=st.lists(made_rules(), max_size=3),
+)
+def test_a_program_or_script_named_at_run_time_is_never_allowed_under_a_denied_command(
+    template: str, word: str, mode: str, more: list[Rule]
+) -> None:
+    command = template.format(word)
+    call = called("Bash", (Runs(command),), {"command": command})
+    assert decided([*more, parse("Bash(rm:*)", "deny")], mode, call).behavior != "allow"
+
+
+@QUICK
+@given(
+    template=st.sampled_from(READS_FILE),
+    word=st.sampled_from(DYNAMIC),
+    mode=modes,
+    more=st.lists(made_rules(), max_size=3),
+)
+def test_a_file_named_at_run_time_is_never_allowed_under_a_denied_file(
+    template: str, word: str, mode: str, more: list[Rule]
+) -> None:
+    command = template.format(word)
+    call = called("Bash", (Runs(command),), {"command": command})
+    assert decided([*more, parse("Read(secret)", "deny")], mode, call).behavior != "allow"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Effect, Fetches, Reads, Writes
 from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions import indirect_writes, suggest, symlinks
-from wieldy.permissions.embedded_code import ArgumentScanner
+from wieldy.permissions.embedded_code import ArgumentScanner, CommandLine
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.rules import Rule
@@ -56,8 +58,9 @@ class CommandPolicy:
                 yield Finding(Reason("guard", "ask", danger.why, part=danger.text))
         if exact_rule is None:
             yield from self._judge_readability(command, analysis, context)
+        line = CommandLine.of(command, analysis)
         for part in analysis.parts:
-            yield from self._judge_part(part, exact_rule, context)
+            yield from self._judge_part(part, line, exact_rule, context)
         yield from self._judge_sweeps(command, analysis, exact_rule, context)
 
     def _judge_sweeps(
@@ -99,7 +102,9 @@ class CommandPolicy:
         else:
             yield Finding(Reason("analysis", "ask", text))
 
-    def _judge_part(self, part: CommandPart, exact_rule: Rule | None, context: DecisionContext) -> Iterator[Finding]:
+    def _judge_part(
+        self, part: CommandPart, line: CommandLine, exact_rule: Rule | None, context: DecisionContext
+    ) -> Iterator[Finding]:
         covering = self._covering_rules(part)
         for behavior in RESTRICTING:
             rule = next((rule for rules in covering.values() for rule in rules if rule.behavior == behavior), None)
@@ -107,10 +112,13 @@ class CommandPolicy:
                 yield Finding(rule_reason(rule, part=part.text))
         program, is_exact = self._judge_program(part, covering, exact_rule, context)
         yield program
-        if not part.known and not is_exact:
-            yield from self._arguments.judge(part, program, context)
         if not is_exact:
+            if part.known:
+                yield from self._arguments.judge_attached(part)
+            else:
+                yield from self._arguments.judge(part, program, context, line)
             yield from indirect_writes.judge_unknown(part, self._files)
+            yield from self._judge_linked(part, program, context)
         for effect in (*part.effects, *indirect_writes.find_writes(part, self._files)):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirect_effects
@@ -125,6 +133,16 @@ class CommandPolicy:
                 yield self._files.judge(access, context)
             elif isinstance(effect, Fetches):
                 yield from self._network.judge(effect.url, context, part.text, program)
+
+    def _judge_linked(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
+        """Judge what new links lead to as if it were touched: whatever uses the link later names only the link."""
+        for path in indirect_writes.linked_paths(part):
+            for effect in (Reads(path), Writes(path)):
+                finding = self._files.judge(FileAccess(effect, part.text, program, recursive=True), context)
+                may_reach = finding.reason.kind == "path" and isinstance(effect, Reads) and finding.behavior == "ask"
+                if may_reach or (finding.reason.kind in ("rule", "guard") and finding.behavior != "allow"):
+                    text = f"{finding.reason.text}, through the new link"
+                    yield Finding(replace(finding.reason, behavior="ask", text=text))
 
     def _covering_rules(self, part: CommandPart) -> dict[str, Sequence[Rule]]:
         """Find, for every spelling of a part, the rules that cover it."""

@@ -11,13 +11,30 @@ from collections.abc import Collection, Iterator
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from wieldy.core.decision import Reason
+from wieldy.core.effects import Writes
 from wieldy.permissions.files import FilePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.ruleset import CommandRules
+from wieldy.permissions.runtime_names import (
+    ARGUMENTS_ARE_CODE,
+    CODE_OPTION,
+    INTERPRETER,
+    READS_COMMANDS,
+    READS_INPUT,
+    SHELL,
+    STARTS_PROGRAMS,
+    argument_texts,
+    interpreters,
+    unknown_code,
+    unknown_file,
+)
 from wieldy.permissions.suggest import WITH_SUBCOMMANDS
 
 if TYPE_CHECKING:
+    from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.policy.command_part import CommandPart
     from wieldy.shell.policy.words import Word
 
@@ -25,16 +42,6 @@ MAX_COMMAND_WORDS = 24
 MAX_GLOB_MATCHES = 1_000
 MAX_COMMAND_CHARS = 240
 MAX_INTERPRETERS = 4
-_SHELL = re.compile(r"(ba|da|z|k|fi|a|c|tc|rba)?sh|eval")
-# These run their input as commands whatever their arguments are.
-_READS_COMMANDS = re.compile(r"ssh|su|at|batch|parallel|crontab")
-_INTERPRETER = re.compile(
-    r"(python|pypy|perl|ruby|php|lua|node|tclsh)[\d.]*|nodejs|luajit|deno|bun|expect|Rscript|osascript|pwsh|powershell"
-    r"|julia|elixir|erl|guile|racket|sbcl|groovy|emacs|n?vim|vi|ex|ed|gdb|lldb|sqlite3|psql|mysql|g?make|bc|dc"
-)
-_ARGUMENTS_ARE_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
-_CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*", re.DOTALL)
-_READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # After these sub-commands the arguments are a command that the program starts.
 _RUN_SUBCOMMANDS = {
     **dict.fromkeys(("docker", "podman", "kubectl"), frozenset({"run", "exec"})),
@@ -45,6 +52,8 @@ _RUN_SUBCOMMANDS = {
     "deno": frozenset({"eval"}),
     "mix": frozenset({"run", "cmd"}),
 }
+# These take folders with all that is in them.
+PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "7za", "7zz", "rsync", "scp", "sftp", "pax", "docker", "podman"})
 _GIT_RUN_SUBCOMMANDS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
 _GIT_COMMAND_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
 _GIT_COMMAND_OPTIONS |= {"--smtp-server", "--to-cmd", "--cc-cmd", "--exec-path"}
@@ -53,7 +62,31 @@ _COMMAND_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
 _LIST_SEPARATORS = re.compile(r"[\s\"'`,()\[\]]+")
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}!]+")
 _VARIABLE_SYNTAX = re.compile(r"[\s\"'${}:@,]+")
+_QUOTES = str.maketrans("", "", "\"'\\")
+_VALUE_SEPARATORS = re.compile(r"[=:,;@<]")
 _FILE_URL = re.compile(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
+
+
+class CommandLine(Struct, frozen=True):
+    """What is around a part: the text of the whole command line without quotes, and the files that it writes."""
+
+    text: str
+    written: frozenset[str]
+
+    @classmethod
+    def of(cls, command: str, analysis: Analysis) -> CommandLine:
+        written = [effect.path for effect in analysis.effects if isinstance(effect, Writes)]
+        return cls(command.translate(_QUOTES), frozenset(map(os.path.normpath, written)))
+
+    def runs_new_file(self, part: CommandPart) -> str | None:
+        """Say which file a part runs that the same command line writes."""
+        if not self.written or part.program is None:
+            return None
+        scripts = [word.text for at, _ in interpreters(part) for word in part.argv[at + 1 :] if word.static]
+        for name in [part.program, *scripts] if "/" in part.program else scripts:
+            if any(os.path.normpath(os.path.join(cwd, name)) in self.written for cwd in part.cwds or ("/",)):
+                return f"the content of `{name}`"
+        return None
 
 
 class ArgumentScanner:
@@ -63,30 +96,65 @@ class ArgumentScanner:
         self._commands = commands
         self._files = files
 
-    def judge(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
-        """Yield the questions; `program` is the finding that allows the program itself."""
+    def judge(
+        self, part: CommandPart, program: Finding, context: DecisionContext, line: CommandLine
+    ) -> Iterator[Finding]:
+        """Yield the questions; `program` is the finding that allows the program itself, `line` what is around the part."""
+        if (rule := self._commands.first_deny) is not None:
+            unknown = unknown_code(part) or line.runs_new_file(part)
+            if unknown is not None:
+                text = f"may forbid it: {unknown} is known only when it runs"
+                yield Finding(rule_reason(rule, text, part.text, "ask"))
         # A rule for the program vouches for what it starts; a rule for all commands, or a mode, does not.
         if program.reason is context.blanket or program.reason.kind == "mode":
-            yield from self._judge_commands(part)
+            yield from self._judge_commands(part, line)
         if self._files.denies_anything:
-            for path in _mentioned_paths(part):
-                if (rule := self._files.deny_rule_for(path)) is not None:
-                    yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
+            yield from self._judge_files(part)
 
-    def _judge_commands(self, part: CommandPart) -> Iterator[Finding]:
+    def judge_attached(self, part: CommandPart) -> Iterator[Finding]:
+        """Ask about denied files in words such as `@file` and `-ffile`, which a program may take for more than we know."""
+        if not self._files.denies_anything:
+            return
+        for path in _mentioned_paths(part, tuple(word for word in part.argv[1:] if word.prefix.startswith(("-", "@")))):
+            if (rule := self._files.deny_rule_for(path)) is not None:
+                yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
+
+    def _judge_files(self, part: CommandPart) -> Iterator[Finding]:
+        for path in _mentioned_paths(part, part.argv[1:]):
+            if (rule := self._files.deny_rule_for(path)) is not None:
+                yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
+            elif part.program in PACKERS and (rule := self._files.rule_inside(path)) is not None:
+                yield Finding(rule_reason(rule, f"may forbid something in {path}", part.text, "ask"))
+        if (rule := self._files.deny_rule_mentioned(argument_texts(part))) is not None:
+            yield Finding(rule_reason(rule, "may forbid a file that it mentions", part.text, "ask"))
+        if (unknown := unknown_file(part)) is not None and (rule := self._files.first_deny) is not None:
+            text = f"may forbid it: {unknown} is known only when it runs"
+            yield Finding(rule_reason(rule, text, part.text, "ask"))
+        for folder in {folder for word in part.argv[1:] for folder in word.scope}:
+            if (rule := self._files.rule_inside(folder)) is not None:
+                yield Finding(rule_reason(rule, f"may forbid something in {folder}", part.text, "ask"))
+
+    def _judge_commands(self, part: CommandPart, line: CommandLine) -> Iterator[Finding]:
         programs = self._commands.forbidden_programs
         if not programs:
             return
         if part.argv and part.program is None:
             yield Finding(Reason("analysis", "ask", f"{part.why}, and rules forbid some programs", part=part.text))
             return
-        in_code = (text for code in _embedded_code(part) for text in find_commands(code, programs))
-        for text in chain(_commands_among(_command_words(part), programs), in_code):
+        started_by = part.program or part.text
+        code = list(_embedded_code(part))
+        in_code = (text for one in code for text in find_commands(one, programs))
+        takes_commands = part.program not in WITH_SUBCOMMANDS or _command_words(part)
+        in_line = find_commands(line.text, programs) if takes_commands else ()
+        for text in chain(_commands_among(_command_words(part), programs), in_code, in_line):
             rule = next((rule for rule in self._commands.covering(text) if rule.behavior != "allow"), None)
             if rule is not None:
-                started_by = part.program or part.text
                 yield Finding(rule_reason(rule, f"may forbid what `{started_by}` starts", part.text, "ask"))
                 return
+        rule = self._commands.first_deny
+        if rule is not None and part.program != "git" and any(map(STARTS_PROGRAMS.search, code)):
+            text = f"may forbid what the code for `{started_by}` starts"
+            yield Finding(rule_reason(rule, text, part.text, "ask"))
 
 
 def _commands_among(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
@@ -145,11 +213,11 @@ def _embedded_code(part: CommandPart) -> Iterator[str]:
     if len(words) < 2 and not part.input_texts:
         return
     names = [os.path.basename(word.text) if word.static else "" for word in words]
-    if names and _READS_COMMANDS.fullmatch(names[0]):
+    if names and READS_COMMANDS.fullmatch(names[0]):
         yield from part.input_texts
-    if names and _ARGUMENTS_ARE_CODE.fullmatch(names[0]):
+    if names and ARGUMENTS_ARE_CODE.fullmatch(names[0]):
         yield from map(_known_text, words[1:])
-    interpreters = (at for at, name in enumerate(names) if _SHELL.fullmatch(name) or _INTERPRETER.fullmatch(name))
+    interpreters = (at for at, name in enumerate(names) if SHELL.fullmatch(name) or INTERPRETER.fullmatch(name))
     for position in islice(interpreters, MAX_INTERPRETERS):
         yield from _interpreter_code(words[position + 1 :], part.input_texts)
 
@@ -158,9 +226,9 @@ def _interpreter_code(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> 
     """Yield the code of an interpreter: behind an option for code, or its input where no script is named."""
     texts = [_known_text(word) for word in words]
     is_uncertain = any(not word.static for word in words)
-    if is_uncertain or any(map(_CODE_OPTION.fullmatch, texts)):
+    if is_uncertain or any(map(CODE_OPTION.fullmatch, texts)):
         yield from texts
-    if is_uncertain or not _READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
+    if is_uncertain or not READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
         yield from input_texts
 
 
@@ -174,7 +242,7 @@ def _git_code(words: tuple[Word, ...]) -> Iterator[str]:
         option, equals, value = text.partition("=")
         if option in _GIT_COMMAND_OPTIONS or (option.startswith("--") and option.endswith("-filter")):
             yield value if equals else following
-        elif text.startswith("-x") and call.command in ("rebase", "difftool"):
+        elif text.startswith(("-x", "-O")) and call.command in ("rebase", "difftool", "grep"):
             yield text[2:] or following
         elif text.startswith("ext::"):
             yield text
@@ -187,9 +255,9 @@ def _git_code(words: tuple[Word, ...]) -> Iterator[str]:
         yield " ".join(arguments[arguments.index(marker) + 1 :] if marker else arguments)
 
 
-def _mentioned_paths(part: CommandPart) -> Iterator[str]:
+def _mentioned_paths(part: CommandPart, words: tuple[Word, ...]) -> Iterator[str]:
     """Yield the paths its words may mean: each as it stands, and behind `=`, `@` and `file://`, as options spell files."""
-    for word in part.argv[1:]:
+    for word in words:
         for name in _mentioned_names(word):
             for folder in ("/",) if name.startswith("/") else part.cwds if name else ():
                 path = os.path.normpath(os.path.join(folder, name))
@@ -200,10 +268,12 @@ def _mentioned_names(word: Word) -> Collection[str]:
     if word.dynamic:
         # The default in `${x:-file}`, and what stands beside the variable.
         return {name.lstrip("-=+?"): None for name in _VARIABLE_SYNTAX.split(word.source)}
-    _, equals, value = word.text.rpartition("=")
-    names = (_without_url_prefix(value),) if equals else ()
-    # The name of an option is no file.
-    return names if word.text.startswith("-") else (_without_url_prefix(word.text), *names)
+    text = word.text
+    names = [_without_url_prefix(piece) for piece in _VALUE_SEPARATORS.split(text)[1:]]
+    if text.startswith("-"):
+        # The name of an option is no file, but the value of a short one may follow its letter.
+        return names if text.startswith("--") else (*names, text[2:], text[3:])
+    return (_without_url_prefix(text), *names)
 
 
 def _without_url_prefix(name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from wieldy.permissions.protected import ProtectedPaths
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
+# The kernel resolves these for the process that opens them.
+_DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
 OutsidePolicy: TypeAlias = Literal["ask", "deny"]
 
 
@@ -115,6 +118,11 @@ class FilePolicy:
         rule = self._may_deny_inside(access, resolved)
         if rule is not None:
             return rule_reason(rule, f"may forbid something in {path}", access.part, "ask")
+        rule = self._rules.first_deny if _DEPENDS_ON_PROCESS.match(path) else None
+        if rule is not None:
+            return rule_reason(
+                rule, f"may forbid it: where {path} leads is known only when it runs", access.part, "ask"
+            )
         if access.writes and (protection := self._protected.find(resolved)) is not None:
             lifted = protection.soft or (protection.liftable and self._rules.allows_by_name(resolved))
             if not lifted or _allow_rule(access, covering) is None:
@@ -198,6 +206,19 @@ class FilePolicy:
     @property
     def denies_anything(self) -> bool:
         return bool(self._rules.denied_subjects)
+
+    @property
+    def first_deny(self) -> Rule | None:
+        return self._rules.first_deny
+
+    def deny_rule_mentioned(self, texts: Sequence[str]) -> Rule | None:
+        """Find a rule that forbids a file which one of these texts names."""
+        return self._rules.denies_mentioned(texts)
+
+    def rule_inside(self, folder: str) -> Rule | None:
+        """Find a rule that could forbid reading or writing something in a folder."""
+        resolved = self._paths.resolve(folder)
+        return self._rules.may_deny_inside("Read", resolved) or self._rules.may_deny_inside("Edit", resolved)
 
 
 def _any_rule(rules: ToolRules, covering: CoveringRules, subject: str) -> Rule | None:

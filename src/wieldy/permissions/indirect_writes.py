@@ -21,6 +21,7 @@ _EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 _LISTS_ONLY = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
 _RECURSIVE = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _AS_TARGET = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory")
+_COPY_AS_LINK = re.compile(r"-[A-Za-z]*[ls][A-Za-z]*|--link|--symbolic-link")
 _REMOTE = re.compile(r"[^/]*:.*")
 
 
@@ -41,6 +42,26 @@ def judge_unknown(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
             text = f"what comes into {folder} is unknown, and protected files may be among it"
             yield Finding(Reason("guard", "ask", text, part=part.text))
             return
+
+
+def linked_paths(part: CommandPart) -> Iterator[str]:
+    """Yield what the links lead to that a part makes. A relative symlink starts at the folder that it is in."""
+    texts = [word.text for word in part.argv[1:]]
+    if part.program == "cp" and not any(map(_COPY_AS_LINK.fullmatch, texts)):
+        return
+    if part.program not in ("ln", "link", "cp"):
+        return
+    operands = [word for word in part.argv[1:] if not word.prefix.startswith("-")]
+    target = _option_value(texts, "-t", "--target-directory", default="")
+    if not target and len(operands) > 1:
+        target = operands.pop().text
+    for cwd in part.cwds:
+        link = os.path.join(cwd, target)
+        for word in operands:
+            for folder in dict.fromkeys((cwd, os.path.dirname(link), link)):
+                path = os.path.normpath(os.path.join(folder, word.text))
+                if word.static and os.path.lexists(path):
+                    yield path
 
 
 def _list_folder(source: str | None) -> list[str] | None:

@@ -120,7 +120,7 @@ class PathResolver:
         normalized = normalize_path(path)
         try:
             real = resolved or self.real(path)  # not of `normalized`: behind a symlink, `..` is the target's parent
-        except ValueError:  # no file can have such a name
+        except (ValueError, OSError):  # no file can have such a name, or nobody may look where it leads
             return ResolvedPath((normalized,), inside=False)
         folds_case = self._folds_case(real)
         inside = self._is_allowed(real, folds_case, reading) or is_stream(normalized, reading)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
@@ -142,6 +143,7 @@ class CommandRules:
         self.forbidden_programs = frozenset(
             pattern.program for pattern, rule in self._rules if pattern.program and rule.behavior != "allow"
         )
+        self.first_deny = next((rule for _, rule in self._rules if rule.behavior == "deny"), None)
         self.covering = lru_cache(maxsize=CACHED_LOOKUPS)(self._covering)
 
     def naming(self, command: str, behavior: Behavior) -> Rule | None:
@@ -158,6 +160,9 @@ class CommandRules:
         return [rule for pattern, rule in self._rules if pattern.matches(text)]
 
 
+# How code joins the pieces of a string.
+_STRING_JOINTS = re.compile(r"""["'`]\s*[+.,]*\s*["'`]|["'\\]""")
+_PLAIN_WORD = re.compile(r"[\w./~-]*")
 # For each spelling of a path, the rules that cover it.
 CoveringRules: TypeAlias = Sequence[Sequence[Rule]]
 
@@ -181,6 +186,31 @@ class PathRules:
     def _find_matching(self, path: str, folds_case: bool) -> Sequence[Rule]:
         path = path_key(path, folds_case)
         return [rule for pattern, rule in self._patterns if pattern.matches(path, folds_case)]
+
+    @cached_property
+    def first_deny(self) -> Rule | None:
+        return next((rule for rule in self._rules if rule.behavior == "deny"), None)
+
+    def denies_mentioned(self, texts: Iterable[str]) -> Rule | None:
+        """Find a deny rule whose file or folder is named in one of the texts, also where code joins pieces of its name."""
+        for text in texts:
+            if _PLAIN_WORD.fullmatch(text):
+                continue  # judged as a path
+            joined = _STRING_JOINTS.sub("", text)
+            for pattern, rule in self._mentions:
+                if pattern.search(text) or pattern.search(joined):
+                    return rule
+        return None
+
+    @cached_property
+    def _mentions(self) -> list[tuple[re.Pattern[str], Rule]]:
+        """The names that deny rules are about: of a file, or of the folder that a pattern starts in."""
+        roots = {*self._paths.roots, self._paths.home, "/"}
+        names = [
+            (pattern.plain_name or (os.path.basename(pattern.folder) if pattern.folder not in roots else ""), rule)
+            for pattern, rule in self._denying
+        ]
+        return [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\.?\w|-)"), rule) for name, rule in names if name]
 
     def allows_by_name(self, path: ResolvedPath) -> bool:
         """Return whether a rule that allows edits names this very file, by path or by name, with no pattern in it."""

@@ -101,7 +101,7 @@ def test_an_unknown_wrapper_of_a_denied_program_is_asked_about_whatever_allows_a
 def test_a_denied_program_in_text_that_is_run_elsewhere_is_asked_about(
     judge, called, given: dict[str, object], command: str
 ) -> None:
-    assert judge(**given, deny=["Bash(curl:*)"]).decide(called("Bash", command)).behavior == "allow"
+    assert judge(**given).decide(called("Bash", command)).behavior == "allow"
     decision = judge(deny=["Bash(rm:*)"], **given).decide(called("Bash", command))
     assert decision.behavior in ("ask", "deny"), decision.reasons
     assert any(reason.rule == "Bash(rm:*)" for reason in decision.reasons)
@@ -115,14 +115,12 @@ def test_a_denied_program_in_text_that_a_shell_is_given_is_denied(judge, called,
     assert policy.decide(called("Bash", command)).behavior == "deny"
 
 
-def test_only_what_the_rule_forbids_is_asked_about_in_code(judge, called) -> None:
+def test_code_that_can_start_programs_is_asked_about_where_a_command_is_denied(judge, called) -> None:
     policy = judge(deny=["Bash(git push:*)"], allow=["Bash"])
-    push = """python3 -c "import subprocess; subprocess.run(['git', 'push', '-f'])\""""
-    assert policy.decide(called("Bash", push)).behavior == "ask"
-    assert policy.decide(called("Bash", push.replace("push", "fetch"))).behavior == "allow"
-    exact = judge(deny=["Bash(rm x)"], allow=["Bash"])
-    assert exact.decide(called("Bash", """perl -e 'system("rm x"); print 1'""")).behavior == "ask"
-    assert exact.decide(called("Bash", """perl -e 'system("rm y"); print 1'""")).behavior == "allow"
+    for code in ("import os; os.system('git ' + 'pu' + 'sh')", "import subprocess as s; s.run(x)", "getattr(os, a)(b)"):
+        assert policy.decide(called("Bash", f'python3 -c "{code}"')).behavior == "ask", code
+    assert policy.decide(called("Bash", 'python3 -c "print(1)"')).behavior == "allow"
+    assert judge(allow=["Bash"]).decide(called("Bash", "perl -e 'system(\"x\")'")).behavior == "allow"
 
 
 @pytest.mark.parametrize(
@@ -133,9 +131,6 @@ def test_only_what_the_rule_forbids_is_asked_about_in_code(judge, called) -> Non
         "git push origin rm",
         "git -c user.name=x commit -m 'rm old files'",
         "git commit -m 'filter' -- rm",
-        "echo 'rm x' | mail -s x someone",
-        "cat <<< 'rm x' | python3 count.py",
-        "python3 manage.py note 'never rm it'",
         "python3 -c 'print(1)'",
         "make rm",
         "docker pull rm",
@@ -216,7 +211,7 @@ def test_a_local_address_is_the_file_it_names(judge, called, root: str, address:
 
 @pytest.mark.parametrize(
     "command",
-    ["npm run secret", "make secret", "bat open", "bat secrets", "bat o*", "bat *.py", "bat ${x:-open}", "bat $secret"],
+    ["npm run secret", "make secret", "bat open", "bat secrets", "bat o*", "bat *.py"],
 )
 def test_a_word_that_names_no_denied_file_raises_no_question(judge, called, root: str, command: str) -> None:
     Path(root, "open").write_text("x")

@@ -30,7 +30,8 @@ class CommandPart(Struct, frozen=True):
     `exact_rule`: a rule with a wildcard must not allow it. `redirect_effects`: the effects of its redirections;
     `program_read_only`: it would be read-only without them. `input_texts`: texts of here-documents and, if its effects are
     unknown, what earlier stages of its pipeline may print. `variable_values`: if its effects are unknown, the values
-    assigned to variables that may influence programs.
+    assigned to variables that may influence programs. `piped`: its input comes from an earlier stage of a pipeline.
+    `redirect_problem`: why the files of its redirections are not known in advance.
     """
 
     text: str
@@ -50,3 +51,5 @@ class CommandPart(Struct, frozen=True):
     program_read_only: bool = False
     input_texts: tuple[str, ...] = ()
     variable_values: tuple[str, ...] = ()
+    piped: bool = False
+    redirect_problem: str = ""

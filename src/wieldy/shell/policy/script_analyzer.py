@@ -37,6 +37,7 @@ _SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
 _UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
 _STANDARD_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
+_OPEN_DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
 
 
@@ -395,7 +396,9 @@ class ScriptAnalyzer:
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
-        self._add(replace(part, redirect_effects=redirects.effects, variable_values=values))
+        self._add(
+            replace(part, redirect_effects=redirects.effects, variable_values=values, redirect_problem=redirects.why)
+        )
 
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
         unwrapped = invocation.unwrapped
@@ -499,6 +502,8 @@ class ScriptAnalyzer:
             redirect_effects=redirects.effects,
             program_read_only=program_read_only,
             exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
+            piped=self._pipeline_start is not None,
+            redirect_problem=redirects.why,
         )
         return self._with_input_texts(part, invocation, state)
 
@@ -626,7 +631,7 @@ def glob_sweeps(word: Word, state: ShellState) -> list[Sweep]:
 
 def _is_stream(path: str) -> bool:
     """Whether a path is no file: the null device, or a descriptor that is already open."""
-    return path in _STANDARD_STREAMS or path.startswith("/dev/fd/")
+    return path in _STANDARD_STREAMS or _OPEN_DESCRIPTOR.fullmatch(path) is not None
 
 
 def describe_change(effects: tuple[Effect, ...]) -> str:

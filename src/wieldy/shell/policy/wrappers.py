@@ -341,3 +341,4 @@ _UNWRAPPERS: Mapping[str, Unwrapper] = {
     "ksh": _foreign_shell,
     "fish": _foreign_shell,
 }
+WRAPPERS = frozenset(_UNWRAPPERS)

@@ -110,7 +110,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "pattern then files",
         harmless=True,
         pattern_options=("-e", "-f", "--regexp", "--file"),
-        recursive_options=("-r", "-R", "--recursive", "--dereference-recursive"),
+        recursive_options=("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories"),
         link_options=("-R", "--dereference-recursive"),
     ),
     "rg": ProgramSpec(
