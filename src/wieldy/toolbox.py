@@ -5,57 +5,48 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from msgspec.structs import replace
-
-from wieldy.approval import Ask, CallbackApprover, NoApprover, ObservedApprover
+from wieldy.approval import Ask, CallbackApprover, NoApprover
 from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog, ToolAvailability
-from wieldy.core.decision import Adviser, Approver, Decision, Judge
+from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
+from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
-from wieldy.engine.queue import Queue
-from wieldy.engine.results import Spill
-from wieldy.engine.services import Services
-from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
 from wieldy.files.journal.paths import journal_path
-from wieldy.permissions.ruleset import RiskLevels
-from wieldy.settings.load import Settings, SettingsWatcher
-from wieldy.settings.load import load_settings as read_settings
-from wieldy.settings.wiring import Wiring
-from wieldy.tools import MODULES, builtin_loaders
+from wieldy.files.session_undo import SessionUndo
+from wieldy.mcp.client.configured import ConfiguredServers
+from wieldy.settings.load import Settings, SettingsReader
+from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
-from wieldy.toolset.toolset import ActivatingCatalog, OfferedTools, Toolset, select_tools
+from wieldy.toolset.toolset import OfferedTools, Toolset
+from wieldy.wiring import ConfiguredHooks, ServiceParts, build_services, configure_services
 
 if TYPE_CHECKING:
-    from wieldy.files.journal.undo import UndoPlan
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
-    from wieldy.mcp.client.manager import McpServers
 
 CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
 
-MAX_CONCURRENCY = 10
 
-
-class Toolbox:
+class Toolbox(SessionUndo):
     """Tools of one folder, each call through the whole pipeline.
 
     `mode` and `settings` are those of a settings file; settings given here replace the files unless `load_settings=True`.
     `settings_file` is one more file, above the others; changes of any file are followed.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
-    without it, what would be asked is denied. `servers=False` ignores the MCP servers of the settings.
+    without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
+    would be if there were one. `servers=False` ignores the MCP servers of the settings.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -74,16 +65,17 @@ class Toolbox:
         hooks: Sequence[Hook] = (),
         advisers: Sequence[Adviser] = (),
         judge: Judge | None = None,
+        on_question: Callable[[str], None] | None = None,
         session_id: str | None = None,
     ) -> None:
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings
-        is_watched = use_files or settings_file is not None
-        self._watcher = SettingsWatcher(root, named=settings_file, others=use_files) if is_watched else None
-        self._read_settings = partial(read_settings, root, explicit=settings, files=use_files, named=settings_file)
-        self.settings = self._read_settings()
+        self._reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
+        self.settings = self._reader.read()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
+        for tool in tools:
+            self.add(tool)
         self.workspace = Workspace(
             root,
             session_dir=state_home() / "sessions" / self.id,
@@ -92,43 +84,26 @@ class Toolbox:
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)
-        self.person: Approver = (
-            CallbackApprover(ask, self.policy, self.workspace, save_rules=use_files) if ask else NoApprover()
-        )
-        toolset = self.workspace.service(Toolset)
-        toolset.refresh = self.offering
-        toolset.starting_servers = self._starting_servers
-        toolset.wait_for_servers = self.connected
-        supervisor = Supervisor()
-        self.services = Services(
-            catalog=ActivatingCatalog(self.catalog, toolset),
-            workspace=self.workspace,
-            queue=Queue(max_concurrency or _max_concurrency(self.workspace.env), supervisor),
-            supervisor=supervisor,
-            judge=judge or self.policy,
-            approver=self.person,
+        self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
+        self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)
+        self.parts = ServiceParts(
+            catalog=self.catalog,
             events=self.events,
-            spill=Spill(self.workspace.session_dir / "tool-results"),
-        )
-        self._wiring = Wiring(
-            self.settings,
-            self.policy,
-            self.workspace,
-            code_hooks=tuple(hooks),
+            policy=self.policy,
+            judge=judge or self.policy,
+            mode=lambda: self.policy.mode,
+            person=CallbackApprover(ask, self.policy, self.workspace, save_rules=use_files) if ask else NoApprover(),
+            hooks=self._hooks.snapshot,
+            questions=UserQuestions(self.workspace, while_waiting=self._hooks.while_asking),
+            servers=self._servers,
             advisers=tuple(advisers),
-            stop=lambda: self.abort_flag,
-            halt=self.abort,
+            on_question=on_question,
         )
-        self._use_servers = servers
-        self._servers_started = False
-        self._on_question: Callable[[str], None] | None = None
+        self.services = build_services(self.settings, self.workspace, parts=self.parts, max_concurrency=max_concurrency)
         self._call_count = self._turn_count = 0
-        for tool in tools:
-            self.add(tool)
-        self._apply_settings()
 
     async def __aenter__(self) -> Self:
-        self._start_servers()
+        self._servers.start(self.settings, self.services.approver)
         if os.path.exists(journal_path(self.workspace)):
             from wieldy.files.journal.journal import Journal
 
@@ -155,8 +130,8 @@ class Toolbox:
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
-        if name.startswith(MCP_PREFIX) and name not in self.catalog and self.settings.get("mcpServers"):
-            await self._servers().wait_for_tool(name)  # called by a program: the tool will come
+        if name.startswith(MCP_PREFIX):
+            await self._servers.wait_for_tool(name)  # called by a program: the tool will come
         self._follow_settings()
         return await handle(self._call((name, fields if input is None else input)), self.services)
 
@@ -198,53 +173,11 @@ class Toolbox:
 
     async def offer(self) -> list[ToolAvailability]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
-        offered = await select_tools(
-            self.catalog, self.services, self.settings.values, self.policy.mode, builtin=MODULES, every=True
-        )
-        return list(offered.availability)
+        return list((await self.workspace.service(Toolset).offering(every=True)).availability)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
-        return await select_tools(
-            self.catalog,
-            self.services,
-            self.settings.values,
-            self.policy.mode,
-            builtin=MODULES,
-            window=window,
-            only=only,
-        )
-
-    # Undo
-
-    async def undo(
-        self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
-    ) -> UndoPlan:
-        """Take back the last change of this toolbox, those of one call, of the last turn, or all of them.
-
-        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
-        """
-        from wieldy.files.journal.journal import Journal
-        from wieldy.files.journal.undo import UndoSelector
-
-        journal = self.workspace.service(Journal)
-        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id)
-        return self._forget_reads(await journal.undo(selector, merge=merge))
-
-    async def redo(self, *, merge: bool = False) -> UndoPlan:
-        """Redo what the last undo took back."""
-        from wieldy.files.journal.journal import Journal
-
-        return self._forget_reads(await self.workspace.service(Journal).redo(merge=merge, session=self.id))
-
-    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
-        """The model has not read the restored content: it must read a file again before it edits it."""
-        from wieldy.files.editing.read_state import ReadState
-
-        state = self.workspace.service(ReadState)
-        for file in plan.files:
-            state.forget(file.path)
-        return plan
+        return await self.workspace.service(Toolset).offering(window, only=only)
 
     # Events and interruption
 
@@ -256,35 +189,21 @@ class Toolbox:
         """Every event from now on: `async with box.stream() as events: async for event in events`."""
         return self.events.stream()
 
-    def observe_questions(self, on_question: Callable[[str], None]) -> None:
-        """Call a function with the id of every call about which a person is asked, or would be if there were one."""
-        self._on_question = on_question
-        self.services.approver = ObservedApprover(self.services.approver, on_question)
-
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every running call; each ends in a result within a second. Later calls are not affected."""
-        flag = self.abort_flag
-        self.services = replace(self.services, abort=Abort())
+        flag = self.services.abort
+        self._configure_services(Abort())
         flag.set(reason)
-
-    @property
-    def abort_flag(self) -> Abort:
-        """The flag that `abort` sets for the calls that run now."""
-        return self.services.abort
-
-    @property
-    def supervisor(self) -> Supervisor:
-        return self.services.supervisor
 
     @property
     def hooks(self) -> Hooks:
         """The hooks of the settings, then those given in code."""
-        return self._wiring.hooks
+        return self._hooks.live
 
     @property
     def hook_problems(self) -> tuple[str, ...]:
         """What is wrong with the hooks of the settings."""
-        return self._wiring.hook_problems
+        return self._hooks.problems
 
     # Settings
 
@@ -293,68 +212,32 @@ class Toolbox:
 
         Returns what was read; its `errors` say why it is not in force.
         """
-        if self._watcher is not None:
-            self._watcher.changed()
-        settings = await in_thread(self._read_settings)
+        self._reader.changed()
+        settings = await in_thread(self._reader.read)
         self._update_settings(settings)
         return settings
 
     def _follow_settings(self) -> None:
         """Apply settings files that have changed; takes a few microseconds where none has."""
-        if self._watcher is not None and self._watcher.changed():
-            self._update_settings(self._read_settings())
+        if self._reader.watched and self._reader.changed():
+            self._update_settings(self._reader.read())
 
     def _update_settings(self, settings: Settings) -> None:
         if settings.errors:
             self.events.emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
             return
-        before, self.settings = self.settings, settings
-        self.workspace.settings = settings.values
-        self.workspace.extra_roots = settings.extra_roots(self.workspace, before)
-        self.policy.use_roots(self.workspace.roots)
-        self.policy.update_settings(
-            settings.rules, RiskLevels.from_settings(settings.values.get("tools")), settings.outside
-        )
-        self._wiring.update_settings(settings)
-        self._apply_settings()
+        settings.apply(self.workspace, self.policy, before=self.settings)
+        self.settings = settings
+        self._hooks.follow(settings)
+        self._configure_services(self.services.abort)
         for problem in self.hook_problems:
             self.events.emit(Notice(text=problem))
-        self._start_servers()
+        self._servers.start(settings, self.services.approver)
 
-    def _apply_settings(self) -> None:
+    def _configure_services(self, abort: Abort) -> None:
         """Build the services of the calls to come."""
-        if self._watcher is not None:
-            self._watcher.claude = self.settings.get("compat.claude") is True
-        self.services = self._wiring.build(self.services, self.catalog, self.person)
-        if self._on_question is not None:
-            self.observe_questions(self._on_question)
-
-    # MCP servers
-
-    def _servers(self) -> McpServers:
-        from wieldy.mcp.client.manager import McpServers
-
-        return self.workspace.service(McpServers)
-
-    def _start_servers(self) -> None:
-        """Connect to MCP servers in the background, where any is configured or waits for consent."""
-        if not self._use_servers:
-            return
-        pending = [one.name.partition(".")[2] for one in self.settings.pending if one.name.startswith("mcpServers.")]
-        if pending or self._servers_started or self.settings.get("mcpServers"):
-            self._servers_started = True
-            self._servers().start(self.catalog, self.services.approver, pending)
-
-    def _starting_servers(self) -> list[str]:
-        """The MCP servers whose tools are not known yet."""
-        return self._servers().connecting() if self._servers_started else []
+        self.services = configure_services(self.services, self.settings, self.parts, abort)
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, at most so many seconds."""
-        if self.settings.get("mcpServers"):
-            await self._servers().wait_settled(seconds)
-
-
-def _max_concurrency(env: Mapping[str, str]) -> int:
-    text = env.get("WIELDY_MAX_TOOL_CONCURRENCY", "")
-    return int(text) if text.isdigit() and int(text) > 0 else MAX_CONCURRENCY
+        await self._servers.wait(seconds)

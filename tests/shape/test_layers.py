@@ -37,6 +37,7 @@ ORDER = [
     "providers",
     # assembly
     "approval",
+    "wiring",
     "toolbox",
     "agent",
     # faces

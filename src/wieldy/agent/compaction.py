@@ -111,7 +111,7 @@ class Compactor:
     async def _replace_by_summary(self, trigger: str, abort: Abort, instructions: str) -> None:
         history = self.transcript.conversation.settle()
         work = write_summary(tuple(history), self.provider, instructions)
-        text, usage = await self.box.supervisor.run(work, abort)
+        text, usage = await self.box.services.supervisor.run(work, abort)
         messages = with_summary(history, text, self.provider.context_window)
         dollars = cost(self.provider.model, usage)
         self.transcript.append(HistoryReplaced([message.as_dict() for message in messages], trigger, dollars))

@@ -166,7 +166,7 @@ class ModelTurn:
             Retried(attempt=attempt, most=most, seconds=seconds, why=str(failure), status=failure.status)
         )
         _raise_if(abort)
-        await self.box.supervisor.run(_awaited(self.sleep(seconds)), abort)
+        await self.box.services.supervisor.run(_awaited(self.sleep(seconds)), abort)
 
 
 class TurnAttempt:

@@ -85,6 +85,7 @@ class Session:
             load_settings=load_settings,
             builtins=builtins,
             hooks=hooks,
+            on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             session_id=None if fork else resumed_id,
         )
         self._limits = RunLimits(max_turns, max_cost)
@@ -97,7 +98,6 @@ class Session:
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
         self._running = False
-        self.box.observe_questions(lambda call_id: self.transcript.append(ApprovalRequested(call_id)))
         self.box.workspace.service(SideModel).complete = self._side_requests.complete
 
     @property
@@ -180,7 +180,7 @@ class Session:
         await self._load()
         if self.conversation.messages:
             loop, _ = await self._prepare()
-            await loop.compactor().compact("manual", self.box.abort_flag, instructions)
+            await loop.compactor().compact("manual", self.box.services.abort, instructions)
             await self.transcript.flush()
 
     def abort(self, reason: str = "interrupted by the user") -> None:

@@ -11,36 +11,31 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.approval import ObservedApprover
 from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import STRICTNESS, Adviser, Answer, Approver, Decision, Judge, Opinion, Question, Reason
+from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, Opinion, Question, Reason
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.events import Events
-from wieldy.engine.results import Spill
-from wieldy.engine.services import Services
-from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Turn
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.read_file import RecentReads
-from wieldy.hooks.dispatch import HookApprover, HookReviewer, Hooks
-from wieldy.permissions.advisers import CleanTreeAdviser
+from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
-from wieldy.tools import MODULES
 from wieldy.tools.todo_write import TodoList
-from wieldy.toolset.toolset import ActivatingCatalog, Activations, OfferedTools, Toolset, select_tools
+from wieldy.toolset.toolset import Activations, OfferedTools, Toolset
+from wieldy.wiring import build_services
 
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
 # State that belongs to one conversation and is never shared with a parent.
-ISOLATED = (ReadState, RecentReads, Activations, Toolset, TodoList, SubagentAccess)
+ISOLATED = (ReadState, RecentReads, Activations, TodoList, SubagentAccess)
 # Tools that talk to the user: a subagent reports to its parent instead.
 SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 SUBAGENT_TOOLS = frozenset({"Agent", "Architect"})
@@ -258,7 +253,6 @@ class SubagentToolbox:
         identity: SubagentIdentity,
         *,
         policy: StrictestPolicy,
-        approver: Approver,
         abort: Abort,
         folder: Path,
         turn_id: str | None,
@@ -272,49 +266,25 @@ class SubagentToolbox:
         self.workspace = ChildWorkspace(parent.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
         self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
-        self.approver = SubagentApprover(approver, f"{identity.type} agent {identity.id}")
         self._turn_id = turn_id
-        self.services = self._build_services(parent.services, abort, on_asked)
-
-    def _build_services(self, parent: Services, abort: Abort, on_asked: Callable[[str], None]) -> Services:
-        toolset, parents = self.workspace.service(Toolset), parent.workspace.service(Toolset)
-        toolset.refresh = self.offering
-        toolset.starting_servers = parents.starting_servers
-        toolset.wait_for_servers = parents.wait_for_servers
-        return replace(
-            parent,
-            catalog=ActivatingCatalog(self.catalog, toolset),
-            workspace=self.workspace,
-            judge=self.policy,
-            approver=ObservedApprover(HookApprover(self.hooks, self.approver), on_asked),
+        self.parts = replace(
+            parent.parts,
+            catalog=self.catalog,
             events=self.events,
-            spill=Spill(self.workspace.session_dir / "tool-results"),
-            advisers=tuple(map(self._adviser, parent.advisers)),
-            reviewers=tuple(
-                HookReviewer(self.hooks) if isinstance(one, HookReviewer) else one for one in parent.reviewers
-            ),
-            abort=abort,
+            policy=self.policy.session_policy(),
+            judge=self.policy,
+            mode=lambda: self.policy.mode,
+            person=SubagentApprover(parent.parts.person, f"{identity.type} agent {identity.id}"),
+            hooks=lambda: self.hooks,
+            on_question=on_asked,
         )
-
-    def _adviser(self, adviser: Adviser) -> Adviser:
-        """The same adviser, with this agent's hooks and working directory."""
-        if isinstance(adviser, Hooks):
-            return self.hooks
-        if isinstance(adviser, CleanTreeAdviser):
-            return CleanTreeAdviser(self.policy.session_policy(), lambda: self.workspace.cwd)
-        return adviser
-
-    @property
-    def supervisor(self) -> Supervisor:
-        return self.services.supervisor
+        self.services = build_services(self.settings, self.workspace, parent.services, parts=self.parts, abort=abort)
 
     def turn(self) -> Turn:
         return Turn(self.services, self._turn_id)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
-        return await select_tools(
-            self.catalog, self.services, self.settings.values, self.policy.mode, builtin=MODULES, window=window
-        )
+        return await self.workspace.service(Toolset).offering(window)
 
     async def aclose(self) -> None:
         await self.workspace.aclose()

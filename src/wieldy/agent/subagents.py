@@ -30,7 +30,6 @@ from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentIdentity, Sub
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import NAME, Conversation, Transcript, clean_texts, fold, records
 from wieldy.core.abort import Abort
-from wieldy.core.decision import Approver
 from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
@@ -54,7 +53,6 @@ class ParentContext(Struct, frozen=True):
     id: str
     box: ToolboxProtocol
     policy: StrictestPolicy
-    approver: Approver
     provider: Provider
     transcript: Transcript
     loop: Callable[[], AgentLoop | None]
@@ -70,7 +68,6 @@ def session_context(box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str
         box.id,
         box,
         StrictestPolicy(box.policy, lambda: box.workspace.cwd, judge=judge),
-        box.person,
         loop.provider,
         loop.transcript,
         lambda: loop,
@@ -217,7 +214,6 @@ class SubagentRun:
             task,
             identity,
             policy=parent.policy,
-            approver=parent.approver,
             abort=self.abort,
             folder=folder,
             turn_id=turn_id,
@@ -233,7 +229,6 @@ class SubagentRun:
             id=self._identity.id,
             box=self.box,
             policy=self.box.policy,
-            approver=self.box.approver,
             provider=self._provider,
             transcript=self.transcript,
             loop=lambda: self._loop,

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.engine.events import Events
     from wieldy.engine.services import Services
-    from wieldy.engine.supervise import Supervisor
     from wieldy.engine.turn import Turn
     from wieldy.hooks.dispatch import Hooks
     from wieldy.settings.load import Settings
     from wieldy.toolset.toolset import OfferedTools
+    from wieldy.wiring import ServiceParts
 
 
 class PolicyProtocol(Protocol):
@@ -42,13 +42,13 @@ class ToolboxProtocol(Protocol):
     def policy(self) -> PolicyProtocol: ...
 
     @property
+    def parts(self) -> ServiceParts: ...
+
+    @property
     def services(self) -> Services: ...
 
     @property
     def hooks(self) -> Hooks: ...
-
-    @property
-    def supervisor(self) -> Supervisor: ...
 
     def turn(self) -> Turn:
         """Start a turn, to which calls are submitted one by one."""

@@ -43,10 +43,14 @@ class QuestionHandler(Protocol):
 class UserQuestions:
     """Asks the user of a workspace: `workspace.service(UserQuestions)`. The user interface sets `handler`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        while_waiting: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext,
+    ) -> None:
         self.handler: QuestionHandler | None = None
-        # Entered while a question waits for the person, to run Notification hooks.
-        self.while_waiting: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
+        self._while_waiting = while_waiting  # entered while a question waits for the person, to run Notification hooks
 
     async def answer(self, questions: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
         """Return the answers. Raises `Refusal` where nobody is there, or the user does not want to answer."""
@@ -56,7 +60,7 @@ class UserQuestions:
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
             )
-        async with self.while_waiting(questions[0].question):
+        async with self._while_waiting(questions[0].question):
             answers = await self.handler.answer(questions)
         if answers is None:
             raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")

@@ -62,6 +62,12 @@ class Workspace:
             service = self._services[kind] = kind(self)  # type: ignore[call-arg]
         return cast(T, service)
 
+    def provide(self, service: object) -> None:
+        """Give this workspace a service that is not made from the workspace alone. It replaces none that is in use."""
+        kind = type(service)
+        assert kind not in self._services, f"{kind.__name__} is already in use"
+        self._services[kind] = service
+
     async def aclose(self) -> None:
         """Close the services that can be closed, newest first."""
         while self._services:
@@ -104,7 +110,7 @@ def _is_too_long(path: str) -> bool:
 
 
 class ChildWorkspace(Workspace):
-    """A subagent's view of a workspace: it shares everything with its parent except the `isolated` kinds of service.
+    """A subagent's view of a workspace: it shares its parent's services, except the `isolated` kinds and what it is given.
 
     It starts in the parent's current folder; from then on, each has a cwd of its own.
     """
@@ -124,4 +130,5 @@ class ChildWorkspace(Workspace):
         self._isolated = frozenset(isolated)
 
     def service(self, kind: type[T]) -> T:
-        return super().service(kind) if kind in self._isolated else self._parent.service(kind)
+        is_own = kind in self._isolated or kind in self._services
+        return super().service(kind) if is_own else self._parent.service(kind)

@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -45,9 +45,9 @@ MAX_SHOWN = 10
 class Diagnostics:
     """Reports errors that an edit introduced, if `edit.diagnostics` is `true` or the seconds it may take."""
 
-    def __init__(self, workspace: Workspace, stop: Callable[[], Abort]) -> None:
+    def __init__(self, workspace: Workspace, abort: Abort) -> None:
         self._workspace = workspace
-        self._stop = stop
+        self._abort = abort
         self._before: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     @property
@@ -80,7 +80,7 @@ class Diagnostics:
         if not after or after == before:
             return outcome
         try:
-            diagnostics = await _run_until(self._stop(), self._find_new(path, before, after))
+            diagnostics = await _run_until(self._abort, self._find_new(path, before, after))
         except (TimeoutError, OSError):
             return outcome  # interrupted, or no space for a copy: the edit is not to blame
         if not diagnostics:
@@ -103,15 +103,15 @@ class Diagnostics:
         return plan.resolved_paths.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None
 
 
-async def _run_until(stop: Abort, work: Awaitable[T]) -> T:
+async def _run_until(abort: Abort, work: Awaitable[T]) -> T:
     """Await some work. Raises `TimeoutError` if the user interrupts."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
-        key = stop.listen(lambda: _expire(limit, loop))
+        key = abort.listen(lambda: _expire(limit, loop))
         try:
             return await work
         finally:
-            stop.forget(key)
+            abort.forget(key)
 
 
 def _expire(limit: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:

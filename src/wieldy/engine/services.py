@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
 from wieldy.core.abort import Abort
@@ -13,6 +15,9 @@ from wieldy.engine.events import Events
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
 from wieldy.engine.supervise import Supervisor
+
+if TYPE_CHECKING:
+    from wieldy.engine.tool_limits import ToolLimits
 
 
 class Services(Struct, eq=False):
@@ -29,4 +34,5 @@ class Services(Struct, eq=False):
     advisers: tuple[Adviser, ...] = ()
     reviewers: tuple[Reviewer, ...] = ()
     abort: Abort = field(default_factory=Abort)
+    limits: ToolLimits | None = None
     options: Options = field(default_factory=Options)

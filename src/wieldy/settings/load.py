@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, parse
-from wieldy.permissions.ruleset import RuleSet
+from wieldy.permissions.ruleset import RiskLevels, RuleSet
 from wieldy.permissions.trust import FILE_NAME
 from wieldy.settings.sources import (
     MCP_FILE,
@@ -104,6 +105,13 @@ class Settings(Struct, frozen=True):
             outside=self.outside,
             config_folders=[place for place in (self.user_folder, self.named_file, default_folder) if place],
         )
+
+    def apply(self, workspace: Workspace, policy: Policy, *, before: Settings) -> None:
+        """Put these settings in force in place of those before; the permission mode stays."""
+        workspace.settings = self.values
+        workspace.extra_roots = self.extra_roots(workspace, before)
+        policy.use_roots(workspace.roots)
+        policy.update_settings(self.rules, RiskLevels.from_settings(self.values.get("tools")), self.outside)
 
 
 def load_settings(
@@ -358,6 +366,32 @@ class SettingsWatcher:
 
     def _stat_all(self) -> dict[str, FileStamp]:
         return {file: _stat(file) for file in (*self._own, *(self._claude if self.claude else ()))}
+
+
+class SettingsReader:
+    """Reads the settings of a toolbox. `watched` says whether any comes from a file, which may change."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        explicit: Mapping[str, Any] | None,
+        files: bool,
+        named: str | os.PathLike[str] | None,
+    ) -> None:
+        self.watched = files or named is not None
+        self._read = partial(load_settings, root, explicit=explicit, files=files, named=named)
+        self._watcher = SettingsWatcher(root, named=named, others=files)
+
+    def read(self) -> Settings:
+        settings = self._read()
+        if not settings.errors:
+            self._watcher.claude = settings.get("compat.claude") is True
+        return settings
+
+    def changed(self) -> bool:
+        """Return whether any file has changed since the last look."""
+        return self.watched and self._watcher.changed()
 
 
 def _stat(path: str) -> FileStamp:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog, ToolAvailability
+from wieldy.core.decision import Judge
 from wieldy.core.provider import ToolSpec
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
-from wieldy.engine.services import Services
+from wieldy.engine.supervise import Supervisor
 from wieldy.toolset.gates import (
     SIMPLE_FEATURE,
     OfferContext,
@@ -49,68 +50,84 @@ class OfferedTools(Struct, frozen=True):
     availability: tuple[ToolAvailability, ...]
 
 
-async def select_tools(
-    catalog: Catalog,
-    services: Services,
-    settings: Mapping[str, Any],
-    mode: str,
-    *,
-    builtin: Container[str],
-    window: int | None = None,
-    only: Sequence[str] | None = None,
-    every: bool = False,
-) -> OfferedTools:
-    """Select what a request carries of a catalog.
+class ServerStarts(Protocol):
+    """MCP servers whose tools may not be known yet."""
 
-    Tools that are excluded by name are not even loaded, unless `every` tool is to be listed with a reason.
-    """
-    workspace = services.workspace
-    simple = is_feature_enabled(SIMPLE_FEATURE, settings, workspace.env)
-    context = OfferContext(mode, simple, None if only is None else tuple(only))
-    gate = partial(feature_gate, settings=settings, env=workspace.env)
-    names = [name for name in catalog if every or (gate(name) is None and why_excluded_by_name(name, context) is None)]
-    tools = [tool for name in names if (tool := catalog.find(name)) is not None]
-    availability = await check_availability(
-        sorted(tools, key=lambda tool: (is_mcp_tool(tool), tool.name)),
-        context,
-        gate=gate,
-        removes=getattr(services.judge, "removal_reason", lambda name: None),
-        enabled=lambda tool: services.supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
-    )
-    return workspace.service(Toolset).offer(availability, builtin, window)
+    def connecting(self) -> Sequence[str]:
+        """The servers that are neither ready nor failed."""
+        ...
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until every server is ready or has failed, at most so many seconds."""
+        ...
 
 
 class Toolset:
-    """What requests are made from and `ToolSearch` searches: `workspace.service(Toolset)`.
+    """What requests are made from and `ToolSearch` searches: `workspace.service(Toolset)`, provided by `build_services`.
 
-    The toolbox sets `refresh`, `starting_servers` and `wait_for_servers`.
+    `builtin` are the names of our own tools, `mode` returns the permission mode in force.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        workspace: Workspace,
+        *,
+        judge: Judge,
+        mode: Callable[[], str],
+        supervisor: Supervisor,
+        builtin: Container[str],
+        servers: ServerStarts,
+    ) -> None:
+        self._catalog = catalog
         self._workspace = workspace
+        self._removal_reason = getattr(judge, "removal_reason", lambda name: None)
+        self._mode = mode
+        self._supervisor = supervisor
+        self._builtin = builtin
+        self._servers = servers
         self.activations = workspace.service(Activations)
-        self.refresh: Callable[[], Awaitable[object]] | None = None
-        self.starting_servers: Callable[[], Sequence[str]] = tuple
-        self.wait_for_servers: Callable[[float], Awaitable[None]] | None = None
         self.deferred: Mapping[str, Tool] = {}
         self.sent: Mapping[str, Tool] = {}
         self._definitions: WeakKeyDictionary[Tool, ToolSpec] = WeakKeyDictionary()
         self._index: ToolIndex | None = None
         self._window = DEFAULT_CONTEXT_WINDOW
 
+    async def offering(
+        self, window: int | None = None, *, only: Sequence[str] | None = None, every: bool = False
+    ) -> OfferedTools:
+        """Select what a request carries. `window` is the model's context, else the last one; `only` narrows the tools.
+
+        Tools that are excluded by name are not even loaded, unless `every` tool is to be listed with a reason.
+        """
+        workspace, catalog = self._workspace, self._catalog
+        settings = workspace.settings
+        simple = is_feature_enabled(SIMPLE_FEATURE, settings, workspace.env)
+        context = OfferContext(self._mode(), simple, None if only is None else tuple(only))
+        gate = partial(feature_gate, settings=settings, env=workspace.env)
+        names = [
+            name for name in catalog if every or (gate(name) is None and why_excluded_by_name(name, context) is None)
+        ]
+        tools = [tool for name in names if (tool := catalog.find(name)) is not None]
+        availability = await check_availability(
+            sorted(tools, key=lambda tool: (is_mcp_tool(tool), tool.name)),
+            context,
+            gate=gate,
+            removes=self._removal_reason,
+            enabled=lambda tool: self._supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
+        )
+        return self._offer(availability, window)
+
     @property
     def defer(self) -> Defer:
         setting = self._workspace.setting("defer")
         return "always" if setting == "always" else "never" if setting == "never" else "auto"
 
-    def offer(
-        self, availability: Sequence[ToolAvailability], builtin: Container[str], window: int | None = None
-    ) -> OfferedTools:
-        """Order the available tools for a model with this context window, else the last one."""
+    def _offer(self, availability: Sequence[ToolAvailability], window: int | None) -> OfferedTools:
         self._window = window or self._window
         order = order_tools(
             (each.tool for each in availability if each.offered),
-            builtin=builtin,
+            builtin=self._builtin,
             defer=self.defer,
             tokens=token_budget(self._window),
             activated=self.activations.names,
@@ -122,7 +139,7 @@ class Toolset:
             tuple(map(self._definition, order.tools)),
             order.breaks,
             order.deferred,
-            list_deferred(order.deferred, starting=self.starting_servers() if self.defer != "never" else ()),
+            list_deferred(order.deferred, starting=self._servers.connecting() if self.defer != "never" else ()),
             tuple(map(self._mark_deferred, availability)),
         )
 
@@ -150,10 +167,9 @@ class Toolset:
 
     async def _refresh(self) -> None:
         """Wait a little for servers that are still starting, and list the tools again."""
-        if self.wait_for_servers is not None and self.starting_servers():
-            await self.wait_for_servers(SERVER_WAIT_SECONDS)
-        if self.refresh is not None:
-            await self.refresh()
+        if self._servers.connecting():
+            await self._servers.wait(SERVER_WAIT_SECONDS)
+        await self.offering()
 
     def _definition(self, tool: Tool) -> ToolSpec:
         """The same object for the same tool, so that its encoded bytes are reused from request to request."""

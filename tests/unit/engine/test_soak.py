@@ -77,4 +77,4 @@ async def test_ten_thousand_calls_leave_no_task_no_descriptor_no_thread_and_no_m
         assert threading.active_count() <= threads + 2
         assert after - before < 200_000, f"{after - before} bytes grew over {CALLS - 1_500} calls"
         assert not box.services.queue._claimed
-        assert not box.supervisor._abandoned
+        assert not box.services.supervisor._abandoned

@@ -1,0 +1,44 @@
+"""Undo and redo of one session's changes. The model must read the restored files again before it edits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.files.journal.undo import UndoPlan
+
+
+class SessionUndo:
+    """Gives `undo` and `redo` to an object with a workspace and the id of its session."""
+
+    id: str
+    workspace: Workspace
+
+    async def undo(
+        self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
+    ) -> UndoPlan:
+        """Take back the last change of this session, those of one call, of the last turn, or all of them.
+
+        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
+        """
+        from wieldy.files.journal.journal import Journal
+        from wieldy.files.journal.undo import UndoSelector
+
+        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id)
+        return self._forget_reads(await self.workspace.service(Journal).undo(selector, merge=merge))
+
+    async def redo(self, *, merge: bool = False) -> UndoPlan:
+        """Redo what the last undo took back."""
+        from wieldy.files.journal.journal import Journal
+
+        return self._forget_reads(await self.workspace.service(Journal).redo(merge=merge, session=self.id))
+
+    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
+        from wieldy.files.editing.read_state import ReadState
+
+        state = self.workspace.service(ReadState)
+        for file in plan.files:
+            state.forget(file.path)
+        return plan

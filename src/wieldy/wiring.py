@@ -1,0 +1,207 @@
+"""`build_services`: the one place where the collaborators of calls are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wieldy.approval import ObservedApprover
+from wieldy.core.abort import Abort
+from wieldy.core.catalog import Catalog
+from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
+from wieldy.core.user_questions import UserQuestions
+from wieldy.core.workspace import Workspace
+from wieldy.engine.events import Events
+from wieldy.engine.queue import Queue
+from wieldy.engine.results import Spill
+from wieldy.engine.services import Services
+from wieldy.engine.supervise import Supervisor
+from wieldy.permissions.advisers import CleanTreeAdviser, SandboxAdviser
+from wieldy.permissions.decide import Policy, RuleMatcher
+from wieldy.settings.load import Settings
+from wieldy.tools import MODULES
+from wieldy.toolset.toolset import ActivatingCatalog, ServerStarts, Toolset
+
+if TYPE_CHECKING:
+    from wieldy.engine.tool_limits import ToolLimits
+    from wieldy.hooks.config import Hook
+    from wieldy.hooks.dispatch import Hooks
+
+MAX_CONCURRENCY = 10
+
+
+class ServiceParts(Struct, frozen=True, eq=False):
+    """What a toolbox, or a subagent, brings to its services; the rest follows from the settings and the parent.
+
+    `policy` has the rules of the session, `judge` decides: the policy itself, or one that is stricter or comes from code.
+    `hooks` returns those of the calls to come, `on_question` hears the id of every call about which somebody is asked.
+    """
+
+    catalog: Catalog
+    events: Events
+    policy: Policy
+    judge: Judge
+    mode: Callable[[], str]
+    person: Approver
+    hooks: Callable[[], Hooks | None]
+    questions: UserQuestions
+    servers: ServerStarts
+    advisers: tuple[Adviser, ...] = ()
+    on_question: Callable[[str], None] | None = None
+
+
+def build_services(
+    settings: Settings,
+    workspace: Workspace,
+    parent: Services | None = None,
+    *,
+    parts: ServiceParts,
+    abort: Abort | None = None,
+    max_concurrency: int | None = None,
+) -> Services:
+    """Build the services of a toolbox; with `parent`, of a subagent, which shares the queue and limits of its parent."""
+    supervisor = Supervisor() if parent is None else parent.supervisor
+    toolset = Toolset(
+        parts.catalog,
+        workspace,
+        judge=parts.judge,
+        mode=parts.mode,
+        supervisor=supervisor,
+        builtin=MODULES,
+        servers=parts.servers,
+    )
+    workspace.provide(toolset)
+    if parent is None:
+        workspace.provide(parts.questions)
+    services = Services(
+        catalog=ActivatingCatalog(parts.catalog, toolset),
+        workspace=workspace,
+        queue=Queue(max_concurrency or _max_concurrency(workspace.env), supervisor) if parent is None else parent.queue,
+        supervisor=supervisor,
+        judge=parts.judge,
+        approver=parts.person,
+        events=parts.events,
+        spill=Spill(workspace.session_dir / "tool-results"),
+        limits=None if parent is None else parent.limits,
+    )
+    return configure_services(services, settings, parts, abort or Abort())
+
+
+def configure_services(services: Services, settings: Settings, parts: ServiceParts, abort: Abort) -> Services:
+    """Return services for the calls to come, with hooks, limits and checkers as the settings say; running calls keep theirs."""
+    workspace, approver = services.workspace, parts.person
+    advisers: list[Adviser] = [CleanTreeAdviser(parts.policy, lambda: workspace.cwd)]
+    reviewers: list[Reviewer] = []
+    if settings.get("sandbox.autoAllow") is True:
+        advisers.append(SandboxAdviser(workspace))
+    advisers += parts.advisers
+    if (hooks := parts.hooks()) is not None:
+        from wieldy.hooks.dispatch import HookApprover, HookReviewer
+
+        approver = HookApprover(hooks, approver)
+        reviewers.append(HookReviewer(hooks))
+        if "PreToolUse" in hooks.event_names:
+            advisers.insert(0, hooks)
+    if parts.on_question is not None:
+        approver = ObservedApprover(approver, parts.on_question)
+    limits = _tool_limits(services.limits, settings, parts.catalog)
+    if limits is not None and limits.has_caches:
+        advisers.append(limits.invalidator)
+    if settings.get("edit.diagnostics"):
+        from wieldy.diagnostics.review import Diagnostics
+
+        diagnostics = Diagnostics(workspace, abort)
+        advisers.append(diagnostics)
+        reviewers.insert(0, diagnostics)
+    return replace(
+        services,
+        approver=approver,
+        advisers=tuple(advisers),
+        reviewers=tuple(reviewers),
+        limits=limits,
+        abort=abort,
+    )
+
+
+def _tool_limits(limits: ToolLimits | None, settings: Settings, catalog: Catalog) -> ToolLimits | None:
+    """Wrap the tools for which the settings set limits."""
+    sections = settings.values.get("tools", {})
+    if limits is None:
+        if not sections:
+            return None
+        from wieldy.engine.tool_limits import ToolLimits
+
+        limits = ToolLimits(catalog)
+    limits.apply(sections)
+    return limits
+
+
+def _max_concurrency(env: Mapping[str, str]) -> int:
+    text = env.get("WIELDY_MAX_TOOL_CONCURRENCY", "")
+    return int(text) if text.isdigit() and int(text) > 0 else MAX_CONCURRENCY
+
+
+class ConfiguredHooks:
+    """The hooks of the settings, then those given in code; loaded on first use."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        workspace: Workspace,
+        policy: Policy,
+        *,
+        code_hooks: Sequence[Hook],
+        halt: Callable[[str], None],
+    ) -> None:
+        self.problems: tuple[str, ...] = ()
+        self._settings = settings
+        self._workspace = workspace
+        self._policy = policy
+        self._code_hooks = tuple(code_hooks)
+        self._halt = halt
+        self._live: Hooks | None = None
+
+    @property
+    def live(self) -> Hooks:
+        """One object that follows the settings."""
+        if self._live is None:
+            from wieldy.hooks.dispatch import Hooks
+
+            self._live = Hooks(
+                list(self._parse()),
+                self._workspace,
+                mode=lambda: self._policy.mode,
+                rule_matches=RuleMatcher(self._policy),
+                halt=self._halt,
+            )
+        return self._live
+
+    def snapshot(self) -> Hooks | None:
+        """The hooks for calls that keep them when the settings change; None if there have never been any."""
+        is_used = self._code_hooks or self._settings.get("hooks") or self._live is not None
+        return self.live.snapshot() if is_used else None
+
+    def follow(self, settings: Settings) -> None:
+        """Put the hooks of changed settings in force."""
+        self._settings = settings
+        if self._live is not None:
+            self._live.configure(list(self._parse()))
+
+    def while_asking(self, question: str) -> AbstractAsyncContextManager[object]:
+        """Run Notification hooks while a question of a tool waits for the person."""
+        return nullcontext() if self._live is None else self._live.notifying("elicitation_dialog", question)
+
+    def _parse(self) -> Iterator[Hook]:
+        self.problems = ()
+        section = self._settings.get("hooks")
+        if section is not None and self._settings.get("disableAllHooks") is not True:
+            from wieldy.hooks.config import parse_hooks
+
+            hooks, problems = parse_hooks(section)
+            self.problems = tuple(problems)
+            yield from hooks
+        yield from self._code_hooks
