@@ -21,7 +21,7 @@ def test_the_codec_decodes_the_bytes_strictly_unless_it_is_a_broken_unicode_text
     assert data.startswith(found.bom)
     body = data[len(found.bom) :]
     if not decodes(body, found.name):
-        assert not found.sure
+        assert not found.valid
         assert found.bom or found.name == "utf-8"
     body.decode(found.name, "replace")
 
@@ -41,14 +41,14 @@ def test_utf8_is_always_recognised(text: str) -> None:
     data = text.encode()
     if b"\0" not in data:
         found = detect_encoding(data)
-        assert (found.name, found.sure) == ("utf-8", True)
+        assert (found.name, found.doubtful) == ("utf-8", False)
 
 
 @LAW
 @given(data=anything, cut=st.integers(0, 300))
 def test_a_head_of_a_text_is_never_refused(data: bytes, cut: int) -> None:
     found = detect_encoding(data[:cut], whole=False)
-    assert found.sure <= decodes(data[:cut][len(found.bom) :], found.name, whole=False)
+    assert found.valid <= decodes(data[:cut][len(found.bom) :], found.name, whole=False)
 
 
 @LAW

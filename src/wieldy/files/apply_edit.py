@@ -155,7 +155,13 @@ def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFil
     if written.stat is None or not _file_holds(written.real_path, revision.after):
         state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
-    state.record_write(written.real_path, data=revision.after, stat=written.stat, whole=revision.known_whole)
+    state.record_write(
+        written.real_path,
+        data=revision.after,
+        stat=written.stat,
+        whole=revision.known_whole,
+        encoding=revision.encoding,
+    )
     return written.notes
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import codecs
-from itertools import pairwise
+import os
+from collections.abc import Sequence
+from functools import cache
 from unicodedata import category
+from unicodedata import name as character_name
 
 from msgspec import Struct
+
+from wieldy.core.errors import ToolFailure
 
 BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -30,34 +35,67 @@ SINGLE_BYTE = (
 # and cp1252 to Latin-1, from which it differs only in having quotes and dashes instead of control characters.
 PREFERRED = {"euc_jis_2004": "euc_jp", "big5hkscs": "big5", "iso8859-1": "cp1252"}
 
+# The older encodings of a language, likelier than others where the locale names it.
+BY_LANGUAGE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pl", "cs", "sk", "hu", "sl", "hr", "bs", "ro", "sq"), ("cp1250", "iso8859-2")),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "sr", "mk"), ("cp1251", "koi8-r")),
+    "el": ("cp1253", "iso8859-7"),
+    "tr": ("cp1254", "iso8859-9"),
+    "he": ("cp1255",),
+    "ar": ("cp1256",),
+    **dict.fromkeys(("lt", "lv", "et"), ("cp1257",)),
+    "vi": ("cp1258",),
+    "th": ("cp874",),
+    "ko": ("cp949",),
+    "ja": ("cp932", "euc_jp"),
+    "zh": ("gb18030", "big5"),
+}
+WESTERN = "cp1252"
+
 SAMPLE = 32 * 1024
 WIDE_SAMPLE = 4096
-# Below the first confidence the ranking is chance; from the second on a guess is called sure.
+# Below the first confidence the ranking is chance. Below the second (lower where characters take several bytes, which
+# words of other languages rarely fit) the likely encodings are preferred. With fewer characters beyond ASCII than
+# MIN_EVIDENCE a guess is doubtful.
 MIN_CONFIDENCE = 0.03
-SURE_CONFIDENCE = 0.3
+CLEAR_CONFIDENCE = 0.1
+CLEAR_MULTIBYTE = 0.05
+MIN_EVIDENCE = 8
+# Encodings this close to the best are rivals.
+RIVAL_SHARE = 0.7
+# One character in so many may fail to decode in an encoding that a caller names.
+STRAY_SHARE = 20
 
 
 class Encoding(Struct, frozen=True):
-    """A Python codec and the byte order mark; not `sure` where it is a guess or some bytes do not decode."""
+    """A Python codec and the byte order mark. `doubtful`: guessed from thin evidence; `rivals` would read the text alike.
+    Not `valid`: some bytes do not decode."""
 
     name: str
     bom: bytes = b""
-    sure: bool = True
+    doubtful: bool = False
+    valid: bool = True
+    rivals: tuple[str, ...] = ()
 
     @property
     def unit(self) -> int:
         """How many bytes a line feed takes."""
         return 4 if self.name.startswith("utf-32") else 2 if self.name.startswith("utf-16") else 1
 
+    @property
+    def is_unicode(self) -> bool:
+        return self.name.startswith("utf")
+
 
 UTF8 = Encoding("utf-8")
 
 
-def detect_encoding(data: bytes, *, whole: bool = True) -> Encoding:
+def detect_encoding(data: bytes, *, whole: bool = True, likely: Sequence[str] | None = None) -> Encoding:
     """The encoding of `data`; with `whole=False` it is only the head of a text, and a character cut at its end is fine.
 
     The codec decodes the bytes after the mark strictly, except that a text with a BOM, or one that is mostly UTF-8, may
-    hold some bytes that do not decode; then it is not `sure`. `latin-1`, the last resort, decodes anything.
+    hold some bytes that do not decode; then it is not `valid`. `latin-1`, the last resort, decodes anything. `likely`
+    encodings, by default those of the locale's language, are preferred where the evidence is thin; after them Western ones.
     """
     if data.isascii() and b"\0" not in data:
         return UTF8
@@ -69,8 +107,85 @@ def detect_encoding(data: bytes, *, whole: bool = True) -> Encoding:
     if decodes(data, "utf-8", whole=whole):
         return UTF8
     if _mostly_utf8(data):
-        return Encoding("utf-8", sure=False)
-    return _guess(data, whole)
+        return Encoding("utf-8", valid=False)
+    return _guess(data, whole, (*(_locale_encodings() if likely is None else likely), WESTERN))
+
+
+def keep_encoding(data: bytes, known: Encoding | None, *, unchanged: bool, whole: bool = True) -> Encoding:
+    """The encoding a file was read in before, if it still fits, else the one detected. A change by others may show that
+    a doubtful guess was wrong."""
+    if known is not None:
+        if unchanged and (not known.valid or decodes(data[len(known.bom) :], known.name, whole=whole)):
+            return known
+        if not known.doubtful and fits(data, known, whole=whole):
+            return known
+    return detect_encoding(data, whole=whole)
+
+
+def fits(data: bytes, encoding: Encoding, *, whole: bool = True) -> bool:
+    """Whether `data` may be a later version of a file in this encoding."""
+    if data.isascii() and b"\0" not in data:
+        return encoding.unit == 1 and not encoding.bom
+    detected = detect_encoding(data, whole=whole)
+    if (detected.bom, detected.unit) != (encoding.bom, encoding.unit):
+        return False
+    if detected.is_unicode or encoding.is_unicode:
+        return detected.name == encoding.name
+    return decodes(data, encoding.name, whole=whole)
+
+
+def named_encoding(name: str, data: bytes, *, whole: bool = True) -> Encoding:
+    """The encoding that a caller names for the content of a file; refuses one that is no text's, or not that of this one."""
+    codec = _find_text_codec(name)
+    plain = codec.removesuffix("-sig")
+    by_bom = _by_bom(data, whole)
+    if by_bom is not None:
+        if not by_bom.name.startswith(plain):
+            raise ToolFailure(f"The file starts with the byte order mark of {by_bom.name}, so it is not {name}.")
+        return by_bom
+    if plain in ("utf-16", "utf-32"):
+        plain += "-le"
+    if decodes(data, plain, whole=whole):
+        return Encoding(plain)
+    text = data.decode(plain, "replace")
+    if (plain == "utf-8" and not _mostly_utf8(data)) or text.count(_REPLACEMENT) * STRAY_SHARE > len(text):
+        raise ToolFailure(
+            f"The file is not in {name}: some of its bytes do not decode. Nothing was changed. Name another encoding; "
+            "to convert a file, Write it with the new one."
+        )
+    return Encoding(plain, valid=False)
+
+
+def encoding_for_new(name: str) -> Encoding:
+    """The encoding that a caller names for a content to be written; `utf-8-sig`, `utf-16` and `utf-32` get a mark."""
+    codec = _find_text_codec(name)
+    marked = {"utf-8-sig": 0, "utf-32": 1, "utf-16": 3}.get(codec)
+    return Encoding(codec) if marked is None else Encoding(BOMS[marked][1], BOMS[marked][0])
+
+
+def _find_text_codec(name: str) -> str:
+    try:
+        codec = codecs.lookup(name).name
+        if codec.startswith(("utf-8", "utf-16", "utf-32")) or _keeps_ascii(codec):
+            return codec
+    except (LookupError, ValueError):
+        pass
+    raise ToolFailure(
+        f"{name!r} is no encoding that text files can be edited in. Use a name such as utf-8, utf-16-le, cp1252, "
+        "iso8859-2, koi8-r, gb18030, shift_jis, euc_jp, big5 or euc_kr."
+    )
+
+
+@cache
+def _keeps_ascii(codec: str) -> bool:
+    """Whether ASCII bytes, and no others, stand for ASCII characters, wherever they are in a text."""
+    if "escape" in codec:
+        return False
+    sample = bytes(range(128)) + b"~{VPND~} +AGE- \x1b$BAA\x1b(B"
+    try:
+        return sample.decode(codec) == sample.decode("ascii") and "\n\\".encode(codec) == b"\n\\"
+    except (LookupError, ValueError):
+        return False
 
 
 def decodes(data: bytes, codec: str, *, whole: bool = True) -> bool:
@@ -108,20 +223,30 @@ def _by_bom(data: bytes, whole: bool) -> Encoding | None:
             return Encoding(codec, bom)
     if candidates:
         bom, codec = candidates[-1]
-        return Encoding(codec, bom, sure=False)
+        return Encoding(codec, bom, valid=False)
     return None
 
 
 def _reads_as_text(text: str) -> bool:
-    """Whether the text has some ASCII, and no characters that texts never have."""
-    ascii_count = sum(map(str.isascii, text))
-    if not ascii_count or any(
+    """Whether the text has some ASCII, one other script at most, and no characters that texts never have."""
+    others = [char for char in text if not char.isascii()]
+    if len(others) == len(text) or any(
         char not in "\t\n\r\f\x1b" and category(char) in {"Cc", "Cn", "Co", "Cs"} for char in text
     ):
         return False
-    # Two ASCII letters taken for one wide character look Chinese. Real Chinese is not all of that kind.
-    paired = sum(0x20 <= ord(char) >> 8 <= 0x7E and 0x20 <= ord(char) & 0xFF <= 0x7E for char in text)
-    return paired <= ascii_count or paired * 5 <= (len(text) - ascii_count) * 4
+    # Two ASCII letters taken for one wide character look Chinese. Real Chinese is not mostly of that kind.
+    paired = sum(0x20 <= ord(char) >> 8 <= 0x7E and 0x20 <= ord(char) & 0xFF <= 0x7E for char in others)
+    letters = [_script(char) for char in others if char.isalpha()]
+    main = max(map(letters.count, set(letters)), default=0)
+    few_paired = paired * 2 <= len(others) or paired * 4 <= len(text) - len(others)
+    return few_paired and main * 10 >= len(letters) * 9
+
+
+def _script(char: str) -> str:
+    script = character_name(char, "").partition(" ")[0]
+    return (
+        "CJK" if script in {"HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "FULLWIDTH"} else script
+    )
 
 
 def _mostly_utf8(data: bytes) -> bool:
@@ -132,31 +257,89 @@ def _mostly_utf8(data: bytes) -> bool:
     return continued >= 2 * bad
 
 
-def _guess(data: bytes, whole: bool) -> Encoding:
+class _Candidate(Struct, frozen=True):
+    """An encoding that fits, how the text reads in it, and how many characters are at odd places then."""
+
+    name: str
+    confidence: float
+    text: str
+    odd: int
+
+    @property
+    def clear(self) -> bool:
+        return self.confidence >= (CLEAR_CONFIDENCE if self.name in SINGLE_BYTE else CLEAR_MULTIBYTE)
+
+
+def _guess(data: bytes, whole: bool, likely: Sequence[str]) -> Encoding:
+    """The best plausible guess by statistics; where that is weak, the first of the `likely` encodings that is plausible."""
+    sample = _sample(data)
+    candidates = _candidates(data, sample, whole)
+    if not candidates or not candidates[0].clear:
+        for name in likely:
+            if decodes(data, name, whole=whole) and _is_plausible(sample.decode(name, "ignore")):
+                return Encoding(name, doubtful=True)
+    if not candidates:
+        return Encoding(WESTERN if decodes(data, WESTERN, whole=whole) else "latin-1", doubtful=True)
+    near = [one for one in candidates if one.confidence >= candidates[0].confidence * RIVAL_SHARE]
+    least = min(one.odd for one in near)
+    best, *others = (one for one in near if one.odd == least)
+    evidence = sum(not char.isascii() for char in best.text)
+    doubtful = not best.clear or evidence < MIN_EVIDENCE or any(one.text != best.text for one in others)
+    return Encoding(best.name, doubtful=doubtful, rivals=tuple(one.name for one in others if one.name != best.name))
+
+
+def _candidates(data: bytes, sample: bytes, whole: bool) -> list[_Candidate]:
     import chardet
 
-    sample = _sample(data)
     guesses = chardet.detect_all(
         sample,
         ignore_threshold=True,
         compat_names=False,
         include_encodings=(*MULTIBYTE, *SINGLE_BYTE),
     )
+    candidates = []
     for rank, guess in enumerate(guesses):
         codec, confidence = guess["encoding"] or "", guess["confidence"]
         if codec not in MULTIBYTE + SINGLE_BYTE or (confidence < MIN_CONFIDENCE and (rank > 0 or codec in SINGLE_BYTE)):
             continue
         for name in (PREFERRED.get(codec, codec), codec):
-            if decodes(data, name, whole=whole) and not _mixes_scripts(sample.decode(name, "ignore")):
-                return Encoding(name, sure=confidence >= SURE_CONFIDENCE)
-    return Encoding("cp1252" if decodes(data, "cp1252") else "latin-1", sure=False)
+            if decodes(data, name, whole=whole) and _is_plausible(text := sample.decode(name, "ignore")):
+                candidates.append(_Candidate(name, confidence, text, _count_odd(text)[0]))
+                break
+    return candidates
 
 
-def _mixes_scripts(text: str) -> bool:
-    """Whether Greek, Cyrillic, Hebrew, Arabic or Thai letters stand inside English words, as in "Cafй"."""
-    foreign = sum("\u0370" <= char < "\u1e00" for char in text)
-    inside = sum((a.isascii() and a.isalpha() and "\u0370" <= b < "\u1e00") for a, b in pairwise(text))
-    return inside * 4 > foreign
+def _is_plausible(text: str) -> bool:
+    odd, others = _count_odd(text)
+    return odd == 0 or odd * 4 < others
+
+
+def _count_odd(text: str) -> tuple[int, int]:
+    """How many characters beyond ASCII stand where no language has them, and how many there are: letters of another script
+    inside a word ("Cafй"), symbols inside or right before one ("B³±d"), capitals behind small letters ("дцьЯ")."""
+    odd = others = 0
+    for before, char, after in zip(" " + text, text, text[1:] + " ", strict=False):
+        if char.isascii():
+            continue
+        others += 1
+        if "\u0370" <= char < "\u1e00" and before.isascii() and before.isalpha():
+            odd += 1
+        elif char.isalpha() and char not in "ªº":
+            odd += before.islower() and char.isupper()
+        elif after.isalpha() and category(char) not in _WORD_STARTS and char not in _IN_WORDS:
+            odd += not before.isdecimal()
+    return odd, others
+
+
+@cache
+def _locale_encodings() -> tuple[str, ...]:
+    return encodings_of_locale(next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), ""))
+
+
+def encodings_of_locale(name: str) -> tuple[str, ...]:
+    """The older encodings of a locale's language, whatever encoding the locale itself has: `pl_PL.UTF-8` → cp1250, iso8859-2."""
+    found = BY_LANGUAGE.get(name[:2], ()) if name[2:3] in ("", "_", ".", "@") else ()
+    return found[::-1] if name.startswith(("zh_TW", "zh_HK")) else found
 
 
 def _sample(data: bytes) -> bytes:
@@ -169,4 +352,7 @@ def _sample(data: bytes) -> bytes:
 
 
 _ASCII = bytes(range(128))
+# Quotes and brackets, dashes, marks that combine with the letter before them.
+_WORD_STARTS = frozenset({"Pi", "Pf", "Ps", "Pd", "Mn", "Zs", "Cf"})
+_IN_WORDS = "¿¡´·…‚„†‡§"
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -36,17 +36,22 @@ async def edit(
     new_string: Annotated[str, "Text to put there, literally"],
     replace_all: Annotated[bool, "Replace every occurrence"] = False,
     expected_replacements: Annotated[int, Param("How often old_string occurs", ge=1)] = 1,
+    encoding: Annotated[str | None, "Of the file, where the guess is doubtful"] = None,
 ) -> Output:
     """Replace a text in a file."""
     from wieldy.files.apply_edit import apply_edit
 
-    replacement = _edit_function(old_string, new_string, replace_all, expected_replacements)
+    replacement = _edit_function(old_string, new_string, replace_all, expected_replacements, encoding)
     result = await apply_edit(ctx, file_path, replacement, tool="Edit")
     return result.to_output()
 
 
 def _edit_function(
-    old_string: str, new_string: str, replace_all: bool = False, expected_replacements: int = 1
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
+    expected_replacements: int = 1,
+    encoding: str | None = None,
 ) -> EditFunction:
     from functools import partial
 
@@ -55,4 +60,4 @@ def _edit_function(
     from wieldy.files.editing.revision import edit_text
 
     replacement = Replacement(old_string, new_string, expected_replacements, replace_all)
-    return partial(edit_text, partial(plan_replacement, replacement))
+    return partial(edit_text, partial(plan_replacement, replacement), encoding=encoding)

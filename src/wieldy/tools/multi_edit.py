@@ -28,7 +28,8 @@ class EditItem(Struct, frozen=True):
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.files.apply_edit import check_edit
 
-    await check_edit(ctx, input["file_path"], _edit_function([EditItem(**edit) for edit in input["edits"]]))
+    items = [EditItem(**edit) for edit in input["edits"]]
+    await check_edit(ctx, input["file_path"], _edit_function(items, input.get("encoding")))
 
 
 @tool(
@@ -44,18 +45,19 @@ async def multi_edit(
     ctx: ToolContext,
     file_path: str,
     edits: Annotated[list[EditItem], "Made in order, each on the result of the last"],
+    encoding: Annotated[str | None, "Of the file, where the guess is doubtful"] = None,
 ) -> Output:
     """Replace several texts in a file."""
     from wieldy.files.apply_edit import apply_edit
 
-    result = await apply_edit(ctx, file_path, _edit_function(edits), tool="MultiEdit")
+    result = await apply_edit(ctx, file_path, _edit_function(edits, encoding), tool="MultiEdit")
     return result.to_output()
 
 
-def _edit_function(edits: Sequence[EditItem]) -> EditFunction:
+def _edit_function(edits: Sequence[EditItem], encoding: str | None = None) -> EditFunction:
     from wieldy.files.editing.matching import Replacement
     from wieldy.files.editing.replacements import plan_replacements
     from wieldy.files.editing.revision import edit_text
 
     replacements = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    return partial(edit_text, partial(plan_replacements, replacements))
+    return partial(edit_text, partial(plan_replacements, replacements), encoding=encoding)

@@ -34,6 +34,7 @@ async def read(
     limit: Annotated[int, Param("Number of lines", ge=1)] = MAX_LINES,
     pages: Annotated[str, 'Of a PDF, such as "1-5,8"'] = "",
     as_images: Annotated[bool, "PDF pages as pictures, not text"] = False,
+    encoding: Annotated[str | None, "Of the text, where the guess is wrong"] = None,
 ) -> Output:
     from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading import read_file
@@ -44,6 +45,7 @@ async def read(
         limit=limit,
         pages=pages,
         as_images=as_images,
+        encoding=encoding,
         state=workspace.service(ReadState),
         recent=workspace.service(read_file.RecentReads) if workspace.setting("read.unchangedStub") else None,
     )

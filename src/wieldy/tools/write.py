@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.files.apply_edit import check_edit
 
-    await check_edit(ctx, input["file_path"], _edit_function(input["content"]))
+    await check_edit(ctx, input["file_path"], _edit_function(input["content"], input.get("encoding")))
 
 
 @tool(
@@ -26,17 +26,22 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     check=_check,
     timeout=120.0,
 )
-async def write(ctx: ToolContext, file_path: str, content: Annotated[str, "The whole content"]) -> Output:
+async def write(
+    ctx: ToolContext,
+    file_path: str,
+    content: Annotated[str, "The whole content"],
+    encoding: Annotated[str | None, "To write in; kept if not given; new: utf-8"] = None,
+) -> Output:
     """Write a file."""
     from wieldy.files.apply_edit import apply_edit
 
-    result = await apply_edit(ctx, file_path, _edit_function(content), tool="Write")
+    result = await apply_edit(ctx, file_path, _edit_function(content, encoding), tool="Write")
     return result.to_output()
 
 
-def _edit_function(content: str) -> EditFunction:
+def _edit_function(content: str, encoding: str | None = None) -> EditFunction:
     from functools import partial
 
     from wieldy.files.editing.replacements import rewrite_text
 
-    return partial(rewrite_text, content)
+    return partial(rewrite_text, content, encoding=encoding)

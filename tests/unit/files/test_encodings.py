@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from wieldy.files.encodings import Encoding, decodes, detect_encoding, detect_wide_codec
+from wieldy.files.encodings import Encoding, decodes, detect_encoding, detect_wide_codec, encodings_of_locale
 
 SAMPLES = {
     "gbk": "#include <stdio.h>\n// 读取配置文件并初始化系统\nint main(void) { return 0; } /* 主函数 */\n",
@@ -76,7 +76,47 @@ def test_marks_utf8_and_nul_patterns_decide_without_statistics(data: bytes, expe
 
 @pytest.mark.parametrize("data", [b"caf\xe9", b"x = '\xe4'\n", b"// 20 \xb0C\n", b"it\x92s\n", b"\xff", b"\xe9"])
 def test_a_single_odd_byte_in_english_is_taken_for_western_and_said_to_be_a_guess(data: bytes) -> None:
-    assert detect_encoding(data) == Encoding("cp1252", sure=False)
+    assert detect_encoding(data) == Encoding("cp1252", doubtful=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Größe",
+        "Müller",
+        "été",
+        "à côté",
+        "déjà vu",
+        "äöüß",
+        "ÄÖÜß",
+        "© 2020 Foo",
+        "25 °C ± 2",
+        "København",
+        "¿Qué tal?",
+        "x²",
+    ],
+)
+def test_short_western_text_is_not_taken_for_another_script(text: str) -> None:
+    data = text.encode("latin-1")
+    found = detect_encoding(data, likely=())
+    assert data.decode(found.name) == text and found.doubtful
+
+
+def test_the_language_of_the_locale_decides_where_the_evidence_is_thin() -> None:
+    polish, russian = encodings_of_locale("pl_PL.UTF-8"), encodings_of_locale("ru_RU.UTF-8")
+    assert (polish, russian) == (("cp1250", "iso8859-2"), ("cp1251", "koi8-r"))
+    assert encodings_of_locale("zh_TW.UTF-8")[0] == "big5"
+    assert encodings_of_locale("C.UTF-8") == encodings_of_locale("POSIX") == encodings_of_locale("") == ()
+    assert detect_encoding("święta\n".encode("cp1250"), likely=polish) == Encoding("cp1250", doubtful=True)
+    assert detect_encoding("да".encode("cp1251"), likely=russian) == Encoding("cp1251", doubtful=True)
+    assert detect_encoding(b"caf\xe9", likely=russian) == Encoding("cp1252", doubtful=True)
+
+
+def test_symbols_inside_words_tell_related_encodings_apart() -> None:
+    text = "Błąd podczas otwierania pliku. Proszę sprawdzić, czy ścieżka jest właściwa i spróbować jeszcze raz.\n"
+    for codec in ("iso8859-2", "cp1250"):
+        found = detect_encoding(text.encode(codec), likely=())
+        assert (found.name, found.doubtful) == (codec, False)
 
 
 @pytest.mark.parametrize("text", ["你好", "中"])
@@ -86,18 +126,18 @@ def test_two_chinese_characters_are_enough(text: str) -> None:
 
 def test_a_few_broken_bytes_do_not_make_utf8_something_else() -> None:
     data = "Größe, naïve, déjà vu — and ".encode() + b"\xff\xfe one torn \xe4\xbd\n"
-    assert detect_encoding(data) == Encoding("utf-8", sure=False)
+    assert detect_encoding(data) == Encoding("utf-8", valid=False)
 
 
 def test_a_character_cut_at_the_end_is_fine_in_a_head_only() -> None:
     cut = "naïve 漢字".encode()[:-1]
     assert detect_encoding(cut, whole=False) == Encoding("utf-8")
-    assert detect_encoding(cut) == Encoding("utf-8", sure=False)
+    assert detect_encoding(cut) == Encoding("utf-8", valid=False)
 
 
 def test_a_marked_text_with_half_a_character_keeps_its_mark_but_is_not_sure() -> None:
-    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b") == Encoding("utf-16-le", codecs.BOM_UTF16_LE, sure=False)
-    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b", whole=False).sure
+    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b") == Encoding("utf-16-le", codecs.BOM_UTF16_LE, valid=False)
+    assert detect_encoding(codecs.BOM_UTF16_LE + b"a\0b", whole=False).valid
 
 
 def test_a_utf16_mark_followed_by_a_nul_character_is_not_taken_for_utf32() -> None:
@@ -106,7 +146,7 @@ def test_a_utf16_mark_followed_by_a_nul_character_is_not_taken_for_utf32() -> No
 
 def test_bytes_that_fit_nothing_are_latin1_which_decodes_them_all() -> None:
     everything = bytes(range(1, 256))
-    assert detect_encoding(everything) == Encoding("latin-1", sure=False)
+    assert detect_encoding(everything) == Encoding("latin-1", doubtful=True)
 
 
 def test_nul_bytes_alone_are_no_sign_of_wide_text() -> None:

@@ -61,6 +61,11 @@ def test_a_program_is_named() -> None:
         (b"text and then \0 a nul", "binary data"),
         (b"\0", "binary data"),
         (b"x" * 8191 + b"\0", "binary data"),
+        (b"abc\0\1\2def", "binary data"),
+        (b"ab\0c", "binary data"),
+        (b"PATH=/usr/bin\0HOME=/root\0", "binary data"),
+        (b"key\0value\0\0", "binary data"),
+        (b"\x01\0\x02\0text", "binary data"),
     ],
 )
 def test_signatures_and_nul_bytes_tell(head: bytes, name: str) -> None:
@@ -82,6 +87,10 @@ def test_signatures_and_nul_bytes_tell(head: bytes, name: str) -> None:
         "text\n".encode("utf-32"),
         "text\n".encode("utf-32-be"),
         "漢字 and more\n".encode("utf-16-le"),
+        "这是一个测试文件，里面有中文。\n第二行\n".encode("utf-16-le"),
+        "日本語のテキストです。\nカタカナ\n".encode("utf-16-be"),
+        "Привет, мир\n".encode("utf-16-le"),
+        "naïve “quoted” — text\n".encode("utf-16-be"),
         b"x" * 8192 + b"\0",
     ],
 )

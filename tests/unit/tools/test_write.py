@@ -120,12 +120,18 @@ async def test_what_is_no_text_is_not_overwritten(root: Path, box: Toolbox) -> N
 
 
 async def test_placeholders_are_refused_unless_the_file_had_them(root: Path, box: Toolbox) -> None:
-    result = await write(box, "x = 1\n# ... rest of the code unchanged ...\n")
-    assert result.is_error and "Line 2 of content is a placeholder" in result.text
-    assert not (root / "a").exists()
     (root / "a").write_text("# ... existing code ...\n")
     await box.call("Read", {"file_path": "a"})
+    result = await write(box, "x = 1\n# ... rest of the code unchanged ...\n")
+    assert result.is_error and "Line 2 of content is a placeholder" in result.text
     assert not (await write(box, "# ... existing code ...\nx = 1\n")).is_error
+
+
+async def test_a_new_file_may_hold_what_looks_like_a_placeholder(root: Path, box: Toolbox) -> None:
+    (root / "empty").touch()
+    for name in ("a", "empty"):
+        assert not (await write(box, "x = 1\n// ... existing code ...\n", name)).is_error
+        assert (root / name).read_text() == "x = 1\n// ... existing code ...\n"
 
 
 async def test_the_same_content_again_is_said_to_be_the_same(root: Path, box: Toolbox) -> None:

@@ -15,6 +15,7 @@ MULTIBYTE = frozenset({"gb18030", "gbk", "gb2312", "cp932", "shift_jis", "euc_jp
     {"big5", "big5hkscs", "cp949", "cp950", "euc_kr", "johab", "euc_jisx0213", "shift_jis_2004", "shift_jisx0213"}
 )
 LISTED_CHARACTERS = 5
+_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 LONGEST_CHARACTER = 4
 BLOCK = 1 << 16
 
@@ -94,6 +95,25 @@ class Codec(Struct, frozen=True, dict=True):
             reason = f"the file is kept in {self.name}, which has no such character"
             advice = "Use characters it has, or convert the file to UTF-8 first."
         raise ToolFailure(f"{what} holds {listed}{more}, but {reason}. Nothing was written. {advice}")
+
+    def require_certain(self, text: str, known: str, what: str = "new_string", advice: str = "") -> None:
+        """Refuse characters that the `known` text of the file does not hold yet where it is uncertain how it encodes them."""
+        new = sorted({char for char in text if not char.isascii()}.difference(known) - _SURROGATES)
+        rivals = [Codec(Encoding(name)) for name in self.encoding.rivals]
+        if not self.encoding.doubtful:
+            new = [char for char in new if any(rival.try_encode(char) != self.try_encode(char) for rival in rivals)]
+        if not new:
+            return
+        listed = ", ".join(_describe_character(char, text) for char in new[:LISTED_CHARACTERS])
+        others = f" (others that fit: {', '.join(self.encoding.rivals)})" if rivals else ""
+        raise ToolFailure(
+            f"{what} holds {listed}, which the file does not have yet, and its encoding is only a guess: {self.name}"
+            f"{others}. Nothing was written. "
+            + (
+                advice
+                or f"Send this again with `encoding`: the right one, or {self.name} if the file reads well in it."
+            )
+        )
 
     def width(self, line: bytes, count: int) -> int:
         """How many bytes the first `count` characters of a line take."""
@@ -219,7 +239,7 @@ class Document(Struct, frozen=True, dict=True):
 
     def subdocument(self, span: Span) -> Document:
         """A range of this document as one of its own, without byte order mark."""
-        return Document(self.data[span.start : span.end], Encoding(self.encoding.name, sure=self.encoding.sure))
+        return Document(self.data[span.start : span.end], Encoding(self.encoding.name))
 
     def line_number(self, offset: int) -> int:
         """The number of the line a byte is in, from 1."""

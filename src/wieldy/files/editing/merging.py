@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.encodings import Encoding, detect_encoding
+from wieldy.files.encodings import Encoding, detect_encoding, fits
 
 # Comparing more pairs of lines than this would take too long.
 MAX_COMPARISONS = 60_000_000
@@ -26,6 +26,7 @@ class Merge(Struct, frozen=True):
 
     data: bytes
     conflicts: int
+    codec: str = "utf-8"
 
     @property
     def clean(self) -> bool:
@@ -33,7 +34,7 @@ class Merge(Struct, frozen=True):
 
     def excerpt(self) -> str:
         """The conflicts with some lines around them, cut after a hundred lines."""
-        lines = self.data.decode(detect_encoding(self.data).name, "replace").splitlines()
+        lines = self.data.decode(self.codec, "replace").splitlines()
         selected: dict[int, None] = {}
         inside = False
         for index, line in enumerate(lines):
@@ -55,14 +56,14 @@ class Merge(Struct, frozen=True):
         return "\n".join(excerpt)
 
 
-def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
+def merge(base: bytes, ours: bytes, theirs: bytes, *, encoding: Encoding | None = None) -> Merge | None:
     """Merge two changes to `base`; None where they cannot be compared: different encodings, or too many lines."""
     if ours in (base, theirs):
         return Merge(theirs, 0)
     if theirs == base:
         return Merge(ours, 0)
-    encoding = detect_encoding(base)
-    if detect_encoding(theirs).name != encoding.name or detect_encoding(theirs).bom != encoding.bom:
+    encoding = encoding or detect_encoding(base)
+    if not fits(theirs, encoding):
         return None
     try:
         return _merge_lines(*(_split_lines(data, encoding) for data in (base, ours, theirs)), codec=encoding.name)
@@ -112,7 +113,7 @@ def _merge_lines(base: list[Line], ours: list[Line], theirs: list[Line], *, code
             conflicts += 1
             pieces += _conflict_markers(our_lines, their_lines, pieces[-1:], codec)
         at = end
-    return Merge(b"".join((*pieces, *base[at:])), conflicts)
+    return Merge(b"".join((*pieces, *base[at:])), conflicts, codec)
 
 
 def _changes(base: Sequence[Line], side: Sequence[Line]) -> list[LineChange]:

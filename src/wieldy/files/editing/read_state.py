@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
+    from wieldy.files.encodings import Encoding
 
 
 LineRange: TypeAlias = tuple[int, int]
@@ -27,8 +28,8 @@ STAMP_GRAIN_NS = 50_000_000
 
 
 class ReadRecord(Struct, frozen=True):
-    """One file as the model knows it: the lines shown, or that it is known as a `whole`. `digest` stands for the content
-    once that is no longer held."""
+    """One file as the model knows it: the lines shown, or that it is known as a `whole`, and the encoding it was read in.
+    `digest` stands for the content once that is no longer held."""
 
     path: str
     stamp: tuple[int, int, int, int]
@@ -38,6 +39,7 @@ class ReadRecord(Struct, frozen=True):
     line_ranges: tuple[LineRange, ...] = ()
     whole: bool = False
     written_by_us: bool = False
+    encoding: Encoding | None = None
 
     def shows(self, first: int, last: int) -> bool:
         """Whether these lines were shown, in one piece or in adjoining ones."""
@@ -77,7 +79,15 @@ class ReadState:
         self._lock = threading.Lock()
 
     def record_read(
-        self, path: str, *, data: bytes | None, stat: os.stat_result, first: int, last: int, complete: bool
+        self,
+        path: str,
+        *,
+        data: bytes | None,
+        stat: os.stat_result,
+        first: int,
+        last: int,
+        complete: bool,
+        encoding: Encoding | None = None,
     ) -> None:
         """Lines `first` to `last` were shown. `data` is the whole file, or None where it was too large to load; `complete`
         says that the lines shown are all there are."""
@@ -87,15 +97,20 @@ class ReadState:
             known = self._readings.get(key)
             if known is not None and not known.written_by_us and self._matches(key, known, data, stat):
                 new = replace(new, line_ranges=known.line_ranges, whole=known.whole)
+            new = replace(new, encoding=encoding or (known and known.encoding))
             line_ranges = _merge_ranges((*new.line_ranges, (first, last))) if last >= first else new.line_ranges
             self._keep(key, replace(new, line_ranges=line_ranges, whole=new.whole or complete), data)
 
-    def record_write(self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True) -> None:
+    def record_write(
+        self, path: str, *, data: bytes, stat: os.stat_result, whole: bool = True, encoding: Encoding | None = None
+    ) -> None:
         """Our own tools gave the file this content: it counts as read, though no lines of it were shown. Not `whole` where
-        parts of it were never seen."""
+        parts of it were never seen. The encoding stays the one it was read in unless another is given."""
         with self._lock:
             key = self._key(path, stat)
-            self._keep(key, _make_reading(path, data, stat, written_by_us=True, whole=whole), data)
+            known = self._readings.get(key)
+            new = _make_reading(path, data, stat, written_by_us=True, whole=whole)
+            self._keep(key, replace(new, encoding=encoding or (known and known.encoding)), data)
 
     def forget(self, path: str) -> None:
         """Drop what is known of a file that is gone or no longer the same."""
@@ -118,8 +133,9 @@ class ReadState:
                 self._contents.move_to_end(key)
             return data
 
-    def is_current(self, path: str, data: bytes, stat: os.stat_result) -> bool:
-        """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known."""
+    def is_current(self, path: str, data: bytes | None, stat: os.stat_result) -> bool:
+        """Whether `data`, just read, is the content that was seen. Time stamps count only where no content is known, or
+        none (None) was loaded."""
         with self._lock:
             key = self._key(path)
             known = self._readings.get(key)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document, Span, normalize_newlines
@@ -14,7 +15,7 @@ from wieldy.files.editing.matching import TIERS, NotFound, Replacement, TextMatc
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
-from wieldy.files.encodings import UTF8
+from wieldy.files.encodings import UTF8, Encoding, encoding_for_new, keep_encoding
 from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.target import Target
 
@@ -195,31 +196,56 @@ def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
     return f"Edit {number} of {len(edits)}: {message}"
 
 
-def rewrite_text(content: str, target: Target, state: ReadState, settings: EditSettings) -> Revision:
-    """Make `content` the whole text of a file. An existing one must have been read in full."""
+def rewrite_text(
+    content: str, target: Target, state: ReadState, settings: EditSettings, encoding: str | None = None
+) -> Revision:
+    """Make `content` the whole text of a file. An existing one must have been read in full; it keeps its encoding unless
+    another is named."""
     data = target.content or b""
     if not data:
-        return _create(target, content)
+        return _create(target, content, encoding_for_new(encoding) if encoding else UTF8)
     kind = binary_kind(data)
     if kind is not None:
         raise ToolFailure(
             f"{target.path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
         )
-    document = Document.of(data)
+    reading = state.reading(target.real_path)
+    known = reading.encoding if reading is not None else None
+    document = Document(data, keep_encoding(data, known, unchanged=True))
     _require_read(target, document, state)
+    refuse_placeholders(content, document.text, "content")
+    if encoding:
+        document = _convert(document, encoding)
     if document.encoding.bom:
         content = content.removeprefix("\ufeff")  # the file has one, and keeps it
-    refuse_placeholders(content, document.text, "content")
     document.codec.require(content, "content")
+    document.codec.require_certain(content, document.text, "content")
     splice = replace_text(document, content)
-    return Revision(target, apply_splices(data, (splice,)), (splice,), document=document)
+    after = apply_splices(document.data, (splice,))
+    return Revision(target, after, (splice,), document=document, encoding=document.encoding)
 
 
-def _create(target: Target, content: str) -> Revision:
-    refuse_placeholders(content, "", "content")
-    Document(b"", UTF8).codec.require(content, "content")
-    data = content.encode()
-    return Revision(target, data, (Splice(0, 0, data),))
+def _convert(document: Document, name: str) -> Document:
+    """The document in the encoding that the new content is to have."""
+    current, wanted = document.encoding, encoding_for_new(name)
+    if wanted.name == current.name:
+        return Document(document.data, replace(current, doubtful=False, rivals=()))
+    text = document.codec.decode(document.data[document.body :])
+    if current.doubtful and not wanted.is_unicode and document.data.decode(wanted.name, "replace") != text:
+        raise ToolFailure(
+            f"The file was read in {current.name}, which is a guess, and reads differently in {name}. Nothing was "
+            f'written. Read it with encoding="{name}" first.'
+        )
+    return Document(wanted.bom + text.encode(wanted.name, "replace"), wanted)
+
+
+def _create(target: Target, content: str, encoding: Encoding) -> Revision:
+    if encoding.bom:
+        content = content.removeprefix("\ufeff")
+    document = Document(b"", encoding)
+    document.codec.require(content, "content")
+    data = encoding.bom + document.codec.encode(content)
+    return Revision(target, data, (Splice(0, 0, data),), encoding=encoding)
 
 
 def _require_read(target: Target, document: Document, state: ReadState) -> None:

@@ -16,9 +16,9 @@ from wieldy.files.editing.diff import Patch, make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
-from wieldy.files.editing.read_state import ReadState
+from wieldy.files.editing.read_state import ReadRecord, ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
-from wieldy.files.encodings import UTF8
+from wieldy.files.encodings import UTF8, Encoding, keep_encoding, named_encoding
 from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, resolve_target, with_content
@@ -68,7 +68,7 @@ class Revision(Struct, frozen=True):
     """A file before and after an edit; `count` is the number of replacements.
 
     `before` is None for a new file, `document` its text where that was looked at. `known_whole` is false where the model has
-    not seen all of the file, None where it has not read it.
+    not seen all of the file, None where it has not read it. `encoding` is that of the new content.
     """
 
     target: Target
@@ -79,6 +79,7 @@ class Revision(Struct, frozen=True):
     merged: bool = False
     known_whole: bool | None = True
     document: Document | None = None
+    encoding: Encoding | None = None
 
     @property
     def path(self) -> str:
@@ -96,8 +97,13 @@ PlanEdit: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
 EditFunction: TypeAlias = Callable[[Target, ReadState, EditSettings], Revision]
 
 
-def edit_text(plan: PlanEdit, target: Target, state: ReadState, settings: EditSettings) -> Revision:
-    """Edit an existing text file that the model has read; merge with changes made by others since."""
+def edit_text(
+    plan: PlanEdit, target: Target, state: ReadState, settings: EditSettings, encoding: str | None = None
+) -> Revision:
+    """Edit an existing text file that the model has read; merge with changes made by others since.
+
+    The file is taken for text in `encoding`; where none is named, in the one it was read in.
+    """
     _require_text(target)
     data, stat, key = target.content or b"", target.stat, target.real_path
     reading = state.reading(key)
@@ -106,18 +112,39 @@ def edit_text(plan: PlanEdit, target: Target, state: ReadState, settings: EditSe
             f"{target.path} must be read first: it has not been read in this session. Read it, then send this again."
         )
     if state.is_current(key, data, stat):
-        document = Document.of(data)
-        edit = plan(document, settings.tiers)
+        document = open_document(data, reading, encoding)
+        edit = _plan_certain(plan, document, settings)
         after = apply_splices(data, edit.splices)
-        known = reading.knows_all(document.count_lines)
-        return Revision(target, after, edit.splices, edit.count, edit.notes, known_whole=known, document=document)
+        return Revision(
+            *(target, after, edit.splices, edit.count, edit.notes),
+            known_whole=reading.knows_all(document.count_lines),
+            document=document,
+            encoding=document.encoding,
+        )
     since = reading.describe_staleness()
     base = state.content(key)
     if settings.on_external_change == "error" or base is None:
         raise ToolFailure(
             f"{target.path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
         )
-    return replace(_merge_edit(target, base, plan, settings, since), known_whole=reading.whole)
+    document = open_document(base, reading, encoding)
+    return replace(_merge_edit(target, document, plan, settings, since), known_whole=reading.whole)
+
+
+def open_document(data: bytes, reading: ReadRecord, encoding: str | None = None) -> Document:
+    """The document of the content that was read: in the encoding named, else in the one it was read in."""
+    return Document(
+        data, named_encoding(encoding, data) if encoding else keep_encoding(data, reading.encoding, unchanged=True)
+    )
+
+
+def _plan_certain(plan: PlanEdit, document: Document, settings: EditSettings) -> EditPlan:
+    """Plan an edit, and refuse to write characters in an encoding that is only guessed."""
+    edit = plan(document, settings.tiers)
+    if not all(splice.new.isascii() for splice in edit.splices):
+        new = "".join(document.codec.decode(splice.new) for splice in edit.splices)
+        document.codec.require_certain(new, document.text)
+    return edit
 
 
 def _require_text(target: Target) -> None:
@@ -148,14 +175,14 @@ def load_target(path: str, settings: EditSettings, resolved: str | None = None) 
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
 
-def _merge_edit(target: Target, base: bytes, plan: PlanEdit, settings: EditSettings, since: str) -> Revision:
+def _merge_edit(target: Target, document: Document, plan: PlanEdit, settings: EditSettings, since: str) -> Revision:
     """Apply the edit to the content that the model knows, and merge that with what is on disk."""
-    theirs = target.content or b""
+    base, theirs = document.data, target.content or b""
     try:
-        edit = plan(Document.of(base), settings.tiers)
+        edit = _plan_certain(plan, document, settings)
     except NotFound as failure:
         raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
-    merged = merge(base, apply_splices(base, edit.splices), theirs)
+    merged = merge(base, apply_splices(base, edit.splices), theirs, encoding=document.encoding)
     if merged is None:
         raise ToolFailure(f"{target.path} was changed on disk {since} and the changes cannot be merged. {OPTIONS}")
     if not merged.clean and settings.on_external_change != "markers":
@@ -165,10 +192,15 @@ def _merge_edit(target: Target, base: bytes, plan: PlanEdit, settings: EditSetti
         )
     note = _conflict_note(merged, since)
     if merged.clean:
-        others = make_patch(Document.of(base), _difference(base, theirs)).unified(target.path)
+        others = make_patch(document, _difference(base, theirs)).unified(target.path)
         note = f"The file was changed on disk {since}; this edit was merged with that change:\n{others}"
     splices = _difference(theirs, merged.data)
-    return Revision(target, merged.data, splices, edit.count, (*edit.notes, note), merged=True)
+    return Revision(
+        *(target, merged.data, splices, edit.count, (*edit.notes, note)),
+        merged=True,
+        document=Document(theirs, document.encoding),
+        encoding=document.encoding,
+    )
 
 
 def _conflict_note(merged: Merge, since: str) -> str:
@@ -205,11 +237,12 @@ def make_report(revision: Revision) -> Report:
     name, old = display_path(revision.path), revision.before
     created = old is None
     before = (revision.document or Document.of(old)) if old else Document(b"", UTF8)
-    after = Document(revision.after, before.encoding) if old else Document.of(revision.after)
+    encoding = revision.encoding or before.encoding
+    after = Document(revision.after, encoding) if old or revision.encoding else Document.of(revision.after)
     patch = make_patch(before, revision.splices)
     details: list[str] = []
-    if not created and not before.encoding.sure and not all(splice.new.isascii() for splice in revision.splices):
-        details.append(f"The encoding of the file was guessed: {before.encoding.name}.")
+    if not created and encoding.doubtful and not all(splice.new.isascii() for splice in revision.splices):
+        details.append(f"The encoding of the file was guessed: {encoding.name}.")
     if not created and patch.hunks:
         details.append(patch.unified(name))
     data: dict[str, Any] = {

@@ -23,6 +23,7 @@ from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import ReadState, digest_of
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_span
+from wieldy.files.encodings import detect_encoding
 from wieldy.files.kinds import binary_kind
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 from wieldy.search.patterns import compile_globs
@@ -39,6 +40,7 @@ _PACKAGES = str(Path(__file__).resolve().parents[3])
 MAX_WIDTH = 300
 MAX_HITS = 200
 PROGRESS_SECONDS = 0.5
+CHANGE_BY_EDIT = "Leave this file out with `exclude` and change it with Edit, which takes an `encoding`."
 
 
 class FileSearchRequest(Struct, frozen=True):
@@ -120,6 +122,15 @@ def replace_matches(matches: FileSearchResult, target: Target, state: ReadState,
         raise StaleFileError(target.path, "was changed by someone else meanwhile")
     reading = state.reading(target.real_path)
     known_whole = reading.whole if reading is not None and state.is_current(target.real_path, data, stat) else None
+    read_in = reading.encoding if reading is not None and known_whole is not None else None
+    if read_in is not None and not all(splice.new.isascii() for splice in matches.splices):
+        # The search detected the encoding by itself.
+        detected = detect_encoding(data)
+        if detected.name != read_in.name:
+            raise ToolFailure(
+                f"{target.path} was read in {read_in.name}, but searched in {detected.name}. Nothing was written. "
+                f"{CHANGE_BY_EDIT}"
+            )
     return Revision(
         target, apply_splices(data, matches.splices), matches.splices, matches.count, known_whole=known_whole
     )
@@ -204,7 +215,9 @@ def search_file(
     splices: list[Splice] = []
     if request.replace is not None:
         try:
-            document.codec.require(request.replace, "replace_with")  # groups hold only the file's own characters
+            # Groups hold only the file's own characters.
+            document.codec.require(request.replace, "replace_with")
+            document.codec.require_certain(request.replace, document.text, "replace_with", CHANGE_BY_EDIT)
         except ToolFailure as failure:
             raise ToolFailure(f"{path}: {failure.message}") from None
         splices = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import AnyStr, Generic
+from typing import AnyStr, Generic, TypeAlias
 
 from msgspec import Struct
 
@@ -25,6 +25,14 @@ BLOCK = 256 * 1024
 COUNTED_AHEAD = 64 << 20
 # Shown with its number, even an empty line takes a digit, a tab and a line break.
 SHORTEST_LINE = 3
+
+
+# The encoding of some bytes: all of a file, or (False) only its head.
+EncodingOf: TypeAlias = Callable[[bytes, bool], Encoding]
+
+
+def _detect(data: bytes, whole: bool) -> Encoding:
+    return detect_encoding(data, whole=whole)
 
 
 class Page(Struct, frozen=True):
@@ -57,19 +65,21 @@ def read_page(
     loaded: int = LOADED,
     block: int = BLOCK,
     stopped: Callable[[], bool] = lambda: False,
+    encoding_of: EncodingOf = _detect,
 ) -> Page:
     """Lines `first` to `first + limit - 1`, fewer if they would take more than `chars` characters.
 
     Files up to `loaded` bytes are held whole, larger ones pass in blocks. `stopped` is asked between blocks.
     """
     data = file.read_all(loaded)
-    if data is not None and first == 1 and (page := _whole_page(data, limit, chars)) is not None:
+    encoding = encoding_of(file.head, False) if data is None else encoding_of(data, True)
+    if data is not None and first == 1 and encoding == UTF8 and (page := _whole_page(data, limit, chars)) is not None:
         return page
     if data is None and not file.sized:
         name = display_path(file.path)
         raise ToolFailure(f"{name} gives data without end. Use Bash with `head -c` to see its beginning.")
 
-    source = _TextSource(file, data, block, stopped)
+    source = _TextSource(file, data, encoding, block, stopped)
     window = source.window(max(first, 1), limit, chars)
     lines, numbered = _number_lines(window.lines, window.first, chars)
     return Page(
@@ -89,7 +99,7 @@ def read_page(
 
 def _whole_page(data: bytes, limit: int, chars: int) -> Page | None:
     """The page of a small UTF-8 file with plain line feeds, which most files are; None for any other."""
-    if len(data) >= chars or b"\r" in data or detect_encoding(data) is not UTF8:
+    if len(data) >= chars or b"\r" in data:
         return None
     lines = data.decode().split("\n")
     if not lines[-1]:
@@ -161,18 +171,19 @@ def normalize_breaks(piece: AnyStr, lf: AnyStr, cr: AnyStr) -> AnyStr:
 class _TextSource:
     """The text of a file in pieces: bytes where a line feed is one byte, decoded already where it is more."""
 
-    def __init__(self, file: OpenFile, data: bytes | None, block: int, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, file: OpenFile, data: bytes | None, encoding: Encoding, block: int, stopped: Callable[[], bool]
+    ) -> None:
+        self.encoding = encoding
         self.line_endings = LineEndings()
         self._size = file.stat.st_size
         self._passed = 0
         self._stopped = stopped
         if data is None:
-            self.encoding = detect_encoding(file.head, whole=False)
             # A head of plain ASCII leaves the encoding open until the lines shown say more.
-            self._encoding_known = not file.head.isascii()
+            self._encoding_known = not file.head.isascii() or encoding != UTF8
             self._pieces = self._watch(file.read_blocks(block))
         else:
-            self.encoding = detect_encoding(data)
             self._encoding_known = True
             self._pieces = iter((data,))
 

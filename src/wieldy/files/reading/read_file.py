@@ -12,7 +12,7 @@ from msgspec import Struct
 from wieldy.core.content import Content, Text
 from wieldy.core.errors import ToolFailure
 from wieldy.core.tool import Output
-from wieldy.files.encodings import Encoding, decodes
+from wieldy.files.encodings import Encoding, decodes, keep_encoding, named_encoding
 from wieldy.files.kinds import binary_kind, media_type_of
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import Page, read_page
@@ -65,6 +65,7 @@ class Reader(Struct, frozen=True):
     state: ReadState
     recent: RecentReads | None
     stopped: Callable[[], bool] = bool
+    encoding: str | None = None
 
     def read(self, path: str, real: str | None = None) -> Output:
         """Open and read a file."""
@@ -87,16 +88,33 @@ class Reader(Struct, frozen=True):
             return self._read_text(file)
 
     def _read_text(self, file: OpenFile) -> Output:
-        page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped)
+        known = self.state.reading(file.real)
+        known_encoding = known.encoding if known is not None else None
+
+        def encoding_of(data: bytes, whole: bool) -> Encoding:
+            if self.encoding:
+                return named_encoding(self.encoding, data, whole=whole)
+            unchanged = self.state.is_current(file.real, data if whole else None, file.stat)
+            return keep_encoding(data, known_encoding, unchanged=unchanged, whole=whole)
+
+        page = read_page(file, first=self.first, limit=self.limit, stopped=self.stopped, encoding_of=encoding_of)
         name, key = display_path(file.path), (file.real, page.first, page.last)
-        if page.lines and self.recent is not None and self.recent.withhold(key, self.state.is_unchanged):
+        reads_alike = known_encoding in (None, page.encoding)
+        is_unchanged = self.state.is_unchanged if reads_alike else lambda *_: False
+        if page.lines and self.recent is not None and self.recent.withhold(key, is_unchanged):
             return Output(
                 f"Unchanged since your last read: {name}, lines {page.first}-{page.last}. What you were shown then "
                 "still holds; read once more if you no longer have it.",
                 {"type": "file_unchanged", "file": {"filePath": name}},
             )
         self.state.record_read(
-            file.real, data=page.data, stat=file.stat, first=page.first, last=page.last, complete=page.complete
+            file.real,
+            data=page.data,
+            stat=file.stat,
+            first=page.first,
+            last=page.last,
+            complete=page.complete,
+            encoding=page.encoding,
         )
         remarks = describe_page(page)
         reminder = f"<system-reminder>{remarks}</system-reminder>" if remarks else ""
@@ -197,8 +215,9 @@ def _describe_extent(page: Page) -> str:
 def _describe_encoding(encoding: Encoding) -> str:
     if encoding.name == "utf-8":
         mark = "The file starts with a UTF-8 byte order mark." if encoding.bom else ""
-        stray = "" if encoding.sure else "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}."
+        stray = "" if encoding.valid else "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}."
         return " ".join(filter(None, (mark, stray)))
     mark = " with byte order mark" if encoding.bom else ""
-    doubt = "" if encoding.sure else ", but some of it does not decode" if encoding.bom else " (a guess)"
-    return f"Encoding: {encoding.name}{mark}{doubt}."
+    stray = "" if encoding.valid else ", but some of it does not decode"
+    doubt = " (a guess; read again with `encoding` if characters look wrong)" if encoding.doubtful else ""
+    return f"Encoding: {encoding.name}{mark}{stray}{doubt}."

@@ -43,14 +43,17 @@ def page(**changed: Any) -> Page:
         (page(line_endings="CRLF"), "Line endings: CRLF."),
         (page(line_endings="mixed"), "Line endings: mixed."),
         (page(encoding=Encoding("gb18030")), "Encoding: gb18030."),
-        (page(encoding=Encoding("cp1252", sure=False)), "Encoding: cp1252 (a guess)."),
+        (
+            page(encoding=Encoding("cp1252", doubtful=True)),
+            "Encoding: cp1252 (a guess; read again with `encoding` if characters look wrong).",
+        ),
         (page(encoding=Encoding("utf-8", codecs.BOM_UTF8)), "The file starts with a UTF-8 byte order mark."),
         (
-            page(encoding=Encoding("utf-16-le", codecs.BOM_UTF16_LE, sure=False)),
+            page(encoding=Encoding("utf-16-le", codecs.BOM_UTF16_LE, valid=False)),
             "Encoding: utf-16-le with byte order mark, but some of it does not decode.",
         ),
         (
-            page(encoding=Encoding("utf-8", sure=False), line_endings="CR"),
+            page(encoding=Encoding("utf-8", valid=False), line_endings="CR"),
             "Some bytes are not valid UTF-8 and are shown as \N{REPLACEMENT CHARACTER}. Line endings: CR.",
         ),
     ],
