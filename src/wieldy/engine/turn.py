@@ -10,7 +10,6 @@ from typing import Self
 from wieldy.core.call import ToolCall
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.pipeline import handle
 from wieldy.engine.services import Services
 
 
@@ -33,6 +32,8 @@ class Turn:
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         """Start a call, queued behind those that came before it."""
+        from wieldy.engine.pipeline import handle  # a session sends its first request without it
+
         self.calls.append(call)
         self.call_ids.append(call.id)
         task = asyncio.get_running_loop().create_task(handle(call, self._services, self))

@@ -16,7 +16,6 @@ from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.state_dirs import shared_folders
 from wieldy.permissions import suggest
-from wieldy.permissions.commands import CommandPolicy
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, OutsidePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.modes import ModeName, find_mode
@@ -27,6 +26,7 @@ from wieldy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
+    from wieldy.permissions.commands import CommandPolicy
     from wieldy.shell.policy.analysis import Analysis
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
@@ -147,7 +147,15 @@ class Policy:
         protected = ProtectedPaths(self._paths.roots, self._config_folders)
         self._files = FilePolicy(index, self._paths, protected, self._outside)
         self._network = NetworkPolicy(index)
-        self._commands = CommandPolicy(index, self._files, self._network, self.analyze)
+        self._commands: CommandPolicy | None = None
+
+    def _command_policy(self) -> CommandPolicy:
+        """The policy for shell commands, made when the first command is judged."""
+        if self._commands is None:
+            from wieldy.permissions.commands import CommandPolicy
+
+            self._commands = CommandPolicy(self._index, self._files, self._network, self.analyze)
+        return self._commands
 
     def _analyze_in_cwd(self, command: str) -> Analysis:
         return self._cached_analysis(command, self._cwd())
@@ -210,8 +218,8 @@ class Policy:
         for command in _commands_of(context.plan):
             # The parts of a command may be declared beside it; they are judged with the whole.
             if not any(isinstance(effect, Runs) and effect.command == command for effect in judged):
-                yield from self._commands.judge(command, context)
-            judged.update(self._commands.effects_of(command))
+                yield from self._command_policy().judge(command, context)
+            judged.update(self._command_policy().effects_of(command))
         for effect in effects:
             if effect in judged:
                 continue

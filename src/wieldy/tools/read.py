@@ -12,7 +12,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.files.reading.pages import MAX_CHARS, MAX_LINES
+from wieldy.files.reading import MAX_CHARS, MAX_LINES
 from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:

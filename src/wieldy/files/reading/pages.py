@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.encodings import UTF8, Encoding, detect_encoding
+from wieldy.files.reading import MAX_CHARS, MAX_LINES
 from wieldy.files.reading.opening import OpenFile
 from wieldy.search.format import display_path
 
-MAX_LINES = 2000
-MAX_CHARS = 200_000
 MAX_LINE_CHARS = 2000
 LOADED = 16 << 20
 BLOCK = 256 * 1024

@@ -10,8 +10,9 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.encodings import Encoding
+from wieldy.files.reading import MAX_CHARS
 from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.pages import COUNTED_AHEAD, MAX_CHARS, Page, read_page
+from wieldy.files.reading.pages import COUNTED_AHEAD, Page, read_page
 
 
 def page_of(path: Path, **how: Any) -> Page:
