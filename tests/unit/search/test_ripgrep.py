@@ -50,3 +50,10 @@ def test_the_one_beside_the_interpreter_comes_before_the_path(tmp_path):
     found = find_ripgrep({"PATH": str(tmp_path)})
     beside = Path(sys.executable).parent / "rg"
     assert found.source == ("bundled" if beside.exists() else "path")
+
+
+@pytest.mark.parametrize("value", ["0", "false"])
+def test_the_one_on_the_path_comes_first_where_the_environment_says_so(tmp_path, value):
+    rg = program(tmp_path / "rg")
+    assert find_ripgrep({"PATH": str(tmp_path), "USE_BUILTIN_RIPGREP": value}) == RipgrepProgram(str(rg), "path")
+    assert find_ripgrep({"PATH": str(tmp_path / "empty"), "USE_BUILTIN_RIPGREP": value}).source == "bundled"

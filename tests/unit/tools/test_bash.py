@@ -143,8 +143,9 @@ async def test_time_that_runs_out_may_leave_the_command_in_the_background(open_b
 
 
 @pytest.mark.asyncio
-async def test_the_users_own_limit_is_the_default(open_box, monkeypatch):
-    monkeypatch.setenv("WIELDY_BASH_TIMEOUT_MS", "300")
+@pytest.mark.parametrize("variable", ["WIELDY_BASH_TIMEOUT_MS", "CLAUDE_BASH_TIMEOUT_MS"])
+async def test_the_users_own_limit_is_the_default(open_box, monkeypatch, variable):
+    monkeypatch.setenv(variable, "300")
     async with open_box() as box:
         assert "timed out after 0.3 s" in (await box.call("Bash", command="sleep 300")).text
 
