@@ -13,6 +13,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
+from wieldy.core.descriptors import raise_descriptor_limit
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
@@ -68,6 +69,7 @@ class Toolbox(SessionUndo):
         on_question: Callable[[str], None] | None = None,
         session_id: str | None = None,
     ) -> None:
+        raise_descriptor_limit()
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings

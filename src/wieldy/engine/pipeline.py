@@ -13,6 +13,7 @@ from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.content import Text, text_of
 from wieldy.core.decision import Advice, Answer, Decision, Opinion, Question, Reason
+from wieldy.core.descriptors import process_gate
 from wieldy.core.effects import Effects, Reads, Writes, is_lasting
 from wieldy.core.errors import Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
@@ -402,7 +403,8 @@ async def execute(plan: PlannedCall, ctx: ToolContext, services: Services) -> Ou
 
     timeout = _timeout(tool)
     try:
-        return await services.supervisor.run(run_tool(tool, plan.args, ctx, report), services.abort, timeout)
+        async with process_gate().call():
+            return await services.supervisor.run(run_tool(tool, plan.args, ctx, report), services.abort, timeout)
     except TimedOut as error:
         partial = f" Until then it said:\n{text_of(error.partial.blocks)}" if error.partial is not None else ""
         raise ToolFailure(f"{tool.name} did not finish within {timeout:g} s and was stopped.{partial}") from None
