@@ -132,7 +132,7 @@ class CommandPolicy:
                 )
                 yield self._files.judge(access, context)
             elif isinstance(effect, Fetches):
-                yield from self._network.judge(effect.url, context, part.text, program)
+                yield from self._network.judge(effect.url, context, part.text, None if part.only_fetches else program)
 
     def _judge_linked(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
         """Judge what new links lead to as if it were touched: whatever uses the link later names only the link."""
@@ -221,6 +221,8 @@ def _harmless_reason(part: CommandPart) -> Reason | None:
         return Reason("analysis", "allow", "it only reads", part=part.text)
     if part.program_read_only:
         return Reason("analysis", "allow", "apart from its redirection it only reads", part=part.text)
+    if part.only_fetches:
+        return Reason("analysis", "allow", "apart from what it fetches it only reads", part=part.text)
     if not part.argv and part.known:
         return Reason("analysis", "allow", "it runs no program", part=part.text)
     return None

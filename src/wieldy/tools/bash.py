@@ -98,17 +98,17 @@ class Bash(Tool):
         notices += [sandbox_notice] if sandbox_notice else []
         cwd = workspace.cwd
         analysis = _analysis(command, workspace)
-        git_env = await _git_environment(analysis, workspace)
+        neutral_env = await _neutral_environment(analysis, workspace)
         if args.get("run_in_background"):
             shells = _background(workspace)
-            yield _started_output(shells.start(command, cwd=cwd, extra_env=git_env, confine=confine), notices)
+            yield _started_output(shells.start(command, cwd=cwd, extra_env=neutral_env, confine=confine), notices)
             return
         read_only = analysis.verdict == "read_only"
         snapshot = None if read_only else await _take_snapshot(analysis, workspace)
         shell = workspace.service(ShellSession).start(
             command,
             cwd=cwd,
-            extra_env=git_env,
+            extra_env=neutral_env,
             confine=confine,
             keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
         )
@@ -241,14 +241,15 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
     return analyze(command, cwd=workspace.cwd, home=home, root=workspace.root)
 
 
-async def _git_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str] | None:
-    """Variables that keep a read-only git from running programs that the repository's configuration names."""
+async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
+    """Variables that keep read-only commands from running what the project names: git's programs, other versions of Go."""
+    local = {} if analysis.verdict == "unknown" else {"GOTOOLCHAIN": "local"}
     folders = analysis.neutral_git_folders
     if not folders:
-        return None
+        return local
     from wieldy.shell.running.neutral_git import neutral_git_environment
 
-    return await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
+    return local | await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
 
 
 async def _take_snapshot(analysis: Analysis, workspace: Workspace) -> CommandSnapshot | None:

@@ -41,6 +41,8 @@ _RESERVED_WORDS = _CLOSING_WORDS | {
     *("{", "if", "while", "until", "for", "select", "case", "function", "coproc", "[[", "in", "!", "]]")
 }
 _INTEGER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_UNARY_TEST = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
+_BINARY_TESTS = _INTEGER_TESTS | {"=", "==", "!=", "=~", "-nt", "-ot", "-ef"}
 _METACHARACTERS = frozenset(" \t\n;&|()<>")
 _REDIRECT_STARTS = frozenset("<>&{0123456789")
 
@@ -441,24 +443,55 @@ class _Parser:
     def _condition(self) -> Command:
         self.at += 2
         words: list[RawWord] = []
-        depth = 0
+        self._condition_terms(words)
+        if self._raw_word() != "]]":
+            raise Unparsable("a test that is not closed")
+        self.at += 2
+        return ConditionCommand(tuple(words), _condition_hazard(words), self._trailing_redirects())
+
+    def _condition_terms(self, words: list[RawWord]) -> None:
+        """Terms joined by `&&` and `||`; all their words are added to `words`."""
         while True:
+            self._condition_term(words)
             self._skip_lines()
-            if self._raw_word() == "]]" and not depth:
-                self.at += 2
-                return ConditionCommand(tuple(words), _condition_hazard(words), self._trailing_redirects())
-            char = self._peek()
-            if self._startswith(("&&", "||")):
-                self.at += 2
-            elif char in ("(", ")"):
-                depth += 1 if char == "(" else -1
-                self.at += 1
-            elif char in ("<", ">") and self._peek(1) != "(":
-                self.at += 1
-            elif not char or char in ";&|":
-                raise Unparsable("a test that is not closed")
-            else:
-                words.append(self._word(regex=bool(words) and words[-1].source == "=~"))
+            if not self._startswith(("&&", "||")):
+                return
+            self.at += 2
+
+    def _condition_term(self, words: list[RawWord]) -> None:
+        self._skip_lines()
+        while self._raw_word() == "!":
+            words.append(self._word())
+            self._skip_lines()
+        if self._peek() == "(":
+            self.at += 1
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise Unparsable("nested too deeply")
+            self._condition_terms(words)
+            self.depth -= 1
+            if self._peek() != ")":
+                raise Unparsable("a parenthesis in a test that is not closed")
+            self.at += 1
+            return
+        first = self._condition_operand(words)
+        if _UNARY_TEST.fullmatch(first.source):
+            self._condition_operand(words)
+            return
+        self._skip_blanks()
+        if self._peek() in ("<", ">") and self._peek(1) != "(":
+            self.at += 1
+            self._condition_operand(words)
+        elif self._raw_word() in _BINARY_TESTS:
+            operator = self._condition_operand(words)
+            self._condition_operand(words, regex=operator.source == "=~")
+
+    def _condition_operand(self, words: list[RawWord], *, regex: bool = False) -> RawWord:
+        self._skip_blanks()
+        if self._raw_word() == "]]" or (self._at_word_end() and not (regex and self._peek() == "(")):
+            raise Unparsable("an operand is missing in a test")
+        words.append(self._word(regex=regex))
+        return words[-1]
 
     # Redirections and here-documents
 

@@ -94,7 +94,7 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
         problems.append("a second parser reads the command differently")
     sweeps = tuple(dict.fromkeys(analyzer.sweeps))
     if problems or not known or not all(part.program_read_only for part in parts if part.program == "git"):
-        parts = tuple(_with_git_settings(part) for part in parts)
+        parts = tuple(_with_project_settings(part) for part in parts)
     if problems:
         return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems), sweeps)
     if not known:
@@ -103,11 +103,11 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
     return Analysis(parts, "read_only" if read_only else "known", dangers, sweeps=sweeps)
 
 
-def _with_git_settings(part: CommandPart) -> CommandPart:
-    """A git command beside programs that need git's real settings, which can make it run other programs."""
-    if part.program != "git" or not part.program_read_only or not part.argv[1:]:
+def _with_project_settings(part: CommandPart) -> CommandPart:
+    """A git or go command beside programs that need the real settings, which can make it run other programs."""
+    if part.program not in ("git", "go") or not part.program_read_only:
         return part
-    why = "git runs programs that the repository names, except in commands that are fully understood and commit nothing"
+    why = f"{part.program} can run what the project names, unless the whole command is understood and git only reads"
     return replace(part, read_only=False, program_read_only=False, why=why)
 
 

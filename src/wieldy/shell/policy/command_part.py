@@ -28,10 +28,11 @@ class CommandPart(Struct, frozen=True):
     `allow_texts`: a rule that allows any of them allows the part. `deny_texts`: the command at every level of wrapping, for
     rules that deny or ask. `cwds`: the folders it may run in. `bulk_reads`: folders whose files it reads without naming them.
     `exact_rule`: a rule with a wildcard must not allow it. `redirect_effects`: the effects of its redirections;
-    `program_read_only`: it would be read-only without them. `input_texts`: texts of here-documents and, if its effects are
-    unknown, what earlier stages of its pipeline may print. `variable_values`: if its effects are unknown, the values
-    assigned to variables that may influence programs. `piped`: its input comes from an earlier stage of a pipeline.
-    `redirect_problem`: why the files of its redirections are not known in advance.
+    `program_read_only`: it would be read-only without them; `only_fetches`: it would be, were it not for what it fetches.
+    `input_texts`: texts of here-documents and, if its effects are unknown, what earlier stages of its pipeline may print.
+    `variable_values`: if its effects are unknown, the values assigned to variables that may influence programs.
+    `piped`: its input comes from an earlier stage of a pipeline. `redirect_problem`: why the files of its redirections are
+    not known in advance.
     """
 
     text: str
@@ -49,6 +50,7 @@ class CommandPart(Struct, frozen=True):
     exact_rule: bool = False
     redirect_effects: Effects = ()
     program_read_only: bool = False
+    only_fetches: bool = False
     input_texts: tuple[str, ...] = ()
     variable_values: tuple[str, ...] = ()
     piped: bool = False

@@ -103,6 +103,7 @@ class WrapperContext(Struct, frozen=True):
             deny_texts=tuple(dict.fromkeys((*self.deny_texts, *part.deny_texts))),
             read_only=part.read_only and self.harmless,
             program_read_only=part.program_read_only and self.harmless,
+            only_fetches=part.only_fetches and self.harmless,
             why=part.why or self.why,
             exact_rule=part.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(self.wrappers),
         )
@@ -501,6 +502,10 @@ class ScriptAnalyzer:
             cwds=state.cwds,
             redirect_effects=redirects.effects,
             program_read_only=program_read_only,
+            only_fetches=known
+            and unwrapped.harmless
+            and bool(effects.fetches)
+            and not (effects.changes or effects.writes),
             exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
             piped=self._pipeline_start is not None,
             redirect_problem=redirects.why,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from wieldy.shell.parsing.parser import MAX_LENGTH, parse
@@ -228,3 +230,53 @@ def test_depth_and_length_are_bounded() -> None:
 
 def test_an_empty_text_is_an_empty_script() -> None:
     assert parse("") == parse(" \n # nothing\n") == ShellScript(())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[ -f ]]",
+        "[[ -n ]]",
+        "[[ a == ]]",
+        "[[ a =~ ]]",
+        "[[ a < ]]",
+        "[[ a b ]]",
+        "[[ a -f b ]]",
+        "[[ -f a b ]]",
+        "[[ -f == a ]]",
+        "[[ -f && a ]]",
+        "[[ && a ]]",
+        "[[ ( a ]]",
+        "[[ a ) ]]",
+        '[[ a "==" b ]]',
+    ],
+)
+def test_a_test_with_missing_operands_is_not_understood_as_bash_does_not(text: str) -> None:
+    with pytest.raises(Unparsable):
+        parse(text)
+    assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[ a ]]",
+        "[[ == ]]",
+        "[[ -f -f ]]",
+        "[[ ! -f a && ( -z $x || a < b ) ]]",
+        "[[ $x == a* ]]",
+        "[[ $x =~ ^(a|b)c$ ]]",
+        "[[ $x =~ (a) ]]",
+        "[[ a -nt b ||\n c != d ]]",
+        "[[ -n $(ls) ]]",
+    ],
+)
+def test_a_complete_test_is_understood(text: str) -> None:
+    parse(text)
+    assert not subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).stderr
+
+
+@pytest.mark.parametrize("text", ["[[ ]]", "[[ a && ]]", "[[ ! ]]"])
+def test_a_test_without_its_last_operand_is_not_understood(text: str) -> None:
+    with pytest.raises(Unparsable):
+        parse(text)

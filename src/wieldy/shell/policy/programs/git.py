@@ -116,6 +116,9 @@ READING_COMMANDS: Mapping[str, str] = {
     "cherry": "-v --abbrev=?",
     "range-diff": f"{_DIFF} --creation-factor= --no-dual-color --left-only --right-only",
     "var": "-l",
+    "fsck": "-v --verbose --full --strict --unreachable --dangling --no-dangling --root --tags --cache --no-reflogs "
+    "--connectivity-only --name-objects --no-progress",
+    "verify-pack": "-v -s --verbose --stat-only",
 }
 _REFS = (
     "-l -i -n? -v -q -a -r --list --verbose --quiet --all --remotes --contains=? --no-contains=? --merged=? "

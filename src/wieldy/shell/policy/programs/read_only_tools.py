@@ -296,7 +296,13 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
 _VERSION_PROGRAMS = word_set(
     "python python3 node nodejs npm deno bun java javac ruby perl php gcc g++ clang cc make cmake docker podman helm "
     "git bash zsh tsc uv pip pip3 pipx ruff mypy black sqlite3 psql curl wget rg fd jq gh ffmpeg tar unzip sed awk "
-    "gawk grep find"
+    "gawk grep find clang-format clang-tidy shellcheck shfmt pandoc gdb strace valgrind ninja meson patch rsync tmux xz zstd "
+    "bzip2 zip openssl yq lsof"
+)
+# Those that print their help themselves, without a pager and before they look at any file.
+HELP_PROGRAMS = word_set(
+    "python python3 node ruby perl php gcc g++ clang make cmake tar unzip sed awk gawk grep find curl wget rg fd jq ruff mypy "
+    "black shellcheck rsync patch"
 )
 VERSION_OPTIONS: Mapping[str, frozenset[str]] = {
     **{name: frozenset({"--version"}) for name in _VERSION_PROGRAMS},

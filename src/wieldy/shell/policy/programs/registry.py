@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from wieldy.shell.policy.programs.awk import check_awk
 from wieldy.shell.policy.programs.builtins import BUILTINS
 from wieldy.shell.policy.programs.find import check_find
+from wieldy.shell.policy.programs.gh import check_gh
 from wieldy.shell.policy.programs.git import check_git
-from wieldy.shell.policy.programs.read_only_tools import READ_ONLY_TOOLS, VERSION_OPTIONS
+from wieldy.shell.policy.programs.read_only_tools import HELP_PROGRAMS, READ_ONLY_TOOLS, VERSION_OPTIONS
 from wieldy.shell.policy.programs.sed import check_sed
 from wieldy.shell.policy.programs.spec import (
     NO_EFFECTS,
@@ -26,7 +27,7 @@ TABLES: tuple[Mapping[str, ProgramCheck], ...] = (
     READ_ONLY_TOOLS,
     WRITERS,
     SPECIAL_PROGRAMS,
-    {"git": check_git, "find": check_find},
+    {"git": check_git, "gh": check_gh, "find": check_find},
     dict.fromkeys(("sed", "gsed"), check_sed),
     dict.fromkeys(("awk", "gawk", "mawk"), check_awk),
     dict.fromkeys(("egrep", "fgrep"), READ_ONLY_TOOLS["grep"]),
@@ -36,8 +37,10 @@ _PROGRAMS = {name: check for table in TABLES for name, check in table.items()}
 
 def check_program(call: ProgramCall) -> CallEffects:
     """The effects of one program call, as far as they are known."""
-    if len(call.args) == 1 and call.args[0].static and call.args[0].text in VERSION_OPTIONS.get(call.name, ()):
-        return NO_EFFECTS
+    if len(call.args) == 1 and call.args[0].static:
+        option = call.args[0].text
+        if option in VERSION_OPTIONS.get(call.name, ()) or (option == "--help" and call.name in HELP_PROGRAMS):
+            return NO_EFFECTS
     check = _PROGRAMS.get(call.name)
     if check is None:
         return unknown(f"`{call.name}` is not a program known to be read-only")

@@ -46,6 +46,11 @@ _JQ = ProgramSpec(
     "pattern then files",
     exact=True,
 )
+_GO_SETTINGS = word_set(
+    "GOPATH GOROOT GOMOD GOVERSION GOOS GOARCH GOCACHE GOMODCACHE GOBIN GOPROXY GOFLAGS GOWORK GOPRIVATE"
+)
+_YQ = ProgramSpec("-rePCMN --raw-output --exit-status --prettyPrint", "pattern then files", exact=True)
+_YQ_READS_OTHERS = re.compile(r"load|system|eval|env|import|include|input|split_doc")
 _DOCKER = {
     "ps": "-aqsn: -l --all --quiet --size --last= --latest --no-trunc --filter= -f: --format=",
     "images": "-aq --all --quiet --digests --no-trunc --filter= -f: --format=",
@@ -168,6 +173,43 @@ def _pip(call: ProgramCall) -> CallEffects:
     return NO_EFFECTS
 
 
+def _go(call: ProgramCall) -> CallEffects:
+    """`go version` and plain settings; the launcher sets GOTOOLCHAIN=local, so that no other version is fetched and run."""
+    words = [word.text for word in call.args if word.static]
+    if words == ["version"]:
+        return NO_EFFECTS
+    # Other settings make go try out the C compiler.
+    if words[:1] == ["env"] and len(words) == len(call.args) > 1 and _GO_SETTINGS.issuperset(words[1:]):
+        return NO_EFFECTS
+    return unknown("`go` is only known to print its version and plain settings")
+
+
+def _python(call: ProgramCall) -> CallEffects:
+    """`python3 -I -m json.tool FILE`; without `-I` a file json.py of the folder would run."""
+    if [word.text for word in call.args[:3] if word.static] != ["-I", "-m", "json.tool"]:
+        return unknown("Python runs whatever it is given")
+    options = "--sort-keys --no-ensure-ascii --json-lines --indent= --tab --no-indent --compact"
+    files = parse_args(call.args[3:], option_table(options, exact=True)).operands
+    if len(files) > 1:
+        return unknown("`json.tool` with two files writes the second")
+    return CallEffects(reads=tuple(word for word in files if word.text != "-"))
+
+
+def _lsof(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-nPltUai -p: -u: -c:", exact=True))
+    if not parsed.has("-n"):
+        return unknown("`lsof` without `-n` asks a name server")
+    if any(not word.static or word.text.startswith("+") for word in parsed.operands):
+        return unknown("an operand of `lsof` that is not known in advance")
+    return NO_EFFECTS
+
+
+def _yq(call: ProgramCall) -> CallEffects:
+    if any(_YQ_READS_OTHERS.search(word.text) for word in call.args):
+        return unknown("a yq expression that loads files or runs programs")
+    return _YQ(call)
+
+
 def _env(call: ProgramCall) -> CallEffects:
     """`env` that prints the environment; with a command it is a wrapper."""
     parsed = parse_args(call.args, option_table("-0 --null --help --version", exact=True))
@@ -196,6 +238,13 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "netstat": _netstat,
     "pip": _pip,
     "pip3": _pip,
+    "go": _go,
+    "gofmt": ProgramSpec("-ldes", "files", exact=True),
+    "python3": _python,
+    "python": _python,
+    "lsof": _lsof,
+    "yq": _yq,
+    "uuidgen": ProgramSpec("-r --random", "none", exact=True),
     "env": _env,
     "command": _command,
 }
