@@ -203,6 +203,10 @@ class FilePolicy:
         covering = self._rules.covering(self._paths.resolve(path))
         return _first_covering(covering, "deny", "Read") or _first_covering(covering, "deny", "Edit")
 
+    def is_inside(self, folder: str) -> bool:
+        """Return whether a folder is one of the allowed folders or lies in one."""
+        return self._paths.resolve(folder).inside
+
     @property
     def denies_anything(self) -> bool:
         return bool(self._rules.denied_subjects)

@@ -92,7 +92,9 @@ class ToolRules:
 
     def _for_tool(self, name: str) -> Rule | None:
         """Find a rule about a tool as such. `Read` and `Edit` stand for all tools that read or edit."""
-        names = {name, *_server_names(name)}
+        servers = _server_names(name)
+        # Where a server's name ends is not certain: an allow rule must not mean another tool than the one it names.
+        names = {name, *(servers[:1] if self.behavior == "allow" else servers)}
         if self.behavior != "allow" and name in PATH_RULES_OF:
             names.add(PATH_RULES_OF[name])
         for rule in self._tools:
@@ -121,14 +123,14 @@ class ToolRules:
         return None
 
 
-def _server_names(name: str) -> Iterator[str]:
-    """For `mcp__a__b`, yield the names that stand for its whole server."""
-    if not name.startswith("mcp__"):
-        return
-    end = name.find("__", 5)
+def _server_names(name: str) -> list[str]:
+    """For `mcp__a__b`, list the names that may stand for its whole server, shortest first."""
+    names: list[str] = []
+    end = name.find("__", 5) if name.startswith("mcp__") else -1
     while end > 0:
-        yield name[:end]
+        names.append(name[:end])
         end = name.find("__", end + 1)
+    return names
 
 
 class CommandRules:

@@ -52,7 +52,7 @@ def unknown_code(part: CommandPart) -> str | None:
     if any("$" in value or "`" in value for value in part.variable_values):
         return "the value of a variable that programs obey"
     if name not in WITH_SUBCOMMANDS or INTERPRETER.fullmatch(name):
-        word = next((word for word in _argument_words(part) if word.dynamic and not word.scope), None)
+        word = next((word for word in argument_words(part) if word.dynamic and not word.scope), None)
         if word is not None:
             return _name_of(word)
     for position, interpreter in interpreters(part):
@@ -88,7 +88,7 @@ def unknown_file(part: CommandPart) -> str | None:
     """Say which file of a part is known only when it runs; None where all its words are known."""
     if part.redirect_problem:
         return part.redirect_problem
-    words = list(_argument_words(part))
+    words = list(argument_words(part))
     word = next((word for word in words if word.dynamic and not word.scope), None)
     if word is not None:
         return _name_of(word)
@@ -102,7 +102,7 @@ def _name_of(word: Word) -> str:
     return f"`{word.source}`" if word.source else "what its input names"
 
 
-def _argument_words(part: CommandPart) -> Iterator[Word]:
+def argument_words(part: CommandPart) -> Iterator[Word]:
     """Yield the arguments of a part without the text that is written for people, such as the message of a commit."""
     text_options = _TEXT_OPTIONS.get(part.program or "", frozenset())
     is_text = False
@@ -114,5 +114,5 @@ def _argument_words(part: CommandPart) -> Iterator[Word]:
 
 def argument_texts(part: CommandPart) -> list[str]:
     """List the texts of a part in which a file may be named: arguments, input and variables."""
-    words = [word.text if word.static else word.source for word in _argument_words(part)]
+    words = [word.text if word.static else word.source for word in argument_words(part)]
     return [*words, *part.input_texts, *part.variable_values]

@@ -31,21 +31,43 @@ WITH_SUBCOMMANDS = _words(
     "apt apt-get brew bun bundle cargo composer conda deno docker dotnet gcloud gh git go gradle helm hg jj just kubectl "
     "make mix mvn npm nx pip pip3 pipenv pnpm podman poetry rails rake rustup svn systemctl terraform tox turbo uv yarn"
 )
-# Those with a second level of sub-commands.
-NESTED_SUBCOMMANDS = frozenset(
-    {"npm run", "pnpm run", "yarn run", "bun run", "docker compose", "docker container", "docker image", "git remote"}
-    | {"git stash", "git worktree", "gh pr", "gh issue", "gh run", "gh repo", "uv pip", "kubectl config", "deno task"}
+# A rule for these with any further words is safe to remember: they read, write files that are judged anyway, or run the
+# project's own checks. Of every other program just the exact command is suggested.
+SAFE_PREFIXES = _words(
+    "basename cat cmp cut df diff dirname du grep head ls mkdir nl readlink realpath rmdir stat tac tail touch tr wc "
+    "black clang-format eslint flake8 gofmt isort jest mocha mypy phpunit prettier pylint pyright pytest rspec rubocop ruff "
+    "rustfmt shellcheck stylelint tsc vitest yamllint"
 )
-# A prefix rule for these would allow nearly anything, or great losses: only the exact command is suggested.
-EXACT_ONLY = _words(
-    "bash sh zsh dash ksh fish eval exec source . env xargs sudo doas su command builtin nohup timeout time nice setsid "
-    "watch ionice flock stdbuf find python python3 node deno ruby perl php lua awk gawk sed osascript pwsh powershell "
-    "npx bunx pnpx uvx pipx docker-compose ssh scp sftp rsync nc ncat curl wget rm rmdir mv dd shred truncate mkfs mount "
-    "umount chmod chown chgrp kill pkill killall reboot shutdown crontab at parallel tee ln cp install "
-    "export alias trap set unset declare"
-)
-EXACT_SUBCOMMANDS = frozenset({"npm exec", "uv run", "poetry run", "pipenv run", "bun x", "docker run", "docker exec"})
-EXACT_SUBCOMMANDS |= {"kubectl exec", "git config", "npm install", "pip install", "cargo run", "go run", "podman run"}
+_SAFE_SUBCOMMANDS = {
+    "git": "add branch cherry-pick commit describe diff fetch log merge mv pull reflog rev-parse show status switch tag",
+    "git stash": "list push show",
+    "git worktree": "list",
+    "git remote": "show",
+    "cargo": "bench build check clippy doc fmt test tree",
+    "go": "build doc env fmt list test version vet",
+    "npm": "ls outdated test view",
+    "pnpm": "ls outdated test",
+    "yarn": "test",
+    "docker": "images logs ps",
+    "docker compose": "logs ps",
+    "kubectl": "describe get logs top",
+    "gh pr": "checks diff list view",
+    "gh issue": "list view",
+    "gh run": "list view",
+    "gh repo": "view",
+    "pip": "check list show",
+    "pip3": "check list show",
+    "uv pip": "check list show",
+    "poetry": "check show",
+    "dotnet": "build test",
+    "mvn": "compile test verify",
+    "mix": "compile format test",
+    "terraform": "fmt validate",
+    "systemctl": "status",
+}
+SAFE_SUBCOMMANDS = {prefix: _words(names) for prefix, names in _SAFE_SUBCOMMANDS.items()}
+# The scripts of a project, by any name.
+SCRIPT_RUNNERS = frozenset({"npm run", "pnpm run", "yarn run", "bun run", "deno task"})
 SHELL_KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
@@ -70,15 +92,14 @@ def _for_command(program: str | None, text: str, exact: bool) -> str | None:
 
 
 def _safe_prefix(words: list[str]) -> str | None:
-    if words[0] in EXACT_ONLY:
-        return None
-    if words[0] not in WITH_SUBCOMMANDS:
+    if words[0] in SAFE_PREFIXES:
         return words[0]
-    pair = " ".join(words[:2])
-    count = 3 if pair in NESTED_SUBCOMMANDS else 2
-    if pair in EXACT_SUBCOMMANDS or len(words) < count:
-        return None
-    return " ".join(words[:count]) if all(_SUBCOMMAND.fullmatch(word) for word in words[1:count]) else None
+    for count in (1, 2):
+        prefix, name = " ".join(words[:count]), words[count] if len(words) > count else ""
+        is_script = prefix in SCRIPT_RUNNERS and _SUBCOMMAND.fullmatch(name) is not None
+        if is_script or name in SAFE_SUBCOMMANDS.get(prefix, ()):
+            return f"{prefix} {name}"
+    return None
 
 
 def for_path(effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver) -> str | None:

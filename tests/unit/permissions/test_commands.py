@@ -331,3 +331,49 @@ def test_a_rule_for_a_whole_command_says_nothing_of_the_words_xargs_adds(judge, 
     assert judge().decide(piped).suggestions == ("Bash(xargs rm)",)
     assert judge().decide(called("Bash", "ls | xargs npm run lint")).suggestions == ("Bash(npm run lint:*)",)
     assert judge(allow=["Bash(xargs rm)"]).decide(called("Bash", "ls | xargs rm -rf")).behavior == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("Bash(git log:*)", "git log --output=x"),
+        ("Bash(git log:*)", "git log --outp=x"),
+        ("Bash(git log:*)", "git log $x"),
+        ("Bash(git fetch:*)", "git fetch --upload-pack=x"),
+        ("Bash(git grep:*)", "git grep -Ox y"),
+        ("Bash(go test:*)", "go test -exec x ./..."),
+        ("Bash(cargo test:*)", "cargo test --config x"),
+        ("Bash(pytest:*)", "pytest -p evil"),
+        ("Bash(make test:*)", "cd /elsewhere && make test"),
+        ("Bash(make test)", "cd /elsewhere && make test"),
+        ("Bash(make test:*)", "cd $D && make test"),
+        ("Bash(npm run test:*)", "npm run test --prefix /elsewhere"),
+    ],
+)
+def test_a_rule_does_not_cover_options_that_write_or_run_and_no_other_folder(
+    judge, called, rule: str, command: str
+) -> None:
+    decision = judge(allow=[rule]).decide(called("Bash", command))
+    assert decision.behavior == "ask", decision.reasons
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("Bash(git log --output=x:*)", "git log --output=x -3"),
+        ("Bash(git:*)", "git fetch --upload-pack=x"),
+        ("Bash(make test:*)", "cd sub && make test"),
+        ("Bash(cd /elsewhere && make test)", "cd /elsewhere && make test"),
+        ("Bash(git commit:*)", 'git commit -m "$(cat notes)"'),
+    ],
+)
+def test_a_rule_that_says_so_covers_them(judge, called, rule: str, command: str) -> None:
+    assert judge(allow=[rule]).decide(called("Bash", command)).behavior == "allow"
+
+
+def test_a_rule_for_a_tool_of_a_server_allows_no_tool_whose_name_goes_on(judge, plan) -> None:
+    policy = judge(allow=["mcp__s__read", "mcp__t"])
+    assert policy.decide(plan("mcp__s__read")).behavior == "allow"
+    assert policy.decide(plan("mcp__s__read__delete_all")).behavior == "ask"
+    assert policy.decide(plan("mcp__t__any__tool")).behavior == "allow"
+    assert judge(deny=["mcp__s__read"]).decide(plan("mcp__s__read__delete_all")).behavior == "deny"

@@ -91,7 +91,10 @@ def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> Cal
     parsed = parse_args(call.args, option_table(options))
     if any(not word.static for word in parsed.operands):
         return unknown("an address that is not known in advance")
-    files = [literal(word.text[1:]) for word in parsed.values("-d", "--data", "--json") if word.text.startswith("@")]
+    data = parsed.values("-d", "--data", "--json")
+    if any(not word.static and word.prefix[:1] in ("", "@") for word in data):
+        return unknown("data that may be the name of a file")
+    files = [literal(word.text[1:]) for word in data if word.text.startswith("@")]
     local = [match for word in parsed.operands if (match := _FILE_URL.match(word.text))]
     # curl expands braces and brackets in an address.
     if any(set(match.string) & set("{[%") for match in local):
