@@ -108,9 +108,36 @@ def _compile(schema: Mapping[str, Any]) -> Any:
     try:
         return kind(dict(schema), validate_formats=False, offline=True)
     except (ValueError, TypeError, RecursionError) as error:
+        path = getattr(error, "instance_path", ())
         reason = getattr(error, "message", None) or str(error)
-        where = _path(getattr(error, "instance_path", ()))
+        if path[-1:] == ["type"]:
+            reason = _unknown_type(getattr(error, "instance", None)) or reason
+        where = _path(path)
         raise SchemaError(f"{reason} (at `{where}`)" if where else str(reason)) from error
+
+
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+# What programmers write for them.
+_TYPE_SLIPS = {
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("int", "long"), "integer"),
+    **dict.fromkeys(("str", "text"), "string"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    **dict.fromkeys(("dict", "map"), "object"),
+    **dict.fromkeys(("none", "nil"), "null"),
+    "bool": "boolean",
+}
+
+
+def _unknown_type(value: Any) -> str:
+    """What to write instead of a type that JSON Schema does not have; empty where all of them are known."""
+    names = value if isinstance(value, list) else [value]
+    unknown = next((name for name in names if name not in _TYPES), None)
+    if not isinstance(unknown, str):
+        return ""
+    meant = _TYPE_SLIPS.get(unknown.lower()) or (unknown.lower() if unknown.lower() in _TYPES else None)
+    advice = f'use "{meant}"' if meant else f"use one of {', '.join(_TYPES)}"
+    return f'"{unknown}" is no type of JSON Schema: {advice}'
 
 
 def _problems(error: Any, whole: Any) -> Iterator[Problem]:

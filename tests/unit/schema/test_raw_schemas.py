@@ -96,7 +96,15 @@ def test_formats_are_notes_and_not_rules(draft):
     ("schema", "told"),
     [
         ({"properties": {"a": {"$ref": "#/$defs/nowhere"}}}, "nowhere"),
-        ({"properties": {"a": {"type": "strin"}}}, "strin"),
+        ({"properties": {"a": {"type": "strin"}}}, '"strin" is no type of JSON Schema: use one of string, number,'),
+        (
+            {"properties": {"a": {"type": "float"}}},
+            '"float" is no type of JSON Schema: use "number" (at `properties.a.type`)',
+        ),
+        ({"properties": {"a": {"items": {"type": ["Int", "null"]}}}}, 'use "integer" (at `properties.a.items.type`)'),
+        ({"properties": {"a": {"type": "String"}}}, 'use "string"'),
+        ({"properties": {"a": {"type": ["string", "string"]}}}, "properties.a.type"),
+        ({"properties": {"type": {"type": 5}}}, "properties.type.type"),
         ({"properties": {"a": {"pattern": "("}}}, "("),
         ({"required": "a"}, "required"),
         ({"properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}, "127.0.0.1"),
