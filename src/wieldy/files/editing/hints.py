@@ -33,9 +33,10 @@ def describe_closest(document: Document, old: str) -> str:
     first = start + 1
     where = f"line {first}" if len(region) == 1 else f"lines {first}-{first + len(region) - 1}"
     comparison = "\n".join(islice(_compare(sent, region), MAX_LINES))
+    difference = _first_difference(sent, region, first) or _line_break_difference(old, lines, start, len(sent))
     return (
         f"The closest is at {where} ({score:.0f} % alike; - is old_string, + is the file):\n{comparison}\n"
-        f"{_first_difference(sent, region, first)}"
+        f"{difference or READ_AGAIN}"
     )
 
 
@@ -79,13 +80,32 @@ def _first_difference(sent: list[str], region: list[str], first: int) -> str:
             return f"The {'file' if b is None else 'text sent'} ends there. {READ_AGAIN}"
         file_line = b.lstrip(" \t") if number == first and not a[:1].isspace() else b
         same = common_prefix(a, file_line)
-        if same == len(a) and number == first + len(sent) - 1:
+        if same == len(a) and (a == file_line or number == first + len(sent) - 1):
             continue
         return (
             f"First difference, line {number}, after {same} character{'s' if same != 1 else ''}: "
             f"old_string has {_describe(a, same)}, the file has {_describe(file_line, same)}."
         )
-    return READ_AGAIN
+    return ""
+
+
+def _line_break_difference(old: str, lines: list[str], start: int, count: int) -> str:
+    """Compare the line breaks around the text sent with those around the lines that it equals."""
+    old = normalize_newlines(old)
+    above, below = (
+        "".join(f"{line}\n" for line in lines[:start]),
+        "".join(f"\n{line}" for line in lines[start + count :]),
+    )
+    sides = (
+        ("before", len(old) - len(old.lstrip("\n")), len(above) - len(above.rstrip("\n"))),
+        ("after", len(old) - len(old.rstrip("\n")), len(below) - len(below.lstrip("\n"))),
+    )
+    for side, sent, present in sides:
+        if sent > present:
+            return (
+                f"The difference is in the line breaks {side} this text: old_string has {sent}, the file has {present}."
+            )
+    return ""
 
 
 def _describe(line: str, at: int) -> str:

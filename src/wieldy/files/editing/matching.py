@@ -288,8 +288,12 @@ def _refuse_line_numbers(document: Document, replacement: Replacement) -> None:
     if cleaned is None:
         return
     reason = "old_string contains the line numbers of Read's output, which are not part of the file."
-    if len(list(islice(document.find(cleaned), 2))) != 1:
-        raise NotFound(f"{reason} Send it without them:\n{cleaned}")
+    count = len(list(islice(document.find(cleaned), MAX_COUNTED)))
+    if count == 0 and len(document.data) <= LARGEST_TOLERANT:
+        raise NotFound(f"{reason} Without them it was not found either. {describe_closest(document, cleaned)}")
+    if count != 1:
+        more = f" and with surrounding lines, for it occurs {count} times" if count else ""
+        raise NotFound(f"{reason} Send it without them{more}:\n{cleaned}")
     new = without_line_numbers(replacement.new)
     with_new = f"\nnew_string:\n{new}" if new is not None else ""
     raise NotFound(f"{reason} Without them it occurs exactly once; send\nold_string:\n{cleaned}{with_new}")

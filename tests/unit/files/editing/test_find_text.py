@@ -243,6 +243,19 @@ def test_line_numbers_are_refused_with_the_text_ready_to_send() -> None:
     assert "old_string:\nfoo\nbar\nnew_string:\nfoo\nBAR" in failure.value.message
 
 
+def test_line_numbers_before_a_text_that_is_not_there_show_the_closest_line() -> None:
+    document = Document.of(b"def area(width, height):\n    return width * height\n")
+    with pytest.raises(NotFound, match="line numbers") as failure:
+        find_text(document, Replacement("     1\tdef area(width, heigth):", "x"))
+    assert "Without them it was not found either. The closest is at line 1" in failure.value.message
+    assert "old_string has `t`, the file has `h`" in failure.value.message
+
+
+def test_line_numbers_before_a_text_that_occurs_twice_ask_for_more_of_it() -> None:
+    with pytest.raises(NotFound, match="with surrounding lines, for it occurs 2 times"):
+        find_text(Document.of(b"x\ny\nx\n"), Replacement("1\tx", "z"))
+
+
 def test_numbers_that_are_in_the_file_are_no_line_numbers() -> None:
     assert edited("1\tone\n2\ttwo\n", "2\ttwo", "2\tzwei") == "1\tone\n2\tzwei\n"
 

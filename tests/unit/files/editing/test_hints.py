@@ -46,6 +46,30 @@ def test_the_indentation_before_a_text_that_begins_within_its_line_is_no_differe
     assert "line 9, after 7 characters: old_string has `y`, the file has `'`" in hint("return y")
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "named"),
+    [
+        (
+            "    foo = 1\n    bar = 2\n",
+            "foo = 1\n    bar = 3",
+            "line 2, after 10 characters: old_string has `3`, the file has `2`",
+        ),
+        (
+            "    foo = 1\nx = 2\n",
+            "foo = 1\n  x = 2",
+            "line 2, after 0 characters: old_string has 2 spaces, the file has `x`",
+        ),
+        ("foo = 1\nbar = 2\n", "\nfoo = 1", "line breaks before this text: old_string has 1, the file has 0"),
+        ("foo = 1\nbar = 2\n", "foo = 1\n\n", "line breaks after this text: old_string has 2, the file has 1"),
+        ("a\nfoo = 1", "foo = 1\n", "line breaks after this text: old_string has 1, the file has 0"),
+    ],
+)
+def test_the_difference_named_is_one(text: str, old: str, named: str) -> None:
+    words = hint(old, text)
+    assert named in words
+    assert "has the end of the line, the file has the end of the line" not in words
+
+
 def test_nothing_alike_is_said_to_be_nothing() -> None:
     assert "Nothing in it is much like it" in hint("zzzzzzzzzzzz qqqqqqqqqqqq")
 
