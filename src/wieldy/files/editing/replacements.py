@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.editing.document import Document, Span, normalize_newlines
-from wieldy.files.editing.matching import TIERS, NotFound, Replacement, TextMatches, Tier, find_text
+from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacement, Tier, find_text
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
@@ -73,32 +74,91 @@ class EditsConflict(ToolFailure):
     """Two edits of a batch interfere with each other."""
 
 
-class _AppliedSplice(Struct, frozen=True):
-    """A splice of the original file, and the number of the edit it belongs to."""
-
-    splice: Splice
-    edit: int
-
-
 def plan_batch(document: Document, edits: Sequence[Replacement], tiers: Sequence[Tier] = TIERS) -> EditPlan:
-    """Try the edits one after the other and express them as splices of the original file. Raises `EditsConflict`, or the
-    failure of the first edit that does not fit."""
+    """Make the edits one after the other, each on the result of those before it, and express them as splices of the
+    original file. Raises `EditsConflict`, or the failure of the first edit that does not fit."""
     _refuse_contradictions(edits)
-    current = document
-    applied: list[_AppliedSplice] = []
+    current, pieces = document, PieceTable(len(document.data))
     notes: list[str] = []
+    count = 0
     for number, edit in enumerate(edits, start=1):
         try:
             matches = find_text(current, edit, tiers)
         except NotFound as failure:
-            raise _explain_not_found(failure, number, edits, document, applied) from failure
+            raise _explain_not_found(failure, number, edits, document, pieces) from failure
         except ToolFailure as failure:
             raise type(failure)(_numbered(number, edits, failure.message)) from failure
-        _refuse_overlap(applied, matches, number)
-        applied = _insert_splices(applied, matches.splices, number)
+        _refuse_ambiguous(document, edit, number, pieces, matches.spans)
+        pieces.apply(matches.splices, number)
         current = Document(apply_splices(current.data, matches.splices), document.encoding)
+        count += len(matches.splices)
         notes += (_numbered(number, edits, matches.note),) if matches.note else ()
-    return EditPlan(tuple(one.splice for one in applied), len(applied), tuple(notes))
+    splices = tuple(Splice(span.start, span.end, new) for span, new, _ in pieces.changes())
+    return EditPlan(splices, count, tuple(notes))
+
+
+class _Piece(Struct, frozen=True):
+    """A stretch of the current content: bytes `start:end` of the original, or `new` ones that an `edit` wrote."""
+
+    start: int = 0
+    end: int = 0
+    new: bytes = b""
+    edit: int = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.new) if self.edit else self.end - self.start
+
+    def part(self, start: int, end: int) -> _Piece:
+        if self.edit:
+            return _Piece(new=self.new[start:end], edit=self.edit)
+        return _Piece(self.start + start, self.start + end)
+
+
+class PieceTable:
+    """What edits made of a content, piece by piece: which bytes are still the original ones, which edit wrote the others."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._pieces = [_Piece(0, size)]
+
+    def apply(self, splices: Sequence[Splice], edit: int) -> None:
+        """Apply ascending splices of the current content."""
+        rest, at = deque(self._pieces), 0
+        pieces: list[_Piece] = []
+        for splice in splices:
+            for until, kept in ((splice.start, True), (splice.end, False)):
+                while rest and at + rest[0].length <= until:
+                    piece = rest.popleft()
+                    at += piece.length
+                    pieces += (piece,) if kept else ()
+                if at < until:
+                    piece = rest.popleft()
+                    pieces += (piece.part(0, until - at),) if kept else ()
+                    rest.appendleft(piece.part(until - at, piece.length))
+                    at = until
+            pieces.append(_Piece(new=splice.new, edit=edit))
+        self._pieces = [*pieces, *rest]
+
+    def written(self) -> Iterator[tuple[Span, frozenset[int]]]:
+        """The spans of the current content that edits wrote; empty ones where they deleted something."""
+        at = 0
+        for piece in self._pieces:
+            if piece.edit:
+                yield Span(at, at + piece.length), frozenset({piece.edit})
+            at += piece.length
+
+    def changes(self) -> Iterator[tuple[Span, bytes, frozenset[int]]]:
+        """The spans of the original that were changed, the bytes there now, and the edits that wrote them."""
+        at = 0
+        new: list[_Piece] = []
+        for piece in (*self._pieces, _Piece(self._size, self._size)):
+            if piece.edit:
+                new.append(piece)
+                continue
+            if new or piece.start > at:
+                yield Span(at, piece.start), b"".join(one.new for one in new), frozenset(one.edit for one in new)
+            at, new = piece.end, []
 
 
 def _refuse_contradictions(edits: Sequence[Replacement]) -> None:
@@ -111,32 +171,49 @@ def _refuse_contradictions(edits: Sequence[Replacement]) -> None:
         other, other_new = first[old]
         if other_new == new:
             raise EditsConflict(f"Edits {other} and {number} are the same. Nothing was changed; send it once.")
+        if f"\n{old}\n" in f"\n{other_new}\n":
+            continue  # an anchor: whole lines beside which both insert something
         raise EditsConflict(
             f"Edits {other} and {number} contradict each other: they replace the same old_string by different texts. "
             "Nothing was changed; keep one, or add surrounding lines to tell two places apart."
         )
 
 
-def _refuse_overlap(applied: list[_AppliedSplice], matches: TextMatches, number: int) -> None:
-    """Refuse an edit that touches what an earlier one wrote."""
-    regions = list(_current_regions(applied))
+def _refuse_ambiguous(
+    original: Document, edit: Replacement, number: int, pieces: PieceTable, spans: Sequence[Span]
+) -> None:
+    """Refuse an edit that could mean the file's own text as well as what an earlier edit wrote. A text that only earlier
+    edits wrote is clear, and so is one that they left alone."""
+    writers = _edits_within(spans, pieces.written())
+    earlier = frozenset[int]().union(*writers)
+    if not earlier:
+        return
+    if not all(writers):
+        raise EditsConflict(
+            f"Edit {number} is ambiguous: its old_string is in the file and also in what edit {max(earlier)} writes. "
+            "Nothing was changed; put it before that edit, or send a longer old_string."
+        )
+    changes = ((span, edits) for span, _, edits in pieces.changes())
+    changers = _edits_within(list(islice(original.find(edit.old), MAX_COUNTED)), changes)
+    if changers and not any(earlier & edits for edits in changers):
+        raise EditsConflict(
+            f"Edit {number} is ambiguous: edit {max(frozenset[int]().union(*changers))} changes the place where its "
+            f"old_string is in the file, and edit {max(earlier)} writes that text elsewhere. Nothing was changed; make "
+            "what belongs to one place one edit."
+        )
+
+
+def _edits_within(spans: Sequence[Span], regions: Iterable[tuple[Span, frozenset[int]]]) -> list[frozenset[int]]:
+    """For each of some ascending spans, the edits of the ascending regions that it overlaps."""
+    listed = list(regions)
+    owners: list[frozenset[int]] = []
     at = 0
-    for span, splice in zip(matches.spans, matches.splices, strict=True):
-        while at < len(regions) and regions[at][0].end < span.start:
+    for span in spans:
+        while at < len(listed) and listed[at][0].end < span.start:
             at += 1
-        for region, other in islice(regions, at, None):
-            if region.start > span.end:
-                break
-            if _overlap(Span(splice.start, splice.end), region):
-                raise EditsConflict(
-                    f"Edits {other} and {number} overlap: both change the same text. "
-                    "Nothing was changed; make them one edit."
-                )
-            if _overlap(span, region):
-                raise EditsConflict(
-                    f"Edit {number} depends on edit {other}: its old_string is only there because of that edit. "
-                    "Nothing was changed; write old_string as the file has it now, or make them one edit."
-                )
+        near = takewhile(lambda region: region[0].start <= span.end, islice(listed, at, None))  # noqa: B023
+        owners.append(frozenset().union(*(edits for region, edits in near if _overlap(span, region))))
+    return owners
 
 
 def _overlap(one: Span, other: Span) -> bool:
@@ -146,48 +223,22 @@ def _overlap(one: Span, other: Span) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def _current_regions(applied: Iterable[_AppliedSplice]) -> Iterable[tuple[Span, int]]:
-    """What earlier edits wrote, where it is in the current content."""
-    growth = 0
-    for one in applied:
-        start = one.splice.start + growth
-        yield Span(start, start + len(one.splice.new)), one.edit
-        growth += one.splice.growth
-
-
-def _insert_splices(applied: list[_AppliedSplice], splices: Sequence[Splice], number: int) -> list[_AppliedSplice]:
-    """All splices in offsets of the original, given new ones in offsets of the current content."""
-    merged: list[_AppliedSplice] = []
-    growth, at = 0, 0
-    for splice in splices:
-        while at < len(applied) and applied[at].splice.start + growth + len(applied[at].splice.new) <= splice.start:
-            merged.append(applied[at])
-            growth += applied[at].splice.growth
-            at += 1
-        merged.append(_AppliedSplice(Splice(splice.start - growth, splice.end - growth, splice.new), number))
-    return merged + applied[at:]
-
-
 def _explain_not_found(
-    failure: NotFound,
-    number: int,
-    edits: Sequence[Replacement],
-    original: Document,
-    applied: list[_AppliedSplice],
+    failure: NotFound, number: int, edits: Sequence[Replacement], original: Document, pieces: PieceTable
 ) -> ToolFailure:
     edit = edits[number - 1]
-    for span in islice(original.find(edit.old), 1):
-        for one in applied:
-            if _overlap(span, Span(one.splice.start, one.splice.end)):
-                return EditsConflict(
-                    f"Edit {number} depends on text that edit {one.edit} changes: its old_string was in the file and "
-                    "is gone after that edit. Nothing was changed; put it first, or make them one edit."
-                )
+    spans = list(islice(original.find(edit.old), 1))
+    for changers in _edits_within(spans, ((span, changers) for span, _, changers in pieces.changes())):
+        if changers:
+            return EditsConflict(
+                f"Edit {number} contradicts edit {max(changers)}: its old_string was in the file and is gone after that "
+                "edit. Nothing was changed; write it as that edit leaves it, put it first, or make them one edit."
+            )
     for later, other in enumerate(edits[number:], start=number + 1):
         if normalize_newlines(edit.old) in normalize_newlines(other.new):
             return EditsConflict(
                 f"Edit {number} depends on edit {later}: its old_string only appears in that edit's new_string. "
-                "Nothing was changed; make them one edit."
+                "Nothing was changed; put it behind that edit."
             )
     return type(failure)(_numbered(number, edits, failure.message))
 

@@ -32,14 +32,41 @@ def test_context_that_an_earlier_edit_left_alone_may_be_changed() -> None:
     assert edited("f(a)\nbar\n", ("f(a)\nbar", "f(b)\nbar"), ("bar", "baz")) == "f(b)\nbaz\n"
 
 
-def test_a_text_that_only_an_earlier_edit_wrote_is_a_dependency() -> None:
-    with pytest.raises(EditsConflict, match="Edit 2 depends on edit 1: its old_string is only there because"):
-        edited("a\nb\n", ("a", "new"), ("new\nb", "new\nB"))
+def test_a_text_that_an_earlier_edit_wrote_may_be_changed_again() -> None:
+    assert edited("a\nb\n", ("a", "new"), ("new\nb", "new\nB")) == "new\nB\n"
+    assert edited("abcdef", ("bcd", "bXd"), ("bXd", "bYd")) == "abYdef"
+    assert edited("f(a)\n", ("f(a)", "g(f(a))"), ("g(f(a))", "h(g(f(a)))"), ("(a)", "(a, b)")) == "h(g(f(a, b)))\n"
 
 
-def test_a_text_that_an_earlier_edit_destroyed_is_a_dependency() -> None:
-    with pytest.raises(EditsConflict, match="Edit 3 depends on text that edit 1 changes"):
+def test_a_text_that_a_deletion_joined_may_be_changed() -> None:
+    assert edited("one two three\n", (" two", ""), ("one three", "1 3")) == "1 3\n"
+
+
+def test_two_edits_in_what_an_earlier_one_wrote_are_both_made() -> None:
+    assert (
+        edited("x\n", ("x", "alpha beta gamma"), ("alpha", "A"), ("gamma", "C"), ("A beta C", "A B C!")) == "A B C!\n"
+    )
+
+
+def test_a_text_that_an_earlier_edit_destroyed_is_a_contradiction() -> None:
+    with pytest.raises(EditsConflict, match="Edit 3 contradicts edit 1: its old_string was in the file and is gone"):
         edited("one two three\n", ("two", "2"), ("three", "3"), ("one two", "x"))
+
+
+def test_a_swap_of_all_occurrences_is_ambiguous() -> None:
+    document = Document.of(b"a b a b\n")
+    edits = [Replacement("a", "b", everywhere=True), Replacement("b", "a", everywhere=True)]
+    with pytest.raises(
+        EditsConflict, match="Edit 2 is ambiguous: its old_string is in the file and also in what edit 1"
+    ):
+        plan_batch(document, edits)
+
+
+def test_a_text_that_moved_by_two_edits_is_ambiguous() -> None:
+    with pytest.raises(
+        EditsConflict, match=r"Edit 3 is ambiguous: edit 1 changes the place .* and edit 2 writes that text"
+    ):
+        edited("A\nB;\n", ("B;", "C"), ("A", "B"), ("B", "D"))
 
 
 def test_a_text_that_only_a_later_edit_writes_is_a_dependency() -> None:
@@ -47,14 +74,19 @@ def test_a_text_that_only_a_later_edit_writes_is_a_dependency() -> None:
         edited("a\nb\n", ("zzz", "y"), ("a", "zzz"))
 
 
-def test_two_edits_of_the_same_text_overlap() -> None:
-    with pytest.raises(EditsConflict, match="Edits 1 and 2 overlap"):
-        edited("abcdef", ("bcd", "bXd"), ("bXd", "bYd"))
-
-
 def test_two_replacements_of_the_same_text_contradict() -> None:
     with pytest.raises(EditsConflict, match="Edits 1 and 3 contradict"):
         edited("a b\n", ("a", "x"), ("b", "c"), ("a", "y"))
+
+
+def test_a_number_that_grows_twice_contradicts() -> None:
+    with pytest.raises(EditsConflict, match="Edits 1 and 2 contradict"):
+        edited("timeout = 10\n", ("timeout = 10", "timeout = 100"), ("timeout = 10", "timeout = 1000"))
+
+
+def test_two_edits_may_insert_beside_the_same_line() -> None:
+    pairs = ("import os", "import os\nimport sys"), ("import os", "import json\nimport os")
+    assert edited("import os\n", *pairs) == "import json\nimport os\nimport sys\n"
 
 
 def test_the_same_edit_twice_is_refused() -> None:
