@@ -387,6 +387,8 @@ class ScriptAnalyzer:
                 # Bash expands a tilde after each colon, too.
                 if value.static and "~" not in one.value.source:
                     state = state.with_variable(one.name, literal(value.text))
+                elif value.revision and not value.text:
+                    state = state.with_variable(one.name, value)
         return state
 
     def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:

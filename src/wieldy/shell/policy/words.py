@@ -12,10 +12,19 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.shell.parsing.syntax import Expansion, LiteralText, Piece, RawWord, Substitution, Variable
+from wieldy.shell.parsing.syntax import (
+    Expansion,
+    LiteralText,
+    Piece,
+    RawWord,
+    ShellScript,
+    SimpleCommand,
+    Substitution,
+    Variable,
+)
 
 WordKind: TypeAlias = Literal["literal", "glob", "single", "multiple"]
-FragmentKind: TypeAlias = Literal["unquoted", "quoted", "single", "multiple", "scoped"]
+FragmentKind: TypeAlias = Literal["unquoted", "quoted", "single", "multiple", "scoped", "revision"]
 Fragment: TypeAlias = tuple[str, FragmentKind]
 
 MAX_BRACE_FIELDS = 64
@@ -29,6 +38,9 @@ _EXPANDED_CHARACTERS = frozenset("*?[{~")
 _SPLITTING_CHARACTERS = frozenset(" \t\n*?[\\")
 _DEFAULT_OPERATORS = frozenset({":?", "?", ":-", "-"})
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
+_REVISION_COMMAND = re.compile(
+    r"git (merge-base( [\w@][\w./~^@-]*){2}|rev-parse( --verify| --short)? [\w@][\w./~^@-]*)"
+)
 _NO_VARIABLES: Mapping[str, Word] = MappingProxyType({})
 
 
@@ -37,7 +49,7 @@ class Word(Struct, frozen=True):
 
     `kind`: the value is known ("literal"), a glob, or comes from an expansion and becomes one argument ("single") or any
     number ("multiple"). `text` is the value or the glob; `prefix` is the beginning that is certain. `scope`: folders at or
-    below which an unknown value names something.
+    below which an unknown value names something. `revision`: what is unknown of it is the id of a commit.
     """
 
     source: str
@@ -45,6 +57,7 @@ class Word(Struct, frozen=True):
     text: str
     prefix: str
     scope: tuple[str, ...] = ()
+    revision: bool = False
 
     @property
     def static(self) -> bool:
@@ -59,8 +72,8 @@ class Word(Struct, frozen=True):
     @property
     def may_be_option(self) -> bool:
         """Whether the program could take this word for an option."""
-        if self.prefix:
-            return self.prefix.startswith("-") or (self.kind == "multiple" and not self.scope)
+        if self.prefix or self.revision:
+            return self.prefix.startswith("-") or (self.kind == "multiple" and not (self.scope or self.revision))
         return self.kind != "literal"
 
     def paths(self, state: ShellState) -> tuple[str, ...] | None:
@@ -190,11 +203,22 @@ def _fragments(pieces: tuple[Piece, ...], state: ShellState) -> list[Fragment]:
             fragments.append((PROCESS_SUBSTITUTION_PATH, "quoted"))
         elif (value := _variable_value(piece, state)) is not None:
             fragments.append(value)
+        elif isinstance(piece, Substitution) and _prints_revision(piece.script):
+            fragments.append(("", "revision"))
         else:
             single = piece.quoted and not (isinstance(piece, Variable | Expansion) and piece.name == "@")
             single = single and not (isinstance(piece, Expansion) and piece.operator == "[]")
             fragments.append(("", "single" if single else "multiple"))
     return fragments
+
+
+def _prints_revision(script: ShellScript) -> bool:
+    """Whether a script is `git merge-base A B` or `git rev-parse A`, which print the id of a commit."""
+    stages = [stage for chain in script.and_or_lists for _, pipeline in chain.links for stage in pipeline.stages]
+    command = stages[0] if len(stages) == 1 else None
+    if not isinstance(command, SimpleCommand) or command.assignments or command.redirects:
+        return False
+    return _REVISION_COMMAND.fullmatch(" ".join(word.source for word in command.words)) is not None
 
 
 def _variable_value(piece: Piece, state: ShellState) -> Fragment | None:
@@ -203,6 +227,8 @@ def _variable_value(piece: Piece, state: ShellState) -> Fragment | None:
     word = state.variables.get(piece.name)
     if word is not None and word.static:
         text = word.text
+    elif word is not None and word.revision and isinstance(piece, Variable):
+        return ("", "revision")
     elif word is not None and word.scope and isinstance(piece, Variable) and piece.quoted:
         return ("\0".join((word.prefix, *word.scope)), "scoped")
     elif piece.name == "HOME":
@@ -225,9 +251,11 @@ def _join_fragments(fragments: list[Fragment], source: str, state: ShellState) -
     scope: tuple[str, ...] = ()
     last_bracket = max((index for index, one in enumerate(fragments) if one == ("]", "unquoted")), default=-1)
     for index, (value, how) in enumerate(fragments):
-        if how in ("single", "multiple", "scoped"):
+        if how in ("single", "multiple", "scoped", "revision"):
             prefix = "".join(texts) if prefix is None else prefix
-            kind = "multiple" if how == "multiple" or kind == "multiple" else "single"
+            # A commit that does not exist leaves nothing of a word.
+            several = how == "multiple" or (how == "revision" and len(fragments) == 1)
+            kind = "multiple" if several or kind == "multiple" else "single"
             if how == "scoped" and sum(bool(text) for text, _ in fragments) == 1:
                 prefix, *folders = value.split("\0")
                 scope = tuple(folders)
@@ -236,7 +264,9 @@ def _join_fragments(fragments: list[Fragment], source: str, state: ShellState) -
             kind = "glob" if kind == "literal" else kind
         texts.append(value if how != "scoped" else "")
     text = "".join(texts)
-    return Word(source or text, kind, text, text if prefix is None else prefix, scope)
+    dynamic = {how for _, how in fragments if how in ("single", "multiple", "scoped", "revision")}
+    revision = dynamic == {"revision"} and ":" not in text
+    return Word(source or text, kind, text, text if prefix is None else prefix, scope, revision)
 
 
 def _expand_tilde(fragments: list[Fragment], state: ShellState) -> list[Fragment]:

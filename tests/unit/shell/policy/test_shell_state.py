@@ -85,3 +85,40 @@ def test_an_exit_that_may_fail_does_not_end_the_script(command: str) -> None:
 
 def test_rules_see_what_is_in_a_function() -> None:
     assert denied("f() { rm x; }; f", "rm")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff $(git merge-base main HEAD)..HEAD",
+        'git diff "$(git merge-base main HEAD)" -- src',
+        "git log --oneline $(git rev-parse HEAD~3)..HEAD",
+        "BASE=$(git merge-base origin/main HEAD); git diff --stat $BASE..HEAD",
+        "git diff $(git merge-base main HEAD)",
+    ],
+)
+def test_the_commit_that_git_prints_is_a_revision(command: str) -> None:
+    assert analysis_of(command).verdict == "read_only", analysis_of(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff $(git merge-base main HEAD):secret",
+        "git diff -$(git merge-base main HEAD)",
+        "git diff $(git merge-base $x HEAD)..HEAD",
+        "git diff $(git merge-base -h HEAD)..HEAD",
+        "git diff $(git merge-base main HEAD || echo --output=x)",
+        "git diff $(git merge-base main HEAD; echo --output=x)",
+        "git diff $(git merge-base main HEAD | cat)",
+        "git diff $(git rev-parse --output=x)",
+        "git tag $(git merge-base main HEAD)",
+        "git branch $(git merge-base main HEAD)",
+        "sort -o $(git merge-base main HEAD) f",
+        "$(git merge-base main HEAD)",
+        "cat $(git merge-base main HEAD)",
+        "x=$(git merge-base main HEAD); x=--output=x; git diff $x",
+    ],
+)
+def test_other_output_is_not_taken_for_a_revision(command: str) -> None:
+    assert analysis_of(command).verdict != "read_only"

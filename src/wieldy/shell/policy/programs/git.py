@@ -257,7 +257,7 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
     for name, accepted in _ACCEPTED_VALUES.items():
         if any(not value.static or value.text not in accepted for value in parsed.values(name)):
             return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
-    if any(word.dynamic for word in parsed.operands):
+    if any(word.dynamic and not word.revision for word in parsed.operands):
         return unknown("an argument that is not known in advance")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
         return unknown("`git symbolic-ref` with two names writes")
@@ -267,7 +267,7 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
 def _operand_paths(word: Word, folder: Word | None, root: str) -> list[Word]:
     """What an operand may name: a file here or in the `-C` folder; for `rev:path` also one below the repository's root."""
     if not word.static:
-        return [word]
+        return [] if word.revision else [word]
     names = [word.text, *([word.text.partition(":")[2]] if ":" in word.text[:-1] else [])]
     paths = [literal(os.path.join(folder.text, name)) if folder else literal(name) for name in names]
     return [*paths, *(literal(os.path.join(root, name)) for name in names[1:])]

@@ -224,7 +224,7 @@ def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
         if word.static and word.text == "--":
             parsed.options_ended = not parsed.operands
             parsed.operands.extend(rest)
-        elif not word.may_be_option or word.text == "-":
+        elif not word.may_be_option or (word.static and word.text == "-"):
             parsed.operands.append(word)
             if table.stops_at_operand:
                 parsed.operands.extend(rest)
