@@ -133,6 +133,9 @@ KEYS: tuple[SettingKey, ...] = (
     ),
     SettingKey("bash.snapshot", "boolean", True, "Record what a command changes, so that it can be undone."),
     SettingKey("bash.keepEnv", "strings", [], "Variables that commands get although they look like secrets."),
+    SettingKey(
+        "bash.separateStderr", "boolean", False, "Capture stderr apart; the order of both streams is then approximate."
+    ),
     SettingKey("bash.maxBackground", "integer", 32, "How many commands may run in the background."),
     SettingKey("agents.maxDepth", "integer", 3, "How deep subagents may start further ones."),
     SettingKey("agents.maxTurns", "integer", 200, "Turns a subagent may take unless its file says otherwise."),

@@ -182,8 +182,10 @@ def _result_output(
 ) -> Output:
     text = "\n".join((result.text.rstrip("\n"), *(f"[{notice}]" for notice in notices))).strip("\n")
     data = {
-        "stdout": result.text,
-        "stderr": "\n".join(notices),
+        "output": result.text,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "notices": notices,
         "exitCode": result.code,
         "interrupted": result.reason == "interrupted",
         "timedOut": result.reason == "timed out",
@@ -204,12 +206,17 @@ def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Out
         "Read on with BashOutput, end it with KillShell"
     )
     text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.notices, note)))).strip("\n")
-    return Output(text, {"stdout": stdout, "exitCode": None, "timedOut": True, "backgroundTaskId": background.id})
+    data = {"output": stdout, "stdout": stdout, "exitCode": None, "timedOut": True}
+    return Output(text, {**data, "backgroundTaskId": background.id, "pid": background.pid})
 
 
 def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
-    text = f"Started in the background as {background.id}. Read its output with BashOutput, end it with KillShell."
-    data = {"stdout": "", "exitCode": None, "interrupted": False, "backgroundTaskId": background.id}
+    text = (
+        f"Started in the background as {background.id} (pid {background.pid}). "
+        "Read its output with BashOutput, end it with KillShell."
+    )
+    data: dict[str, Any] = {"output": "", "stdout": "", "stderr": "", "exitCode": None, "interrupted": False}
+    data |= {"notices": notices, "backgroundTaskId": background.id, "pid": background.pid}
     return Output("\n".join((text, *(f"[{notice}]" for notice in notices))), data)
 
 

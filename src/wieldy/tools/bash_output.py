@@ -27,7 +27,8 @@ async def bash_output(
 ) -> Output:
     from wieldy.shell.running.background import BackgroundShells
 
-    output = await ctx.workspace.service(BackgroundShells).read_output(shell_id, filter=filter, wait=wait)
+    shells = ctx.workspace.service(BackgroundShells)
+    output = await shells.read_output(shell_id, filter=filter, wait=wait)
     notes = [_status(output.status, output.exit_code, output.seconds)]
     if output.omitted:
         location = f"; output is kept in {output.path}" if output.path else ""
@@ -35,8 +36,10 @@ async def bash_output(
     text = output.text.rstrip("\n") or ("(no new matching output)" if filter else "(no new output)")
     data: dict[str, Any] = {
         "shellId": shell_id,
+        "pid": shells.find(shell_id).pid,
         "status": output.status,
         "exitCode": output.exit_code,
+        "output": output.text,
         "stdout": output.text,
         "bytes": output.total_bytes,
         "persistedOutputPath": output.path,

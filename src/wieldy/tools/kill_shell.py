@@ -21,7 +21,7 @@ async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
     shells = ctx.workspace.service(BackgroundShells)
     had_ended = shells.find(shell_id).status != "running"
     background = await shells.kill(shell_id)
-    data = {"shellId": shell_id, "status": background.status, "exitCode": background.exit_code}
+    data = {"shellId": shell_id, "pid": background.pid, "status": background.status, "exitCode": background.exit_code}
     if had_ended:
         return Output(f"{shell_id} had already ended with exit code {background.exit_code}.", data)
     return Output(f"{shell_id} and everything it had started were ended.", data)

@@ -51,7 +51,8 @@ async def test_both_streams_come_back_in_order_with_data_for_the_caller(open_box
     async with open_box() as box:
         result = await box.call("Bash", command="echo out; echo err >&2; echo more")
         assert (result.text, result.is_error) == ("out\nerr\nmore", False)
-        assert result.data["stdout"] == "out\nerr\nmore\n"
+        assert result.data["output"] == result.data["stdout"] == "out\nerr\nmore\n"
+        assert (result.data["stderr"], result.data["notices"]) == ("", [])
         assert (result.data["exitCode"], result.data["interrupted"], result.data["backgroundTaskId"]) == (
             0,
             False,
@@ -299,6 +300,30 @@ async def test_only_what_is_all_of_excluded_programs_runs_outside_the_sandbox(op
     async with open_box(sandbox=sandbox) as box:
         result = await box.call("Bash", command=command)
         assert ("HTTPS_PROXY=the user's" not in result.text) is confined
+
+
+@pytest.mark.asyncio
+async def test_the_streams_are_apart_where_the_settings_ask_for_it(open_box):
+    async with open_box(bash={"separateStderr": True}) as box:
+        result = await box.call("Bash", command="echo out; sleep 0.3; echo err >&2; sleep 0.3; echo more; exit 3")
+        assert (result.data["stdout"], result.data["stderr"]) == ("out\nmore\n", "err\n")
+        assert result.data["output"] == "out\nerr\nmore\n"
+        assert result.text.startswith("out\nerr\nmore\n[exit code 3")
+        assert result.data["notices"] == ["exit code 3"]
+        flood = await box.call("Bash", command="seq 40000; seq 40000 >&2")
+        assert flood.data["bytes"] == 2 * len("".join(f"{i}\n" for i in range(1, 40_001)))
+        assert flood.data["stderr"].startswith("1\n2\n") and flood.data["stderr"].endswith("\n40000\n")
+
+
+@pytest.mark.asyncio
+async def test_a_background_shell_has_a_pid(open_box):
+    async with open_box() as box:
+        started = await box.call("Bash", command="echo $$; sleep 300", run_in_background=True)
+        pid = started.data["pid"]
+        assert f"(pid {pid})" in started.text
+        output = await box.call("BashOutput", shell_id="bash_1", wait=10)
+        assert (output.data["stdout"], output.data["pid"]) == (f"{pid}\n", pid)
+        assert (await box.call("KillShell", shell_id="bash_1")).data["pid"] == pid
 
 
 @pytest.mark.asyncio

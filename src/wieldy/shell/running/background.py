@@ -54,6 +54,11 @@ class BackgroundShell:
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
+    def pid(self) -> int:
+        """The process id of bash, or of the sandbox around it; also the id of its process group."""
+        return self.shell.pid
+
+    @property
     def status(self) -> ShellStatus:
         """Running until no more output can come."""
         if not self.finished.done():

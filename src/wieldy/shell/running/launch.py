@@ -113,32 +113,42 @@ def _is_secret(name: str, value: str) -> bool:
     return "://" in value and not name.lower().endswith("_proxy") and _URL_WITH_PASSWORD.search(value) is not None
 
 
-def launch(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a process in its own session; returns it and the read end of one pipe for both of its output streams.
+def launch(
+    argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], pipes: int = 1
+) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start a process in its own session; returns it and the read ends of its output.
 
-    Bash is called by its bare name, which it prints before its messages.
+    One pipe takes both streams and keeps their order; of two, the second is for stderr. Bash is called by its bare name,
+    which it prints before its messages.
     """
     name = "bash" if os.path.basename(argv[0]) in ("bash", b"bash") else argv[0]
-    read_end, write_end = os.pipe()
+    read_ends: list[int] = []
+    write_ends: list[int] = []
     try:
-        _enlarge_pipe(read_end)
+        for _ in range(pipes):
+            read_end, write_end = os.pipe()
+            read_ends.append(read_end)
+            write_ends.append(write_end)
+            _enlarge_pipe(read_end)
         # Code in the child or another user would make subprocess fork all of our memory instead of using vfork.
         process = subprocess.Popen(
             [name, *argv[1:]],
             executable=argv[0],
             stdin=subprocess.DEVNULL,
-            stdout=write_end,
-            stderr=write_end,
+            stdout=write_ends[0],
+            stderr=write_ends[-1],
             cwd=cwd,
             env=env,
             start_new_session=True,
         )
     except BaseException:
-        os.close(read_end)
+        for end in read_ends:
+            os.close(end)
         raise
     finally:
-        os.close(write_end)
-    return process, read_end
+        for end in write_ends:
+            os.close(end)
+    return process, read_ends
 
 
 def _enlarge_pipe(pipe: int) -> None:

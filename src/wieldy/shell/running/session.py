@@ -95,17 +95,18 @@ class ShellSession:
         if confine:
             argv, env = confine(argv, env)
         self.guardian.ensure_running()  # before the command, so that no command can outlive us
+        separate = self.workspace.setting("bash.separateStderr")
         try:
-            process, output = launch(argv, cwd=cwd, env=env)
+            process, pipes = launch(argv, cwd=cwd, env=env, pipes=2 if separate else 1)
         except OSError as problem:
             raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
         # Too late for children bash has by now, but a command without preamble starts none that hide.
         tag_process(process.pid, tag)
-        capture = OutputCapture(
-            self.results / f"bash-{self.token[:6]}-{self._count}.txt",
-            max_chars=max(self.workspace.setting("bash.maxOutputChars"), 1_000),
-        )
-        reader = OutputReader(output, capture, self._buffer)
+        name = f"bash-{self.token[:6]}-{self._count}"
+        names = (name, f"{name}-stdout", f"{name}-stderr") if separate else (name,)
+        max_chars = max(self.workspace.setting("bash.maxOutputChars"), 1_000)
+        captures = [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
+        reader = OutputReader(pipes, captures, self._buffer)
         files = CommandFiles(report, script, cwd)
         shell = Shell(text, tag, process, reader, files, on_exit=self._report_exit, on_close=self._open.discard)
         self._open.add(shell)

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,11 +55,16 @@ class CommandFiles(Struct, frozen=True):
 
 
 class CommandResult(Struct, frozen=True):
-    """A command that has ended. `code` is None if we ended it; `directory` is where bash ended, if it could report that."""
+    """A command that has ended. `code` is None if we ended it; `directory` is where bash ended, if it could report that.
+
+    `text` is all of its output. `stdout` is the same unless the streams were captured apart.
+    """
 
     reason: EndReason
     code: int | None
     text: str
+    stdout: str
+    stderr: str
     seconds: float
     silent_seconds: float
     total_bytes: int
@@ -70,30 +75,31 @@ class CommandResult(Struct, frozen=True):
 
 
 class OutputReader:
-    """Reads a pipe into a capture. `eof` is done when no process holds the write end any more."""
+    """Reads pipes into captures: all output into the first, and of several pipes each into one of the others too.
 
-    def __init__(self, descriptor: int, capture: OutputCapture, buffer: bytearray) -> None:
+    `eof` is done when no process holds a write end any more.
+    """
+
+    def __init__(self, pipes: Sequence[int], captures: Sequence[OutputCapture], buffer: bytearray) -> None:
         self._loop = asyncio.get_running_loop()
         self.eof: asyncio.Future[None] = self._loop.create_future()
-        self.capture = capture
-        self._descriptor = descriptor
+        self.capture, *self.streams = captures
+        own: Sequence[OutputCapture | None] = self.streams or [None]
+        self._open = dict(zip(pipes, own, strict=True))
         self._view = memoryview(buffer)
-        os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._read)
+        for pipe in pipes:
+            os.set_blocking(pipe, False)
+            self._loop.add_reader(pipe, self._read, pipe)
 
     def close(self) -> None:
         """Stop reading; processes that still write get SIGPIPE."""
-        if self._descriptor < 0:
-            return
-        self._loop.remove_reader(self._descriptor)
-        os.close(self._descriptor)
-        self._descriptor = -1
-        if not self.eof.done():
-            self.eof.set_result(None)
+        for pipe in list(self._open):
+            self._close_pipe(pipe)
 
     async def drain(self, *, quiet: float = 0.1, limit: float = 1.0) -> None:
         """Read what is still in the pipe: until EOF, until `quiet` seconds without data, at most `limit` seconds."""
-        self._read()
+        for pipe in list(self._open):
+            self._read(pipe)
         deadline = time.monotonic() + limit
         while not self.eof.done() and (left := deadline - time.monotonic()) > 0:
             before = self.capture.total
@@ -101,19 +107,28 @@ class OutputReader:
             if self.capture.total == before:
                 return
 
-    def _read(self) -> None:
+    def _close_pipe(self, pipe: int) -> None:
+        del self._open[pipe]
+        self._loop.remove_reader(pipe)
+        os.close(pipe)
+        if not self._open and not self.eof.done():
+            self.eof.set_result(None)
+
+    def _read(self, pipe: int) -> None:
         for _ in range(READS_PER_EVENT):
-            if self._descriptor < 0:
+            if pipe not in self._open:
                 return
             try:
-                count = os.readv(self._descriptor, (self._view,))
+                count = os.readv(pipe, (self._view,))
             except BlockingIOError:
                 return
             except OSError:
                 count = 0
             if not count:
-                self.close()
+                self._close_pipe(pipe)
                 return
+            if (own := self._open[pipe]) is not None:
+                own.feed(self._view[:count])
             self.capture.feed(self._view[:count])
 
 
@@ -222,8 +237,9 @@ class Shell:
             if self._files.directory_report:
                 self._files.directory_report.unlink()
         self._on_close(self)
-        if self.capture.path:
-            await in_thread(self.capture.finish)
+        for capture in (self.capture, *self.reader.streams):
+            if capture.path:
+                await in_thread(capture.finish)
 
     def _on_bytes(self) -> None:
         self.last_output = time.monotonic()
@@ -304,11 +320,13 @@ def _result(
     shell: Shell, reason: EndReason, directory: str | None, leftovers: tuple[Process, ...], silent_seconds: float
 ) -> CommandResult:
     excerpt = shell.capture.excerpt()
-    path = shell.capture.path
+    path, streams = shell.capture.path, shell.reader.streams
     return CommandResult(
         reason=reason,
         code=shell.exit.result() if reason == "exited" else None,
         text=excerpt.text,
+        stdout=streams[0].excerpt().text if streams else excerpt.text,
+        stderr=streams[1].excerpt().text if streams else "",
         seconds=shell.seconds,
         silent_seconds=silent_seconds,
         total_bytes=shell.capture.total,
