@@ -59,7 +59,7 @@ async def test_every_tool_of_the_everything_server_can_be_called(programs: Path,
         return Answer(True, updated_input={"name": "Ann"})
 
     box = box_with(tmp_path, {"every": {"command": str(programs / "mcp-server-everything")}}, person)
-    box.workspace.service(SideModel).complete = complete
+    box.workspace.provide(SideModel(complete=complete))
     inputs: dict[str, dict[str, Any]] = {
         "echo": {"message": "hello"},
         "get-annotated-message": {"messageType": "error", "includeImage": True},

@@ -6,38 +6,27 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from types import TracebackType
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
-from wieldy.agent.records import (
-    VERSION,
-    ApprovalRequested,
-    HistoryReplaced,
-    ModelChanged,
-    SessionHeader,
-    ToolsActivated,
-)
-from wieldy.agent.session_hooks import SessionHooks
-from wieldy.agent.side_requests import SideRequests
+from wieldy.agent.records import ApprovalRequested
+from wieldy.agent.session_setup import SessionSetup
 from wieldy.agent.store import find_session
 from wieldy.agent.transcript import Conversation, Transcript, clean_texts
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
-from wieldy.core.provider import Provider, ProviderFailure, SideModel
-from wieldy.core.tool import Tool, ToolContext
+from wieldy.core.provider import Provider, ProviderFailure
+from wieldy.core.tool import Tool
 from wieldy.engine.results import clean
 from wieldy.engine.supervise import Aborted
-from wieldy.subagents.tasks import SubagentAccess
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.agent.subagents import SubagentStarter
     from wieldy.hooks.config import Hook
-    from wieldy.subagents.tasks import SubagentHandle, SubagentTask
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
 
@@ -88,17 +77,20 @@ class Session:
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             session_id=None if fork else resumed_id,
         )
-        self._limits = RunLimits(max_turns, max_cost)
-        self._options = RequestOptions(thinking_budget, tuple(server_tools))
         self._models = SessionModels(self.box, model, small_model, base_url)
         self._prefix = RequestPrefix(self.box, system)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
-        self._side_requests = SideRequests(self._models, self.transcript)
-        self._forked_from = resumed_id if fork else None
+        self._setup = SessionSetup(
+            self.box,
+            self._models,
+            self.transcript,
+            self._prefix,
+            limits=RunLimits(max_turns, max_cost),
+            options=RequestOptions(thinking_budget, tuple(server_tools)),
+            forked_from=resumed_id if fork else None,
+        )
         self._loop: AgentLoop | None = None
-        self._subagents: SubagentStarter | None = None
         self._running = False
-        self.box.workspace.service(SideModel).complete = self._side_requests.complete
 
     @property
     def id(self) -> str:
@@ -143,32 +135,17 @@ class Session:
 
         Leaving the iteration early interrupts the run. With `stream_deltas`, text comes piece by piece as it is generated.
         """
-        self._begin()
-        try:
-            async with self.box.events.stream(stream_deltas=stream_deltas) as events:
-                work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
-                try:
-                    async for event in events:
-                        yield event
-                        if isinstance(event, RunEnded):
-                            break
-                    await work
-                finally:
-                    await self._abort_and_wait(work)
-        finally:
-            self._running = False
+        async with self.box.events.stream(stream_deltas=stream_deltas) as events, self._started(prompt) as work:
+            async for event in events:
+                yield event
+                if isinstance(event, RunEnded):
+                    break
+            await work
 
     async def ask(self, prompt: Prompt) -> str:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        self._begin()
-        try:
-            work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
-            try:
-                ended = await asyncio.shield(work)
-            finally:
-                await self._abort_and_wait(work)
-        finally:
-            self._running = False
+        async with self._started(prompt) as work:
+            ended = await asyncio.shield(work)
         if ended.is_error:
             raise SessionError(ended.detail or ended.why)
         return ended.text
@@ -202,21 +179,25 @@ class Session:
         await self.box.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    def _begin(self) -> None:
+    @asynccontextmanager
+    async def _started(self, prompt: Prompt) -> AsyncIterator[asyncio.Task[RunEnded]]:
+        """Run a prompt in a task; abort and await it when its consumer goes away."""
         if self._running:
             raise SessionError("this session is already running; wait for it, or start another")
         self._running = True
-
-    async def _abort_and_wait(self, work: asyncio.Task[RunEnded]) -> None:
-        """Abort and await the run when its consumer stops iterating."""
-        if not work.done():
-            self.box.abort()
-            await asyncio.wait((work,))
+        work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
+        try:
+            yield work
+        finally:
+            try:
+                if not work.done():
+                    self.box.abort()
+                    await asyncio.wait((work,))
+            finally:
+                self._running = False
 
     async def _run(self, prompt: Prompt, abort: Abort) -> RunEnded:
         started = time.monotonic()
@@ -262,36 +243,12 @@ class Session:
             self._resume_folder = None
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:
-        """Return the loop. The first time, make it, record the header, and return what start hooks add to the context."""
+        """Return the loop; the first time, with what start hooks add to the context."""
         if self._loop is not None:
             return self._loop, ()
-        provider, conversation, record = self.provider, self.conversation, self.transcript.append
-        self._side_requests.install(self.box.workspace)
-        self.box.workspace.service(SubagentAccess).start = self._start_subagent
-        await self._prefix.prepare(provider, conversation.activated, lambda names: record(ToolsActivated(names)))
-        if self._forked_from is not None:
-            messages = [message.as_dict() for message in conversation.settle()]
-            record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids)))
-        if conversation.header is None or self._forked_from is not None:
-            root = self.box.workspace.root
-            record(SessionHeader(VERSION, self.id, root, provider.model, time.time(), self._forked_from))
-        elif conversation.header.model != provider.model:
-            record(ModelChanged(provider.model))
-        idle_ms = self.box.settings.get("messageIdleNotifThresholdMs")
-        hooks = SessionHooks(self.box.hooks, idle_ms / 1000)
-        self._loop = AgentLoop(
-            self.box, provider, self.transcript, self._prefix, hooks, limits=self._limits, options=self._options
-        )
-        return self._loop, await hooks.on_start("resume" if conversation.turns else "startup", provider.model)
-
-    async def _start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
-        if self._subagents is None:
-            from wieldy.agent.subagents import SubagentStarter, session_context
-
-            assert self._loop is not None
-            context = session_context(self.box, self._loop, self._models.name_and_url())
-            self._subagents = SubagentStarter(context)
-        return await self._subagents.start(task, ctx)
+        loop = self._loop = await self._setup.make_loop()
+        source = "resume" if self.conversation.turns else "startup"
+        return loop, await loop.hooks.on_start(source, self.provider.model)
 
 
 def _content(prompt: Prompt) -> list[dict[str, Any]]:

@@ -136,8 +136,8 @@ class SubagentStarter:
             self._limits(task),
             may_start=may_start,
         )
-        access = run.box.workspace.service(SubagentAccess)
-        access.depth, access.start = depth, SubagentStarter(run.context()).start if may_start else None
+        start = SubagentStarter(run.context()).start if may_start else None
+        run.box.workspace.provide(SubagentAccess(run.box.workspace, start=start, depth=depth))
         handle = SubagentHandle(id, task, run.abort, run.report)
         self._registry.start(handle, run.run(), ctx.abort)
         return handle

@@ -141,7 +141,7 @@ class CompletionFunction(Protocol):
 
 
 class SideModel:
-    """The model for requests beside the conversation, such as MCP sampling. The session sets `complete`."""
+    """The model for requests beside the conversation, such as MCP sampling. A session provides one with `complete`."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.complete: CompletionFunction | None = None
+    def __init__(self, workspace: Workspace | None = None, *, complete: CompletionFunction | None = None) -> None:
+        self.complete = complete

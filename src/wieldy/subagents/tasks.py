@@ -144,9 +144,9 @@ class SubagentHandle:
 class SubagentAccess:
     """A workspace service: how its agent starts subagents. Without a model, `start` is None."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.start: StartSubagent | None = None
-        self.depth = 0
+    def __init__(self, workspace: Workspace, *, start: StartSubagent | None = None, depth: int = 0) -> None:
+        self.start = start
+        self.depth = depth
         self.max_depth = workspace.setting("agents.maxDepth")
 
     def refusal(self) -> str | None:
