@@ -13,8 +13,6 @@ from wieldy.engine.services import Services
 from wieldy.toolset.toolset import Activations, Toolset
 from wieldy.wiring import build_services
 
-pytestmark = pytest.mark.anyio
-
 
 class Adviser:
     def wants(self, plan):
@@ -43,6 +41,7 @@ def build_child(box: Toolbox, abort: Abort):
     return build_services(box.settings, workspace, box.services, parts=box.parts, abort=abort)
 
 
+@pytest.mark.asyncio
 async def test_a_child_shares_queue_limits_and_advisers_and_has_its_own_abort_flag_and_toolset(root):
     adviser = Adviser()
     async with Toolbox(root, settings={"tools": {"Read": {"timeout": 3}}}, advisers=[adviser]) as box:
@@ -56,6 +55,7 @@ async def test_a_child_shares_queue_limits_and_advisers_and_has_its_own_abort_fl
         assert child.workspace.service(Activations) is not box.workspace.service(Activations)
 
 
+@pytest.mark.asyncio
 async def test_the_checkers_of_a_child_stop_with_the_child(root):
     async with Toolbox(root, settings={"edit": {"diagnostics": True}}) as box:
         child = build_child(box, abort := Abort())
@@ -63,6 +63,7 @@ async def test_the_checkers_of_a_child_stop_with_the_child(root):
         assert abort_of_checkers(box.services) is box.services.abort
 
 
+@pytest.mark.asyncio
 async def test_after_an_abort_calls_to_come_get_collaborators_that_are_not_aborted(root):
     async with Toolbox(root, settings={"edit": {"diagnostics": True}}) as box:
         before = box.services
@@ -72,6 +73,7 @@ async def test_after_an_abort_calls_to_come_get_collaborators_that_are_not_abort
         assert box.services.queue is before.queue
 
 
+@pytest.mark.asyncio
 async def test_hooks_are_loaded_only_where_there_are_any(root):
     async with Toolbox(root, settings={}) as box:
         assert box.parts.hooks() is None

@@ -192,7 +192,7 @@ async def test_an_agent_of_a_session_without_a_transcript_leaves_none_and_can_be
     assert not list(home.rglob("transcript.jsonl"))
 
 
-@pytest.mark.anyio
+@pytest.mark.asyncio
 async def test_before_the_first_prompt_a_call_of_agent_says_what_to_do(opened):
     async with opened(Script()) as session:
         result = await session.box.call("Agent", description="look", prompt="look", agent_type="general")
