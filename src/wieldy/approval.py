@@ -39,7 +39,7 @@ class CallbackApprover:
         from wieldy.permissions.suggest import select_savable_rules
         from wieldy.settings.store import remember
 
-        grant = select_savable_rules(answer.remember, self._policy.root)
+        grant = select_savable_rules(answer.remember, self._policy.paths.project)
         for line in grant.refused:
             self._workspace.emit(Notice(text=line))
         self._policy.grant(*grant.rules)

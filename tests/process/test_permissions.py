@@ -241,3 +241,31 @@ def test_a_call_is_explained_in_any_way_of_writing_it(project: Path, wieldy: Run
         done = wieldy("permissions", "explain", *words)
         assert (done.returncode, done.stdout) == (2, ""), words
         assert done.stderr.startswith("wieldy: ")
+
+
+def test_a_deny_at_the_root_of_the_project_holds_in_its_subfolders(project: Path, wieldy: Run) -> None:
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text(json.dumps({"permissions": {"deny": ["Bash(ls:*)", "Read(key)"]}}))
+    (project / "tests").mkdir()
+    for call in (["Bash", "ls -l"], ["Read", str(project / "key")]):
+        done = wieldy("permissions", "explain", *call, "--root", str(project / "tests"))
+        assert done.stdout.startswith("DENY"), done.stdout
+    listed = wieldy("permissions", "list", "--root", str(project / "tests"))
+    assert f"project: {project.resolve()}" in listed.stdout
+    added = wieldy("permissions", "allow", "Bash(make)", "--root", str(project / "tests"))
+    assert added.returncode == 0 and not (project / "tests/.wieldy").exists()
+    assert (project / ".wieldy/settings.local.json").exists()
+
+
+def test_a_restriction_that_is_lost_stops_the_program_and_other_mistakes_are_told(project: Path, wieldy: Run) -> None:
+    model = hello(project)
+    for broken in ({"permisions": {"deny": ["Bash"]}}, {"permissions": {"deny": ["Bash("]}}):
+        done = wieldy("-p", "hello", model, "--settings", json.dumps(broken))
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert "Nothing was started" in done.stderr
+    done = wieldy("-p", "hello", model, "--settings", json.dumps({"modell": "x"}))
+    assert done.stdout.strip() == "end" and "`modell`" in done.stderr
+    (project / ".wieldy").mkdir(exist_ok=True)
+    (project / ".wieldy/settings.json").write_text(json.dumps({"permissions": {"deny": ["Bash("]}}))
+    done = wieldy("call", "LS", f"path={project}")
+    assert done.returncode == 1 and "settings.json:" in done.stderr

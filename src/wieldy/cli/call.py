@@ -57,6 +57,7 @@ async def _call(options: argparse.Namespace, words: list[str], stdin: str | None
     from wieldy.terminal.questions import permission_callback, question_handler
 
     box = Toolbox(root=options.root, mode=options.mode, ask=permission_callback(), load_settings=True)
+    box.settings.require_rules()
     async with with_notices(box):
         box.workspace.service(UserQuestions).handler = question_handler()
         tool = box.catalog.find(options.tool)

@@ -136,7 +136,8 @@ def _check_settings(root: Path) -> list[CheckResult]:
     if settings.pending:
         detail = f"{len(settings.pending)} setting(s) wait for your consent"
         results.append(CheckResult("trust", "missing", detail, "wieldy permissions trust"))
-    return results or [CheckResult("settings", "ok", f"mode {box.policy.mode}, {len(box.policy.rules.rules)} rule(s)")]
+    summary = f"project {settings.root}, mode {box.policy.mode}, {len(box.policy.rules.rules)} rule(s)"
+    return results or [CheckResult("settings", "ok", summary)]
 
 
 def _check_hooks(root: Path) -> list[CheckResult]:

@@ -216,6 +216,7 @@ async def _run(
             fork=options.fork_session,
             persist=not options.no_session_persistence,
         )
+        session.box.settings.require_rules()
     except WieldyError as failure:
         if options.output_format != "text":
             result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
@@ -234,11 +235,9 @@ async def _run(
 
 
 def _report_problems(session: Session) -> None:
-    for problem in (*session.box.settings.errors, *session.box.hook_problems):
+    settings = session.box.settings
+    for problem in (*settings.errors, *settings.warnings, *session.box.hook_problems):
         print(f"wieldy: {problem}", file=sys.stderr)
-    if pending := session.box.settings.pending:
-        text = f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust`"
-        print(f"wieldy: {text}", file=sys.stderr)
 
 
 async def _converse(session: Session, options: argparse.Namespace, prompt: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, add_subcommand, amount, command_parser
-from wieldy.cli.output import print_error, print_json
+from wieldy.cli.output import print_error, print_json, print_settings_problems
 from wieldy.core.truncate import truncate_line
-from wieldy.settings.sources import FOLDER, LOCAL, SHARED
+from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 from wieldy.settings.store import local_file, project_file, set_value, user_file
 from wieldy.toolbox import Toolbox
 
@@ -113,7 +112,7 @@ def _add(options: argparse.Namespace) -> int:
     file = _settings_file(options.scope, options.root)
     set_value(file, f"mcpServers.{options.name}", entry)
     # Typing the command is consent to what it adds.
-    Trust().accept(os.path.realpath(options.root), [ConsentItem.for_value(f"mcpServers.{options.name}", entry)])
+    Trust().accept(find_project_root(options.root), [ConsentItem.for_value(f"mcpServers.{options.name}", entry)])
     print(f"{options.name} → {file}")
     return 0
 
@@ -205,6 +204,7 @@ def _describe_server(options: argparse.Namespace) -> dict[str, Any] | None:
 async def _describe_servers(root: str, only: str | None = None) -> list[dict[str, Any]]:
     """Connect to the servers, or to one, and describe all."""
     async with Toolbox(root=root, load_settings=True) as box:
+        print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
         from wieldy.mcp.client.manager import McpServers

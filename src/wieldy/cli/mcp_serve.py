@@ -98,6 +98,7 @@ def _toolbox_factory(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
     def make_toolbox(ask: Ask) -> Toolbox:
         servers = options.servers and not is_nested
         box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers)
+        box.settings.require_rules()
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             _print(str(problem))
         return box

@@ -22,8 +22,15 @@ def print_error(text: object) -> None:
     print(f"wieldy: {text}", file=sys.stderr)
 
 
+def print_settings_problems(box: Toolbox) -> None:
+    """Print what is wrong with the settings on stderr: every command does, since a rule may be missing by it."""
+    for problem in (*box.settings.errors, *box.settings.warnings):
+        print_error(problem)
+
+
 def with_notices(box: Toolbox) -> Toolbox:
-    """Print the notices of a toolbox; call it before the toolbox is entered."""
+    """Print the problems of its settings and the notices of a toolbox; call it before the toolbox is entered."""
+    print_settings_problems(box)
     box.subscribe(_print_notice)
     return box
 

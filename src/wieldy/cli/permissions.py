@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wieldy.agent.store import StoredSession, find_session, past_calls, read_session, stored_sessions
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
-from wieldy.cli.output import print_error, print_json
+from wieldy.cli.output import print_error, print_json, print_settings_problems
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
@@ -100,14 +100,16 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print_json(rules_as_json(rules))
     else:
-        print("\n".join([f"mode: {box.policy.mode}", *format_rules(rules)]))
-    for problem in (*box.settings.errors, *box.settings.warnings, *box.settings.report):
+        print("\n".join([f"project: {box.settings.root}", f"mode: {box.policy.mode}", *format_rules(rules)]))
+    print_settings_problems(box)
+    for problem in box.settings.report:
         print_error(problem)
     return 1 if box.settings.errors else 0
 
 
 def _explain(options: argparse.Namespace) -> int:
     box = Toolbox(options.root, mode=options.mode, load_settings=True)
+    print_settings_problems(box)
     tool, text = options.tool, options.input
     if text is None:  # written as a rule: `Bash(git push)`
         tool, _, text = tool.partition("(")
@@ -171,8 +173,7 @@ def _test(options: argparse.Namespace) -> int:
             for failure in result.failures:
                 print(f"    {failure}")
         print(f"{len(results)} rule(s) with examples")
-    for problem in (*box.settings.errors, *box.settings.warnings):
-        print_error(problem)
+    print_settings_problems(box)
     return 1 if any(result.failures for result in results) or box.settings.errors else 0
 
 
@@ -193,7 +194,7 @@ def _trust(options: argparse.Namespace) -> int:
             return 1
         if input("Consent to exactly these? [y/N] ").strip().lower() not in ("y", "yes"):
             return 1
-    Trust().accept(box.workspace.root, pending)
+    Trust().accept(box.settings.root, pending)
     print(f"{len(pending)} setting(s) are in force from now on; you are asked again when they change")
     return 0
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, command_parser
-from wieldy.cli.output import print_error, print_json
+from wieldy.cli.output import print_error, print_json, print_settings_problems
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
@@ -54,6 +54,7 @@ def main(command: str, argv: list[str]) -> int:
 
 async def _list_tools(root: str, name: str | None) -> list[dict[str, Any]]:
     async with Toolbox(root=root, load_settings=True) as box:
+        print_settings_problems(box)
         if name is None or (name not in box.catalog and name.startswith(MCP_PREFIX)):
             await _connect_servers(box)
         offered_without_model = {entry.tool.name for entry in await box.offer() if entry.offered}

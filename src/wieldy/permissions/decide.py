@@ -69,12 +69,14 @@ class Policy:
         mode: str = "default",
         tools: Any = None,
         outside: OutsidePolicy = "ask",
+        project: str | None = None,
         config_folders: Sequence[str | Path] = (),
     ) -> Policy:
-        """Build the policy of a workspace; `tools` is the settings section, `config_folders` hold the user's settings."""
+        """Build the policy of a workspace in a `project`; `tools` is the settings section, `config_folders` hold settings."""
         home = workspace.env.get("HOME") or os.path.expanduser("~")
         readable = (workspace.session_dir, *shared_folders(workspace.env))
-        paths = PathResolver(workspace.roots, home=home, readable=tuple(map(os.path.realpath, readable)))
+        real_folders = tuple(map(os.path.realpath, readable))
+        paths = PathResolver(workspace.roots, home=home, project=project, readable=real_folders)
         return cls(
             rules,
             paths=paths,

@@ -156,7 +156,7 @@ def _matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
             return CommandPattern(specifier).matches(example.strip())
         case "path":
             expanded = paths.home + example[1:] if example.startswith("~/") else example
-            path = normalize_path(expanded if expanded.startswith("/") else f"{paths.root}/{expanded}")
+            path = normalize_path(expanded if expanded.startswith("/") else f"{paths.project}/{expanded}")
             return path_pattern(rule, paths).matches(path_key(path))
         case "domain":
             host = host_of(example)

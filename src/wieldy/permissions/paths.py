@@ -80,6 +80,7 @@ class PathResolver:
         roots: Sequence[str],
         *,
         home: str | None = None,
+        project: str | None = None,
         readable: Sequence[str] = (),
         real: Callable[[str], str] | None = None,
         is_folder: Callable[[str], bool] = os.path.isdir,
@@ -87,6 +88,8 @@ class PathResolver:
         folds_case: Callable[[str], bool] | None = None,
     ) -> None:
         self.roots = tuple(roots)
+        # Where path rules without an anchor start.
+        self.project = project or self.roots[0]
         self.home = os.path.expanduser("~") if home is None else home
         self.real = realpath if real is None else real
         self.is_folder = is_folder
@@ -105,6 +108,7 @@ class PathResolver:
         return PathResolver(
             roots,
             home=self.home,
+            project=self.project,
             readable=self._readable,
             real=self.real,
             is_folder=self.is_folder,

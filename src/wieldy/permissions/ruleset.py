@@ -268,7 +268,11 @@ class PathRules:
 def path_pattern(rule: Rule, paths: PathResolver, home: str | None = None) -> PathPattern:
     """Resolve the specifier of a path rule in a workspace."""
     return resolve_path_pattern(
-        rule.specifier or "", rule.behavior, cwd=paths.root, home=home or paths.home, settings_folder=rule.origin.folder
+        rule.specifier or "",
+        rule.behavior,
+        cwd=paths.project,
+        home=home or paths.home,
+        settings_folder=rule.origin.folder,
     )
 
 

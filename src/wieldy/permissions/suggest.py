@@ -106,7 +106,7 @@ def for_path(effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver
     """Suggest a rule for this very file; none for a symlink, which would take two rules."""
     if len(resolved.spellings) > 1:
         return None
-    path, root = resolved.real, paths.root
+    path, root = resolved.real, paths.project
     is_inside = is_below(path, root) and path != root
     name = path[len(root) :].lstrip("/") if is_inside else path
     rule = parse_savable(f"{'Edit' if isinstance(effect, Writes) else 'Read'}(/{escape_path(name)})", root)

@@ -11,6 +11,7 @@ from wieldy.core.setting_keys import KEYS, SettingKey, key_tree, to_camel_case
 from wieldy.core.truncate import truncate
 from wieldy.schema.json_positions import JsonPath
 
+RESTRICTING = ("deny", "ask")
 _INVALID = object()
 
 
@@ -19,6 +20,16 @@ class InvalidValue(Struct, frozen=True):
 
     path: JsonPath
     text: str
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a rule that denies or asks may be lost: its list is invalid, or a name on its path is misspelled."""
+        section, *rest = map(str, self.path)
+        if section == "permissions":
+            names = [key.name.split(".")[1] for key in KEYS if key.name.startswith("permissions.")]
+            return not rest or rest[0] in RESTRICTING or _nearest(rest[0], names) in RESTRICTING
+        is_known = any(key.name.split(".")[0] == section for key in KEYS)
+        return not rest and not is_known and _nearest(section, ("permissions",), cutoff=0.8) is not None
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
+from wieldy.core.errors import WieldyError
 from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import PathResolver
@@ -23,6 +24,7 @@ from wieldy.settings.sources import (
     SettingsProblem,
     SettingsSource,
     claude_locations,
+    find_project_root,
     load_mcp_file,
     load_named_file,
     load_source,
@@ -41,9 +43,14 @@ LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "projec
 WHOLE_MEMBERS = {("mcpServers",)}
 
 
+class SettingsBroken(WieldyError):
+    """A rule that denies or asks cannot be read; one line for the person says where."""
+
+
 class Settings(Struct, frozen=True):
     """The settings in force in a project: values, rules, where each is written, and what is wrong.
 
+    `root` is the folder of the project, in or below which the work begins.
     `pending` is what the project asks for and the user has not yet consented to; `report` says how Claude Code's settings
     were read; `left_out` are rules that fail their own examples; `named_file` is the file of the command line.
     """
@@ -59,6 +66,12 @@ class Settings(Struct, frozen=True):
     user_folder: str = ""
     left_out: tuple[Rule, ...] = ()
     named_file: str = ""
+
+    def require_rules(self) -> None:
+        """Raise `SettingsBroken` where a rule that denies or asks is lost, so that no work begins without it."""
+        lost = [str(problem) for problem in self.errors if problem.fatal]
+        if lost:
+            raise SettingsBroken(f"{'; '.join(lost)}. Nothing was started: correct the rule first")
 
     def origin(self, name: str) -> Origin | None:
         """Return where a value is written; None where it is not set."""
@@ -103,6 +116,7 @@ class Settings(Struct, frozen=True):
             mode=self.mode(mode),
             tools=self.values.get("tools"),
             outside=self.outside,
+            project=self.root,
             config_folders=[place for place in (self.user_folder, self.named_file, default_folder) if place],
         )
 
@@ -125,12 +139,12 @@ def load_settings(
     trust: Trust | None = None,
     named: str | os.PathLike[str] | None = None,
 ) -> Settings:
-    """Load the settings of a project.
+    """Load the settings of the project that a folder belongs to.
 
     `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file `named`
     on the command line. Without `files` only these two count.
     """
-    root = os.path.realpath(root)
+    root = find_project_root(root, env) if files else os.path.realpath(root)
     sources = [source_from_values(explicit, root, layer)] if explicit is not None else []
     if named is not None:
         sources.append(load_named_file(Path(named).absolute()))
@@ -202,7 +216,7 @@ def _combine(
     env: Mapping[str, str],
 ) -> Settings:
     problems = [problem for source in sources for problem in source.problems]
-    errors = tuple(source.error for source in sources if source.error is not None)
+    unreadable = [source.error for source in sources if source.error is not None]
     paths = PathResolver((root,), home=env.get("HOME"))
     left_out: list[Rule] = []
     rules = [rule for source in sources for rule in _parse_rules(source, paths, problems, left_out)]
@@ -213,14 +227,15 @@ def _combine(
         rules = _only_managed(rules, problems)
     if pending:
         names = ", ".join(dict.fromkeys(item.name for item in pending))
-        text = f"{len(pending)} setting(s) of this project wait for your consent and are not in force: {names}"
+        text = f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust` ({names})"
         problems.append(SettingsProblem(text))
+    errors = (*unreadable, *(problem for problem in problems if problem.fatal))
     return Settings(
         root,
         values,
-        RuleSet(tuple(rules), broken=f"the settings file {errors[0]}" if errors else None),
+        RuleSet(tuple(rules), broken=f"the settings are broken: {errors[0]}" if errors else None),
         origins,
-        tuple(problems),
+        tuple(problem for problem in problems if not problem.fatal),
         errors,
         pending,
         tuple(report),
@@ -301,7 +316,9 @@ def _parse_rules(
                     Examples(tuple(examples.get("match", ())), tuple(examples.get("not_match", ()))),
                 )
             except RuleError as error:
-                problems.append(SettingsProblem(f"{behavior} rule left out: {error}", origin.file, origin.line))
+                is_fatal = behavior != "allow"
+                text = f"{behavior} rule {'cannot be used' if is_fatal else 'left out'}: {error}"
+                problems.append(SettingsProblem(text, origin.file, origin.line, fatal=is_fatal))
                 continue
             if rule.warning:
                 text = f"{behavior} rule `{rule}`: {rule.warning}"
@@ -343,7 +360,7 @@ class SettingsWatcher:
         named: str | os.PathLike[str] | None = None,
         others: bool = True,
     ) -> None:
-        root = os.path.realpath(root)
+        root = find_project_root(root, env)
         self._own: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
         self._claude: tuple[str, ...] = ()
         if others:

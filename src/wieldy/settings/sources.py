@@ -22,18 +22,20 @@ FOLDER = ".wieldy"
 SHARED = "settings.json"
 LOCAL = "settings.local.json"
 CLAUDE_FOLDER = ".claude"
+PROJECT_MARKS = (FOLDER, CLAUDE_FOLDER, ".git")
 MCP_FILE = ".mcp.json"
 MANAGED_FILE = "managed-settings.json"
 MAX_BYTES = 4 << 20
 
 
 class SettingsProblem(Struct, frozen=True):
-    """Something a person should fix: one line, with its place."""
+    """Something a person should fix: one line, with its place. `fatal`: a rule that forbids may be lost by it."""
 
     text: str
     file: str | None = None
     line: int | None = None
     column: int | None = None
+    fatal: bool = False
 
     def __str__(self) -> str:
         from wieldy.core.invisible_text import escape_to_line
@@ -71,9 +73,9 @@ class SettingsSource(Struct, frozen=True):
         """Return where a value is written."""
         return Origin(self.layer, self.file, self._line(path), self.folder)
 
-    def problem(self, text: str, path: JsonPath) -> SettingsProblem:
+    def problem(self, text: str, path: JsonPath, *, fatal: bool = False) -> SettingsProblem:
         """Make a problem with a value."""
-        return SettingsProblem(text, self.file, self._line(path))
+        return SettingsProblem(text, self.file, self._line(path), fatal=fatal)
 
     def _line(self, path: JsonPath) -> int | None:
         return self.document.line(path) if self.document else None
@@ -89,6 +91,30 @@ class SettingsSource(Struct, frozen=True):
         for item in items if isinstance(items, list) else ():
             index = indexes.get(id(item))
             yield item, self.origin(path if index is None else (*path, index))
+
+
+def find_project_root(start: str | os.PathLike[str], env: Mapping[str, str] = os.environ) -> str:
+    """Find the folder whose settings apply: the nearest one upward with `.wieldy`, `.claude` or `.git`, else the start itself.
+
+    The home folder, and folders that everybody may write to, count only where they are the start.
+    """
+    start = os.path.realpath(start)
+    home = os.path.realpath(env.get("HOME") or os.path.expanduser("~"))
+    folder = start
+    while True:
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in PROJECT_MARKS):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent in (folder, home) or _is_open_to_all(parent):
+            return start
+        folder = parent
+
+
+def _is_open_to_all(folder: str) -> bool:
+    try:
+        return bool(os.stat(folder).st_mode & stat.S_IWOTH)
+    except OSError:
+        return True
 
 
 def own_locations(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[SettingsLocation]:
@@ -158,7 +184,7 @@ def _make_source(location: SettingsLocation, document: JsonDocument) -> Settings
     from wieldy.settings.check import validate
 
     values, invalid = validate(document.value)
-    problems += [source.problem(one.text, one.path) for one in invalid]
+    problems += [source.problem(one.text, one.path, fatal=one.fatal) for one in invalid]
     return replace(source, values=values, problems=tuple(problems))
 
 
@@ -186,5 +212,5 @@ def source_from_values(values: Mapping[str, Any], root: str, layer: Layer = "cod
 
     valid, invalid = validate(values)
     where = "on the command line" if layer == "command line" else "in code"
-    problems = tuple(SettingsProblem(f"settings given {where}: {one.text}") for one in invalid)
+    problems = tuple(SettingsProblem(f"settings given {where}: {one.text}", fatal=one.fatal) for one in invalid)
     return SettingsSource(layer, root, valid, problems=problems)

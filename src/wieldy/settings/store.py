@@ -16,7 +16,7 @@ from wieldy.permissions.paths import is_below
 from wieldy.permissions.rules import Rule, parse
 from wieldy.permissions.trust import ConsentItem, Trust
 from wieldy.schema.json_positions import JsonDocument, JsonNode, JsonSyntaxError, parse_json
-from wieldy.settings.sources import FOLDER, LOCAL, SHARED
+from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 
 INDENT = "  "
 
@@ -31,12 +31,12 @@ class ShapeError(ValueError):
 
 def local_file(root: str | os.PathLike[str]) -> Path:
     """The settings of one person in one project."""
-    return Path(os.path.realpath(root), FOLDER, LOCAL)
+    return Path(find_project_root(root), FOLDER, LOCAL)
 
 
 def project_file(root: str | os.PathLike[str]) -> Path:
     """The settings that a project shares."""
-    return Path(os.path.realpath(root), FOLDER, SHARED)
+    return Path(find_project_root(root), FOLDER, SHARED)
 
 
 def user_file(env: Mapping[str, str] = os.environ) -> Path:
@@ -60,7 +60,7 @@ def remember(
     root: str | os.PathLike[str], rules: Sequence[Rule], *, file: Path | None = None, trust: Trust | None = None
 ) -> Path:
     """Save rules the person has agreed to, in the local file or another, with their consent. Blocks on disk and lock."""
-    real_root = os.path.realpath(root)
+    real_root = find_project_root(root)
     file = file or local_file(root)
     if is_below(str(file), real_root) and not is_below(os.path.realpath(file), real_root):
         raise SettingsNotSaved(f"{file}: a link that leads out of the project; nothing was saved")

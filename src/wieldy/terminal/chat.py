@@ -103,7 +103,7 @@ class Chat:
         self.say(f"wieldy in {box.workspace.root} ({box.policy.mode} mode). /help lists the commands.", "dim")
         if self.session.messages:
             self._say_resumed()
-        for problem in (*box.settings.errors, *box.hook_problems):
+        for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             self.say(str(problem), "red")
         try:
             _ = self.session.provider

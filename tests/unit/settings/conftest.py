@@ -41,9 +41,9 @@ class Project:
         file.write_text(content if isinstance(content, str) else json.dumps(content, indent=1))
         return file
 
-    def load(self, *, trusted: bool = True, **more: Any) -> Settings:
+    def load(self, start: Path | None = None, *, trusted: bool = True, **more: Any) -> Settings:
         env = self.env if trusted else {k: v for k, v in self.env.items() if k != "WIELDY_TRUST"}
-        return load_settings(self.root, env=env, managed=self.managed, **more)
+        return load_settings(start or self.root, env=env, managed=self.managed, **more)
 
 
 @pytest.fixture

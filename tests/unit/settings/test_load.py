@@ -63,7 +63,7 @@ def test_unknown_keys_warn_with_a_suggestion_and_wrong_types_are_left_out_alone(
         '"env": {"A": 1, "B": "b"},\n"hooks": [],\n"sandbox": true,\n"defaultMode": "plan"}',
     )
     settings = project.load()
-    problems = {problem.line: problem.text for problem in settings.warnings}
+    problems = {problem.line: problem.text for problem in (*settings.errors, *settings.warnings)}
     assert "`permissions`" in problems[1]
     assert "`permissions.allow`" in problems[2]
     assert "one of ask, deny" in problems[3]
@@ -217,3 +217,56 @@ def test_a_file_named_on_the_command_line_ranks_above_the_others_and_starts_its_
     (rule,) = settings.rules.rules
     assert (rule.origin.layer, rule.origin.line, rule.origin.folder) == ("command line", 2, str(tmp_path))
     assert "no such file" in str(project.load(named=tmp_path / "missing.json").errors[0])
+
+
+def test_settings_of_the_project_hold_in_its_subfolders(project) -> None:
+    project.write("project", {"permissions": {"deny": ["Read(secrets/**)", "Bash(rm:*)"]}})
+    below = project.root / "tests" / "unit"
+    below.mkdir(parents=True)
+    settings = project.load(below)
+    assert settings.root == str(project.root)
+    assert {str(rule) for rule in settings.rules.rules} == {"Read(secrets/**)", "Bash(rm:*)"}
+
+
+def test_the_project_is_the_nearest_marked_folder_but_not_the_home_or_an_open_one(tmp_path) -> None:
+    from wieldy.settings.sources import find_project_root
+
+    home, repo, inner = tmp_path / "home", tmp_path / "home" / "repo", tmp_path / "home" / "repo" / "inner"
+    deep = inner / "a" / "b"
+    deep.mkdir(parents=True)
+    (home / ".claude").mkdir()
+    env = {"HOME": str(home)}
+    assert find_project_root(deep, env) == str(deep.resolve())
+    (repo / ".git").mkdir()
+    assert find_project_root(deep, env) == str(repo.resolve())
+    (inner / ".claude").mkdir()
+    assert find_project_root(deep, env) == str(inner.resolve())
+    assert find_project_root(home, env) == str(home.resolve())
+    inner.chmod(0o777)
+    assert find_project_root(deep, env) == str(deep.resolve())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"permissions": {"deny": ["Bash("]}},
+        {"permissions": {"ask": ["Bash()"]}},
+        {"permissions": {"deny": [7]}},
+        {"permissions": {"deny": "Bash(rm:*)"}},
+        {"permissions": {"deni": ["Bash(rm:*)"]}},
+        {"permisions": {"deny": ["Bash(rm:*)"]}},
+        {"permissions": ["Bash(rm:*)"]},
+    ],
+)
+def test_a_restriction_that_cannot_be_read_is_an_error_and_nothing_is_allowed_without_asking(project, settings) -> None:
+    project.write("project", settings)
+    loaded = project.load()
+    assert len(loaded.errors) == 1 and str(project.file("project")) in str(loaded.errors[0])
+    assert loaded.rules.broken
+    assert project.load(explicit=settings, files=False).rules.broken
+
+
+def test_an_allow_rule_that_cannot_be_read_is_only_a_warning(project) -> None:
+    project.write("project", {"permissions": {"allow": ["Bash("]}})
+    loaded = project.load()
+    assert not loaded.errors and loaded.warnings
