@@ -54,7 +54,6 @@ MAX_ATTEMPTS = 8
 # A server that restarts is back soon; one that was never started is not worth a minute of waiting.
 MAX_ATTEMPTS_IF_REFUSED = 4
 MAX_BACKOFF_SECONDS = 60.0
-MIN_RETRY_AFTER_SECONDS = 0.5  # a server that asks for less gets the usual backoff
 MAX_RETRY_AFTER_SECONDS = 300.0  # a server that asks for more is not waited for
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -419,7 +418,7 @@ def retry_delay(
     """Seconds to wait before the next attempt, as the server asks or by backoff; None when there should be none."""
     if not failure.transient or attempt >= max_attempts:
         return None
-    if failure.retry_after is not None and failure.retry_after >= MIN_RETRY_AFTER_SECONDS:
+    if failure.retry_after is not None:
         return failure.retry_after if failure.retry_after <= MAX_RETRY_AFTER_SECONDS else None
     return min(2.0 ** (attempt - 1), MAX_BACKOFF_SECONDS) * (0.5 + jitter() / 2)
 

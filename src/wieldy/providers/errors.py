@@ -99,11 +99,11 @@ def _reason(body: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the server asks: it may send seconds, milliseconds, or a date."""
+    """Seconds to wait as the server asks: it may send seconds, milliseconds, or a date. 0 or a past date asks for nothing."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         value = headers.get(name, "").strip()
         if value.isascii() and value.replace(".", "", 1).isdigit():
-            return float(value) / unit
+            return float(value) / unit or None
     if not headers.get("retry-after"):
         return None
     import datetime
@@ -114,4 +114,4 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, IndexError):
         return None
     now = datetime.datetime.now(date.tzinfo or datetime.UTC)
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or datetime.UTC) - now).total_seconds())
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or datetime.UTC) - now).total_seconds()) or None

@@ -171,8 +171,6 @@ async def test_every_request_and_start_is_announced(make_session):
         (ProviderFailure("overloaded", ""), 3, 4.0),
         (ProviderFailure("connection", ""), 8, None),
         (ProviderFailure("rate", "", retry_after=17), 1, 17),
-        (ProviderFailure("rate", "", retry_after=0), 1, 1.0),
-        (ProviderFailure("rate", "", retry_after=0), 3, 4.0),
         (ProviderFailure("rate", "", retry_after=MAX_RETRY_AFTER_SECONDS + 1), 1, None),
         (ProviderFailure("auth", ""), 1, None),
     ],
