@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from typing import Any
 
 import pytest
 from tests.needs import MARK
+
+# The language of the locale decides between encodings that fit: the same one on every machine.
+for _variable in ("LC_ALL", "LC_CTYPE"):
+    os.environ.pop(_variable, None)
+os.environ["LANG"] = "C.UTF-8"
 
 # Tests may run behind `nohup` or `&`, which ignore signals; processes that tests start must receive them all the same.
 for _number, _usual in (

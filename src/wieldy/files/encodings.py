@@ -83,6 +83,11 @@ class Encoding(Struct, frozen=True):
         return 4 if self.name.startswith("utf-32") else 2 if self.name.startswith("utf-16") else 1
 
     @property
+    def certain(self) -> bool:
+        """Whether there is one way only to write any character in the file."""
+        return not self.doubtful and not self.rivals
+
+    @property
     def is_unicode(self) -> bool:
         return self.name.startswith("utf")
 
@@ -271,16 +276,23 @@ class _Candidate(Struct, frozen=True):
 
 
 def _guess(data: bytes, whole: bool, likely: Sequence[str]) -> Encoding:
-    """The best plausible guess by statistics; where that is weak, the first of the `likely` encodings that is plausible."""
+    """The best plausible guess by statistics; where that is weak, the first of the `likely` encodings that is plausible and,
+    if there is more than a word or two, not much worse."""
     sample = _sample(data)
     candidates = _candidates(data, sample, whole)
-    if not candidates or not candidates[0].clear:
-        for name in likely:
-            if decodes(data, name, whole=whole) and _is_plausible(sample.decode(name, "ignore")):
-                return Encoding(name, doubtful=True)
-    if not candidates:
-        return Encoding(WESTERN if decodes(data, WESTERN, whole=whole) else "latin-1", doubtful=True)
     near = [one for one in candidates if one.confidence >= candidates[0].confidence * RIVAL_SHARE]
+    if not near or not near[0].clear:
+        little = sum(byte > 0x7F for byte in sample) < MIN_EVIDENCE
+        supported = {WESTERN, *(one.name for one in near)}
+        for name in likely:
+            if (
+                (little or name in supported)
+                and decodes(data, name, whole=whole)
+                and _is_plausible(sample.decode(name, "ignore"))
+            ):
+                return Encoding(name, doubtful=True)
+    if not near:
+        return Encoding(WESTERN if decodes(data, WESTERN, whole=whole) else "latin-1", doubtful=True)
     least = min(one.odd for one in near)
     best, *others = (one for one in near if one.odd == least)
     evidence = sum(not char.isascii() for char in best.text)
@@ -333,7 +345,9 @@ def _count_odd(text: str) -> tuple[int, int]:
 
 @cache
 def _locale_encodings() -> tuple[str, ...]:
-    return encodings_of_locale(next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), ""))
+    # LC_CTYPE may be C.UTF-8 by Python's own doing, which names no language.
+    names = [os.environ.get(variable, "") for variable in ("LC_ALL", "LC_CTYPE", "LANG")]
+    return next(filter(None, map(encodings_of_locale, names)), ())
 
 
 def encodings_of_locale(name: str) -> tuple[str, ...]:

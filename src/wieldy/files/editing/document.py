@@ -98,6 +98,8 @@ class Codec(Struct, frozen=True, dict=True):
 
     def require_certain(self, text: str, known: str, what: str = "new_string", advice: str = "") -> None:
         """Refuse characters that the `known` text of the file does not hold yet where it is uncertain how it encodes them."""
+        if self.encoding.certain:
+            return
         new = sorted({char for char in text if not char.isascii()}.difference(known) - _SURROGATES)
         rivals = [Codec(Encoding(name)) for name in self.encoding.rivals]
         if not self.encoding.doubtful:

@@ -141,7 +141,7 @@ def open_document(data: bytes, reading: ReadRecord, encoding: str | None = None)
 def _plan_certain(plan: PlanEdit, document: Document, settings: EditSettings) -> EditPlan:
     """Plan an edit, and refuse to write characters in an encoding that is only guessed."""
     edit = plan(document, settings.tiers)
-    if not all(splice.new.isascii() for splice in edit.splices):
+    if not document.encoding.certain and not all(splice.new.isascii() for splice in edit.splices):
         new = "".join(document.codec.decode(splice.new) for splice in edit.splices)
         document.codec.require_certain(new, document.text)
     return edit
