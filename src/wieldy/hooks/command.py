@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import os
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HookEvent
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
-MAX_OUTPUT = 1 << 20
+MAX_OUTPUT = 16 << 20
 _CHUNK = 1 << 16
 
 
@@ -70,7 +71,7 @@ async def run_command(hook: Hook, event: HookEvent, env: Mapping[str, str]) -> H
 
 
 class PipeReader:
-    """Reads a pipe in the background. The first megabyte is kept, the rest is discarded so that the hook does not block."""
+    """Reads a pipe in the background. The first 16 MB are kept, the rest is discarded so that the hook does not block."""
 
     def __init__(self) -> None:
         self._descriptor, self.child_end = os.pipe()
@@ -94,7 +95,8 @@ class PipeReader:
         reads = 0
         while self._descriptor >= 0 and reads * _CHUNK < MAX_OUTPUT and self._read():
             reads += 1
-        return self._output.decode("utf-8", "replace")
+        is_wide = self._output.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return self._output.decode("utf-16" if is_wide else "utf-8-sig", "replace")
 
     def close(self) -> None:
         if self._descriptor >= 0:

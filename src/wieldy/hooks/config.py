@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.hooks.events import HOOK_EVENTS, HookEvent
 from wieldy.permissions.rules import Rule, parse
 
@@ -32,6 +33,7 @@ class Hook(Struct, frozen=True):
     only_if: Rule | None = None
     seconds: float = DEFAULT_SECONDS
     on_error: OnError = "warn"
+    blocks_on_crash: bool = False  # `on_error: "block"` was written out: any exit code but 0 is a failure
 
     def wants(self, event: HookEvent) -> bool:
         return event.event == self.event and self.matches(event.subject)
@@ -59,14 +61,19 @@ def compile_matcher(text: str | None) -> Matcher:
         expression = re.compile(text)
     except re.error as error:
         raise ValueError(f"`{text}` is no regular expression: {error}") from None
-    return lambda subject: expression.search(subject) is not None
+    return lambda subject: any(expression.search(name) for name in (subject, *_old_names(subject)))
+
+
+def _old_names(tool: str) -> list[str]:
+    return [old for old, new in RENAMED_TOOLS.items() if new == tool]
 
 
 def listed_names(text: str) -> frozenset[str]:
     """Return the names a matcher lists; none for a regular expression or for all."""
     if text.strip() in ("", "*") or not _NAME_LIST.fullmatch(text):
         return frozenset()
-    return frozenset(name.strip() for name in _SEPARATORS.split(text) if name.strip())
+    names = (name.strip() for name in _SEPARATORS.split(text))
+    return frozenset(RENAMED_TOOLS.get(name, name) for name in names if name)
 
 
 def parse_hooks(section: Any) -> tuple[list[Hook], list[str]]:
@@ -129,6 +136,7 @@ def _parse_hook(event: str, matcher: Any, entry: Any) -> Hook:
         only_if=parse(entry["if"], "ask") if entry.get("if") else None,
         seconds=float(seconds),
         on_error=on_error,
+        blocks_on_crash=on_error == "block" and ("on_error" in entry or "onError" in entry),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
 from wieldy.core.truncate import truncate
@@ -26,6 +27,8 @@ DECISIONS: Mapping[str, Behavior] = {
 ANSWER_FIELDS = frozenset({"decision", "permissionDecision", "hookSpecificOutput", "continue", "systemMessage"})
 REASON_FIELDS = ("permissionDecisionReason", "reason", "stopReason")
 MAX_TEXT_CHARS = 10_000
+LAST_SIGNAL = 64
+_REFUSAL = re.compile(r"""["'](deny|block|denied|blocked)["']""", re.IGNORECASE)
 # Python, then dash and its kin, then Perl.
 _SCRIPT_NOT_FOUND = re.compile(
     r"""(?:\S*python\S*: can't open file|\w*sh: \d+: (?:cannot|can't|Can't) open|Can't open perl script) ['"]?([^'":]+)"""
@@ -94,8 +97,10 @@ def interpret_output(hook: Hook, output: HookOutput) -> HookReply:
     event = HOOK_EVENTS[hook.event]
     if output.exit_code is None:
         return failed_reply(hook, output.failure)
-    if output.exit_code < 0:
-        return failed_reply(hook, f"was killed by signal {-output.exit_code}")
+    # A shell reports the death of its last command as 128 and the number of the signal.
+    signal = -output.exit_code if output.exit_code < 0 else output.exit_code - 128
+    if 0 < signal <= LAST_SIGNAL:
+        return failed_reply(hook, f"was killed by signal {signal}")
     if output.exit_code in (126, 127) or _script_not_found(hook, output):
         return failed_reply(hook, f"could not start: {_first_line(output.stderr) or f'exit code {output.exit_code}'}")
     stdout = output.stdout.strip()
@@ -109,9 +114,11 @@ def interpret_output(hook: Hook, output: HookOutput) -> HookReply:
         try:
             return interpret_answer(hook, json.loads(answer))
         except (ValueError, RecursionError) as error:
-            return failed_reply(hook, f"printed something that begins like JSON and is not: {error}")
+            return unreadable_reply(hook, f"printed something that begins like JSON and is not: {error}", answer)
     if output.exit_code != 0:
         text = _stripped(output.stderr) or _stripped(output.stdout)
+        if hook.blocks_on_crash:
+            return failed_reply(hook, f"ended with exit code {output.exit_code}{f': {text}' if text else ''}")
         return HookReply(hook.name, "shown", message=f"exit code {output.exit_code}{f': {text}' if text else ''}")
     return HookReply(hook.name, context=(stdout,) if stdout and event.takes_text else ())
 
@@ -121,16 +128,16 @@ def interpret_answer(hook: Hook, answer: Any) -> HookReply:
     if answer is None:
         return HookReply(hook.name)
     if not isinstance(answer, Mapping):
-        return failed_reply(hook, f"returned {type(answer).__name__}; a hook returns a dict or None")
+        return unreadable_reply(hook, f"returned {type(answer).__name__}; a hook returns a dict or None", repr(answer))
     specific = answer.get("hookSpecificOutput") or {}
     if not isinstance(specific, Mapping):
-        return failed_reply(hook, "answered with a `hookSpecificOutput` that is no object")
+        return unreadable_reply(hook, "answered with a `hookSpecificOutput` that is no object", repr(answer))
     if specific.get("hookEventName", hook.event) != hook.event:
         return failed_reply(hook, f"answered for {specific['hookEventName']} instead of {hook.event}")
     try:
         behavior, reason = _parse_decision(hook, answer, specific)
     except ValueError as error:
-        return failed_reply(hook, str(error))
+        return unreadable_reply(hook, str(error), repr(answer))
     updated_input = specific.get("updatedInput", answer.get("updatedInput"))
     if isinstance(decision := specific.get("decision"), Mapping):
         updated_input = decision.get("updatedInput", updated_input)
@@ -159,6 +166,12 @@ def failed_reply(hook: Hook, problem: str) -> HookReply:
     return HookReply(hook.name, "failed", message=f"the hook `{hook.name}` {problem}")
 
 
+def unreadable_reply(hook: Hook, problem: str, text: str) -> HookReply:
+    """Make the reply of a hook whose answer has no known form. One that seems to refuse is never taken for consent."""
+    refuses = HOOK_EVENTS[hook.event].can_block and _REFUSAL.search(text)
+    return failed_reply(replace(hook, on_error="block") if refuses else hook, problem)
+
+
 def _parse_decision(hook: Hook, answer: Mapping[str, Any], specific: Mapping[str, Any]) -> tuple[Behavior | None, str]:
     """Find the decision wherever hooks of this event write it. Raises `ValueError` for an unknown word."""
     keys = ("permissionDecision", "decision")
@@ -182,7 +195,7 @@ def _parse_decision(hook: Hook, answer: Mapping[str, Any], specific: Mapping[str
 
 def _find_json(stdout: str) -> str:
     """Find the JSON a hook answered with: all it printed, or what follows some lines of text."""
-    if stdout.startswith("{"):
+    if stdout.startswith("{") or (stdout.startswith(("[", '"')) and _REFUSAL.search(stdout)):
         return stdout
     start = stdout.find("\n{")
     if start < 0:

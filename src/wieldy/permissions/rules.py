@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.truncate import truncate
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
@@ -44,7 +45,6 @@ PATH_RULES_OF = {
 }
 # Tools that pick one of several things: the specifier is a pattern over the name picked.
 CHOICES = {"Agent": ("agent_type", "subagent_type", "type"), "Skill": ("skill", "name")}
-RENAMED_TOOLS = {"Task": "Agent", "Monitor": "Bash"}
 # These have rules of their own kind, so that `path:x` is no parameter rule.
 PRIMARY_FIELDS = frozenset({"command", "file_path", "path", "notebook_path", "url"})
 # For tools whose specifier has a meaning of its own, only these names are read as parameters.

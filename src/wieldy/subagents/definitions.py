@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.state_dirs import config_home
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.skills.discovery import MarkdownCatalog, format_listing
 from wieldy.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
 
@@ -18,7 +19,6 @@ Origin: TypeAlias = Literal["built-in", "user", "project"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
-OLD_TOOL_NAMES = {"Task": "Agent"}
 # Tools that change nothing: an agent with no others can run in parallel with anything.
 READ_ONLY_TOOLS = frozenset(
     {
@@ -85,7 +85,7 @@ def _tools(value: Any) -> tuple[str, ...] | None:
 
 
 def _names(value: Any, field: str) -> tuple[str, ...]:
-    names = tuple(OLD_TOOL_NAMES.get(name, name) for name in parse_names(value, field))
+    names = tuple(RENAMED_TOOLS.get(name, name) for name in parse_names(value, field))
     for name in names:
         if not re.fullmatch(r"[\w*.-]+", name):
             # A rule that was read as a name would allow more than its author meant.

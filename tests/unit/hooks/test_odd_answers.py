@@ -137,3 +137,44 @@ async def test_half_a_character_in_an_answer_is_replaced(guarded, command):
 async def test_half_a_character_in_a_rewritten_input_is_replaced(guarded):
     rewrite = 'printf \'{"hookSpecificOutput": {"updatedInput": {"text": "half \\\\ud83d"}}}\''
     assert (await guarded(rewrite).call("say", text="x")).text == "said half \ufffd"
+
+
+@pytest.mark.parametrize("ending", ["kill -SEGV $$", "kill -KILL $$", "exit 137", "exit 139", "sh -c 'kill -SEGV $$'"])
+async def test_a_guard_that_is_killed_blocks(guarded, ending):
+    assert (await guarded(ending, on_error="block").call("say", text="x")).is_error
+    assert not (await guarded(ending, on_error="warn").call("say", text="x")).is_error
+
+
+async def test_a_guard_that_crashes_blocks_where_the_settings_say_so(guarded):
+    crash = "echo Traceback >&2; exit 1"
+    result = await guarded(crash, on_error="block").call("say", text="x")
+    assert result.is_error and "Traceback" in result.text
+    assert not (await guarded(crash).call("say", text="x")).is_error
+
+
+@pytest.mark.parametrize("on_error", ["block", "warn"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"printf '\\357\\273\\277'; echo '{DENIAL}'",
+        """printf '{"decision": "block", "reason": "'; head -c 3000000 /dev/zero | tr '\\0' x; printf '"}'""",
+        """printf '{"decision": "block", "reason": "'; head -c 20000000 /dev/zero | tr '\\0' x; printf '"}'""",
+        """echo '["deny"]'""",
+        """echo '"deny"'""",
+        """echo '{"decision": ["deny"]}'""",
+        """echo '{"hookSpecificOutput": ["deny"]}'""",
+        """echo '{"decision": "deny",'""",
+    ],
+)
+async def test_a_refusal_in_an_odd_form_is_never_taken_for_consent(guarded, command, on_error):
+    assert (await guarded(command, on_error=on_error).call("say", text="x")).is_error
+
+
+@pytest.mark.parametrize("matcher", ["Task", "Task|KillBash", "^Task$", "KillBash"])
+async def test_old_names_of_tools_match(matcher):
+    from wieldy.hooks.config import compile_matcher
+
+    matches = compile_matcher(matcher)
+    assert matches("Agent") == ("Task" in matcher)
+    assert matches("KillShell") == ("KillBash" in matcher)
+    assert not matches("Bash")
