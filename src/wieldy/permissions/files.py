@@ -186,6 +186,8 @@ class FilePolicy:
 
     def may_hold_protected(self, folder: str) -> bool:
         """Return whether protected files may lie in a folder: it holds a root or home, or some protected file."""
+        if self.is_protected(folder):
+            return True
         real = self._paths.resolve(folder).real
         if any(is_below(place, real) for place in (*self._paths.roots, self._paths.home)):
             return True
@@ -195,6 +197,10 @@ class FilePolicy:
             return False
         hidden = (os.path.join(real, name) for name in names if name.startswith("."))
         return any(self._protected.find(self._paths.resolve(path)) is not None for path in hidden)
+
+    def is_protected(self, path: str) -> bool:
+        """Return whether writing a path asks in every mode."""
+        return self._protected.find(self._paths.resolve(path)) is not None
 
     def deny_rule_for(self, path: str) -> Rule | None:
         """Find the rule that forbids reading or writing an existing file."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from glob import iglob
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Reason
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.words import Word
 
 UNPACKING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
+# Programs that change the files they are given, and the option by which they do.
+_IN_PLACE = {
+    "xxd": r"-\w*r",
+    "perl": r"-\w*i",
+    "ruby": r"-\w*i",
+    "gawk": r"-i|--include",
+    "awk": r"-i|--include",
+    **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "patch", "sponge", "truncate"), ""),
+}
+MAX_GLOB_MATCHES = 1_000
 _EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 _LISTS_ONLY = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
 _RECURSIVE = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
@@ -33,6 +45,26 @@ def find_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
             yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
     for folder, source in _transfers(part):
         yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source) or ())
+    yield from (Writes(path) for path in _overwritten(part) if files.is_protected(path))
+
+
+def _overwritten(part: CommandPart) -> Iterator[str]:
+    """Yield what globs match that a writing part is given, and the operands of programs that change files in place."""
+    writes = any(isinstance(effect, Writes) for effect in part.effects)
+    in_place = not part.known and _changes_in_place(part)
+    for word in part.argv[1:] if writes or in_place else ():
+        for cwd in part.cwds:
+            path = os.path.join(cwd, word.text)
+            if word.kind == "glob":
+                yield from islice(iglob(path.replace("[^", "[!"), include_hidden=True), MAX_GLOB_MATCHES)
+            elif in_place and word.static and not word.text.startswith("-"):
+                yield os.path.normpath(path)
+
+
+def _changes_in_place(part: CommandPart) -> bool:
+    program = os.path.basename(part.program or "").rstrip("0123456789.")
+    option = _IN_PLACE.get(program)
+    return option is not None and (not option or any(re.match(option, word.text) for word in part.argv[1:]))
 
 
 def judge_unknown(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:

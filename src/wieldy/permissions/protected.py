@@ -63,6 +63,8 @@ FILE_PATTERNS = {
     "id_ecdsa*": _KEYS,
     "id_ed25519*": _KEYS,
 }
+# Templates that hold no secrets.
+_TEMPLATES = (".example", ".sample", ".template", ".dist")
 # Most paths have none of these names, and are done.
 _PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
 _PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
@@ -89,13 +91,17 @@ class ProtectedPaths:
         names = path_key(path[len(root) :] if root else path, folds_case).strip(os.sep).split(os.sep)
         if _PROTECTED_NAMES.isdisjoint(names) and not names[-1].startswith(_PROTECTED_PREFIXES):
             return None
+        if (".claude", "worktrees") in pairwise(names):
+            # Each folder in it is a work tree of its own.
+            names = names[names.index("worktrees") + 2 :] or [""]
         is_memory = root is not None and names[:2] == [".wieldy", "memory"]
         protections = [_MEMORY] if is_memory else []
         protections += [FOLDERS[name] for name in names[2 if is_memory else 0 :] if name in FOLDERS]
         protections += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
         if names[-1] in FILES:
             protections.append(FILES[names[-1]])
-        protections += [protection for glob, protection in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
+        if not names[-1].endswith(_TEMPLATES):
+            protections += [protection for glob, protection in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
         return _strictest(protections)
 
 

@@ -20,6 +20,13 @@ from wieldy.shell.policy.words import ShellState, Word
 
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
 _SYSTEM_FOLDERS = word_set("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
+_SHARED_FOLDERS = word_set("/home /root /opt /Users /srv /mnt /media")
+_MAIN_BRANCHES = word_set("main master trunk develop")
+_REMOVERS = word_set("rm unlink shred")
+# What a variable or substitution becomes where that can be told from its text.
+_DEFAULT_VALUE = re.compile(r"\$\{\w+:?[-=]([^{}$`]*)\}")
+_PRINTED_CWD = re.compile(r"\$\(\s*pwd(?:\s+-[PL])?\s*\)|`\s*pwd\s*`")
+_PRINTED_ROOT = re.compile(r"\$\(\s*git rev-parse --show-toplevel\s*\)")
 _FORMATTERS = word_set("mke2fs mkswap wipefs blkdiscard")
 _DEVICE_WRITERS = word_set("dd shred cp tee mv install truncate badblocks")
 _CWD_SENSITIVE = word_set("rm find chmod chown chgrp mv")
@@ -87,6 +94,8 @@ def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterato
             continue
         if word.dynamic and not word.prefix and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
             yield Danger("ask", f"if `{word.source}` is empty, it removes the root folder", part.text)
+        if word.dynamic and "xargs" in part.wrappers:
+            yield Danger("ask", "which folders it removes comes from its input", part.text)
         for path in _targets(word, state):
             yield from _removal(part, path, state, "removes")
 
@@ -98,6 +107,12 @@ def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
     elif word.kind == "glob" and os.path.basename(word.text) in _ALL_FILES:
         text = os.path.dirname(word.text) or "."
         text = "/" if not text.strip("/") and word.text.startswith("/") else text
+    elif word.dynamic:
+        text = re.sub(r"\$HOME\b|\$\{HOME\}", state.home, word.source.strip('"'))
+        text = re.sub(r"^~(?=/|$)", state.home, _DEFAULT_VALUE.sub(r"\1", _PRINTED_ROOT.sub(state.root, text)))
+        text = _PRINTED_CWD.sub(state.cwds[0], text) if state.cwds else text
+        if not text or "$" in text or "`" in text:
+            return ()
     else:
         return ()
     return tuple(os.path.normpath(path).replace("//", "/") for path in state.absolute_paths(text))
@@ -110,6 +125,8 @@ def _removal(part: CommandPart, path: str, state: ShellState, verb: str) -> Iter
         yield Danger("ask", f"it {verb} the home folder", part.text)
     elif _holds(path, state.root):
         yield Danger("ask", f"it {verb} the whole workspace", part.text)
+    elif path in _SHARED_FOLDERS:
+        yield Danger("ask", f"it {verb} {path}", part.text)
     elif os.path.basename(path) == ".git":
         yield Danger("ask", f"it {verb} the history of a repository", part.text)
 
@@ -119,15 +136,32 @@ def _holds(folder: str, inner: str) -> bool:
 
 
 def _find(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterator[Danger]:
-    if not any(word.text == "-delete" for word in args):
-        return
     starts, expression = split_find_args(args)
-    tests = [word.text for word in expression if word.text.startswith("-") and word.text not in _UNSELECTIVE_TESTS]
-    if tests or not any(word.text == "-delete" for word in expression):
+    tests, commands = _split_executed(expression)
+    removes = "-delete" in tests or any(os.path.basename(command[0]) in _REMOVERS for command in commands if command)
+    if not removes or any(test.startswith("-") and test not in _UNSELECTIVE_TESTS for test in tests):
         return
     places = [path for word in starts for path in word.paths(state) or ()] if starts else list(state.cwds)
     for path in places:
         yield from _removal(part, path, state, "empties")
+
+
+def _split_executed(expression: tuple[Word, ...]) -> tuple[list[str], list[list[str]]]:
+    """Split the expression of `find` into its other words and the commands it executes."""
+    tests: list[str] = []
+    commands: list[list[str]] = []
+    in_command = False
+    for word in expression:
+        if in_command:
+            in_command = word.text not in (";", "\\;", "+")
+            if in_command:
+                commands[-1].append(word.text)
+        elif word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            in_command = True
+            commands.append([])
+        else:
+            tests.append(word.text)
+    return tests, commands
 
 
 def _chmod(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterator[Danger]:
@@ -142,7 +176,18 @@ def _chmod(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iter
 
 
 def _mv(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterator[Danger]:
-    for word in [word for word in args if not word.prefix.startswith("-")][:-1]:
+    operands: list[Word] = []
+    names_target = False
+    takes_value = False
+    for word in args:
+        if takes_value:
+            takes_value = False
+        elif re.match(r"-\w*t|--target-d", word.prefix) and not word.prefix.startswith("--no"):
+            names_target = True
+            takes_value = word.text.endswith("t") or word.text == "--target-directory"
+        elif not word.prefix.startswith("-"):
+            operands.append(word)
+    for word in operands if names_target else operands[:-1]:
         for path in _targets(word, state):
             yield from _removal(part, path, state, "moves away")
 
@@ -165,6 +210,14 @@ def _git(part: CommandPart, args: tuple[Word, ...]) -> Iterator[Danger]:
             yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
     elif call.command == "switch" and ({"--force", "--discard-changes"} & flags or "f" in short):
         yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
+    elif call.command == "push":
+        forced = "f" in short or "--force" in flags or "--mirror" in flags or any(word[:1] == "+" for word in words)
+        lease = any(flag.startswith("--force-w") for flag in flags)
+        to_main = any(word.rpartition(":")[2].lstrip("+") in _MAIN_BRANCHES for word in words)
+        if forced or (lease and to_main):
+            yield Danger("ask", "it overwrites what others may have pushed", part.text)
+    elif call.command == "stash" and {"clear", "drop"} & set(words[:1]):
+        yield Danger("ask", "it throws away stashed work", part.text)
     elif call.command == "rm" and "r" in short and {".", "*", "./", ":/"} & set(words) and "--cached" not in flags:
         yield Danger("ask", "it removes every file of the repository", part.text)
 

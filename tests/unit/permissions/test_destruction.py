@@ -1,0 +1,107 @@
+"""Guards hold in bypass mode, whatever spelling, link, glob or tool destroys or reaches what they protect."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def repository(root: str) -> str:
+    os.makedirs(f"{root}/.git/hooks")
+    os.makedirs(f"{root}/src")
+    for name in (".git/config", "a.txt"):
+        Path(root, name).write_text("x\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find ~ -exec rm {} +",
+        "find . -delete",
+        r"find . -type f -exec rm -f {} \;",
+        "ls | xargs rm -rf",
+        'rm -rf "$(pwd)"',
+        "rm -rf `pwd`",
+        "rm -rf $(git rev-parse --show-toplevel)",
+        "rm -rf ${x:-~}",
+        "rm -rf ${x:-$HOME}",
+        "rm -rf /home",
+        "rm -rf /root/",
+        "rm -rf /opt",
+        "rm -rf /Users",
+        "git push --force",
+        "git push -f origin x",
+        "git push origin +x",
+        "git push --force-with-lease origin main",
+        "git stash clear",
+        "git stash drop stash@{1}",
+        "mv -t /elsewhere ~",
+        "mv --target-directory=/elsewhere .",
+    ],
+)
+def test_destruction_is_asked_about_in_every_mode(judge, called, repository: str, command: str) -> None:
+    decision = judge(mode="bypassPermissions", allow=["Bash"]).decide(called("Bash", command))
+    assert decision.behavior == "ask", decision.reasons
+    assert any(reason.kind == "guard" for reason in decision.reasons)
+
+
+def test_a_default_that_is_the_root_folder_is_refused(judge, called) -> None:
+    assert judge(mode="bypassPermissions").decide(called("Bash", "rm -rf ${x:-/}")).behavior == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp a.txt .g*/config",
+        "rm .g*/config",
+        "tar xf a.tar -C .git/hooks",
+        "unzip a.zip -d .git",
+        "xxd -r a.txt .git/config",
+        "perl -i -pe s/x/y/ .git/config",
+        "perl -pi -e s/x/y/ .g*/config",
+        "ed .git/config",
+        "ln -s .git g; echo x > g/config",
+        "ln -s ../.git src/g; echo x > src/g/config",
+        "ln -s .git/hooks h && cp a.txt h/pre-commit",
+    ],
+)
+def test_protected_files_are_seen_through_globs_links_archives_and_editors(
+    judge, called, repository: str, command: str
+) -> None:
+    decision = judge(mode="bypassPermissions", allow=["Bash"]).decide(called("Bash", command))
+    assert decision.behavior == "ask", decision.reasons
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find . -name '*.pyc' -delete",
+        "find . -name '*.pyc' -exec rm {} +",
+        "git push",
+        "git push --force-with-lease origin feature",
+        "git stash pop",
+        "mv a.txt src/",
+        "mv -t src a.txt",
+        "rm -rf src/build",
+        "rm -rf /opt/x/y",
+        "cp *.txt src",
+        "perl -i -pe s/x/y/ a.txt",
+        "ln -s a.txt b",
+        "echo x > .env.example",
+        "echo x > .claude/worktrees/a/x.py",
+    ],
+)
+def test_everyday_work_is_not_asked_about(judge, called, repository: str, command: str) -> None:
+    decision = judge(mode="bypassPermissions").decide(called("Bash", command))
+    assert decision.behavior == "allow", decision.reasons
+
+
+def test_the_settings_of_a_work_tree_stay_protected(judge, called, repository: str) -> None:
+    policy = judge(mode="bypassPermissions")
+    for name in (".claude/settings.json", ".claude/worktrees/a/.claude/settings.json", ".claude/worktrees/a/.git"):
+        assert policy.decide(called("Write", f"{repository}/{name}")).behavior == "ask", name
+    assert policy.decide(called("Write", f"{repository}/.env.local")).behavior == "ask"
