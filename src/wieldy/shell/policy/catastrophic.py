@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -146,7 +146,7 @@ def _find(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Itera
         yield from _removal(part, path, state, "empties")
 
 
-def _split_executed(expression: tuple[Word, ...]) -> tuple[list[str], list[list[str]]]:
+def _split_executed(expression: Sequence[Word]) -> tuple[list[str], list[list[str]]]:
     """Split the expression of `find` into its other words and the commands it executes."""
     tests: list[str] = []
     commands: list[list[str]] = []
