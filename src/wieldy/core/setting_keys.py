@@ -79,7 +79,8 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("tools.*.allowlist", "patterns", {}, "Patterns over parameters of calls that run without asking."),
     _open("tools.*.blocklist", "patterns", {}, "Patterns over parameters of calls that never run."),
     SettingKey("tools.*.timeout", "number", None, "Seconds a call may take, in place of the tool's own."),
-    SettingKey("tools.*.rateLimit", "any", None, "How often the tool may be called."),
+    SettingKey("tools.*.rateLimit.calls", "integer", None, "How many calls of the tool may be made in `seconds`."),
+    SettingKey("tools.*.rateLimit.seconds", "number", None, "The time that `rateLimit.calls` counts in."),
     SettingKey("tools.*.cacheSeconds", "number", None, "How long results of a read-only tool are cached."),
     SettingKey("env", "string map", {}, "Environment variables for commands and servers."),
     SettingKey("hooks", "object", {}, "Commands to run at events."),
@@ -102,7 +103,9 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("sandbox.allowRead", "strings", [], "Folders that the sandbox would hide, but commands may read."),
     _open("sandbox.denyRead", "strings", [], "Folders that commands in the sandbox do not see."),
     SettingKey("sandbox.excludedCommands", "strings", [], "Programs that run outside the sandbox."),
-    SettingKey("compat.claude", "boolean", False, "Read .claude/settings*.json too."),
+    SettingKey(
+        "compat.claude", "boolean", False, "Use everything in .claude/settings*.json, not only deny and ask rules."
+    ),
     SettingKey("model", "string", None, "The model of a session, as provider/name."),
     SettingKey(
         "contextWindow", "integer", None, "Tokens of the model's context, where wieldy does not know or is wrong."

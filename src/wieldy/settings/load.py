@@ -152,8 +152,8 @@ def load_settings(
     if files:
         loaded = (*map(load_source, own_locations(root, env, managed)), load_mcp_file(root))
         sources = _sort_by_layer([*sources, *(source for source in loaded if source is not None)])
-        if _reads_claude(_hold_back(sources, root, trust, env)[0]):
-            sources = _sort_by_layer([*sources, *_load_claude(root, env, report)])
+        restrictions_only = not _reads_claude(_hold_back(sources, root, trust, env)[0])
+        sources = _sort_by_layer([*sources, *_load_claude(root, env, report, restrictions_only)])
     sources, pending = _hold_back(sources, root, trust, env)
     return _combine(root, sources, pending, report, env)
 
@@ -171,12 +171,14 @@ def _reads_claude(sources: Sequence[SettingsSource]) -> bool:
     return False
 
 
-def _load_claude(root: str, env: Mapping[str, str], report: list[SettingsProblem]) -> Iterator[SettingsSource]:
-    from wieldy.settings.claude_compat import translate
+def _load_claude(
+    root: str, env: Mapping[str, str], report: list[SettingsProblem], restrictions_only: bool
+) -> Iterator[SettingsSource]:
+    from wieldy.settings.claude_compat import only_restrictions, translate
 
     for location in claude_locations(root, env):
         if (source := load_source(location)) is not None:
-            translated, changes = translate(source)
+            translated, changes = (only_restrictions if restrictions_only else translate)(source)
             report += changes
             yield translated
 
@@ -349,7 +351,7 @@ FileStamp: TypeAlias = tuple[int, int, int] | None
 class SettingsWatcher:
     """Notices changes of the settings files of a folder. A look takes microseconds, so that every request may take one.
 
-    `named` is the file of the command line; `others` says whether any other counts, `claude` whether Claude Code's do.
+    `named` is the file of the command line; `others` says whether any other counts.
     """
 
     def __init__(
@@ -361,16 +363,14 @@ class SettingsWatcher:
         others: bool = True,
     ) -> None:
         root = find_project_root(root, env)
-        self._own: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
-        self._claude: tuple[str, ...] = ()
+        self._files: tuple[str, ...] = () if named is None else (os.path.abspath(named),)
         if others:
-            self._own += (
+            self._files += (
                 *(str(location.file) for location in own_locations(root, env)),
+                *(str(location.file) for location in claude_locations(root, env)),
                 os.path.join(root, MCP_FILE),
                 str(config_home(env) / FILE_NAME),
             )
-            self._claude = tuple(str(location.file) for location in claude_locations(root, env))
-        self.claude = True
         self._stamps = self._stat_all()
 
     def changed(self) -> bool:
@@ -382,7 +382,7 @@ class SettingsWatcher:
         return True
 
     def _stat_all(self) -> dict[str, FileStamp]:
-        return {file: _stat(file) for file in (*self._own, *(self._claude if self.claude else ()))}
+        return {file: _stat(file) for file in self._files}
 
 
 class SettingsReader:
@@ -401,10 +401,7 @@ class SettingsReader:
         self._watcher = SettingsWatcher(root, named=named, others=files)
 
     def read(self) -> Settings:
-        settings = self._read()
-        if not settings.errors:
-            self._watcher.claude = settings.get("compat.claude") is True
-        return settings
+        return self._read()
 
     def changed(self) -> bool:
         """Return whether any file has changed since the last look."""

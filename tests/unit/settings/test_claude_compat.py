@@ -69,3 +69,28 @@ def test_a_broken_foreign_file_is_an_error_too(project) -> None:
     project.write("user", {"compat": {"claude": True}})
     project.write("claude project", "{")
     assert str(project.file("claude project")) in str(project.load().errors[0])
+
+
+def test_foreign_deny_and_ask_rules_always_apply_and_nothing_else_does(project, rule_texts) -> None:
+    project.write(
+        "claude project",
+        {"permissions": {"deny": ["Read(.env)"], "ask": ["Task"], "allow": ["Bash"]}, "model": "sonnet", "hooks": {}},
+    )
+    for explicit in (None, {"compat": {"claude": False}}):
+        settings = project.load(explicit=explicit)
+        assert rule_texts(settings) == {"deny": ["Read(.env)"], "ask": ["Task"], "allow": []}
+        assert not settings.errors and settings.get("model") is None
+        assert "compat.claude" in str(settings.report[0]) and "permissions.allow" in str(settings.report[0])
+
+
+def test_a_model_by_a_foreign_name_is_left_out_and_reported(project) -> None:
+    project.write("user", {"compat": {"claude": True}})
+    project.write("claude user", {"model": "sonnet"})
+    settings = project.load()
+    assert settings.get("model") is None
+    assert any("`sonnet`" in str(line) for line in settings.report)
+
+
+def test_a_foreign_deny_rule_that_cannot_be_read_is_an_error(project) -> None:
+    project.write("claude project", {"permissions": {"deny": ["Read("]}})
+    assert project.load().errors

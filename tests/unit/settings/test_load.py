@@ -270,3 +270,10 @@ def test_an_allow_rule_that_cannot_be_read_is_only_a_warning(project) -> None:
     project.write("project", {"permissions": {"allow": ["Bash("]}})
     loaded = project.load()
     assert not loaded.errors and loaded.warnings
+
+
+def test_a_rate_limit_of_another_shape_and_a_whole_number_for_a_float_are_not_ignored_silently(project) -> None:
+    project.write("user", {"tools": {"Bash": {"rateLimit": "2/min"}}, "search": {"seconds": 2}})
+    settings = project.load()
+    assert any("`tools.Bash.rateLimit` must be an object" in str(warning) for warning in settings.warnings)
+    assert settings.get("search.seconds") == 2
