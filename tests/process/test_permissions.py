@@ -269,3 +269,37 @@ def test_a_restriction_that_is_lost_stops_the_program_and_other_mistakes_are_tol
     (project / ".wieldy/settings.json").write_text(json.dumps({"permissions": {"deny": ["Bash("]}}))
     done = wieldy("call", "LS", f"path={project}")
     assert done.returncode == 1 and "settings.json:" in done.stderr
+
+
+def test_a_rule_is_removed_with_the_comments_around_it_kept(project: Path, wieldy: Run) -> None:
+    (project / ".wieldy").mkdir()
+    file = project / ".wieldy/settings.json"
+    file.write_text(
+        '{\n // mine\n "permissions": {"allow": ["Bash(a)", "Bash(b)", "Bash(c)"], "deny": ["Bash(d)"]}\n}\n'
+    )
+    done = wieldy("permissions", "remove", "Bash(a)", "Bash(c)", "Bash(d)")
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == '{\n // mine\n "permissions": {"allow": ["Bash(b)"], "deny": []}\n}\n'
+    assert wieldy("permissions", "remove", "Bash(a)").returncode == 1
+
+
+def test_local_settings_stay_out_of_the_repository(project: Path, wieldy: Run) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    for rule in ("Bash(a)", "Bash(b)"):
+        assert wieldy("permissions", "allow", rule).returncode == 0
+    excluded = (project / ".git/info/exclude").read_text().splitlines()
+    assert excluded.count("/.wieldy/settings.local.json") == 1
+
+
+def test_both_names_of_the_mode_option_work(project: Path, wieldy: Run) -> None:
+    for option in ("--mode", "--permission-mode"):
+        assert wieldy("permissions", "explain", "Bash", "make", option, "plan").stdout.startswith("DENY")
+        assert wieldy("-p", "go", hello(project), option, "bypassPermissions").returncode == 0
+        (project / "made").unlink()
+
+
+def test_a_denial_names_the_command_and_the_rule_that_would_help(project: Path, wieldy: Run) -> None:
+    done = wieldy("-p", "go", hello(project))
+    assert done.returncode == 3
+    assert "Bash(touch made) was not permitted" in done.stderr
+    assert "wieldy permissions allow 'Bash(touch" in done.stderr or "'Edit(/made)'" in done.stderr

@@ -51,9 +51,10 @@ def add_root(parser: argparse.ArgumentParser, about: str = "the folder to work i
 
 
 def add_mode(parser: argparse.ArgumentParser, option: str = "--mode") -> None:
-    """Add an option that takes a permission mode."""
+    """Add an option that takes a permission mode, under both its names."""
     modes = "default, acceptEdits, plan, dontAsk or bypassPermissions"
-    parser.add_argument(option, type=mode, metavar="MODE", help=f"{modes} (default: as in the settings)")
+    other = "--mode" if option == "--permission-mode" else "--permission-mode"
+    parser.add_argument(option, other, type=mode, metavar="MODE", help=f"{modes} (default: as in the settings)")
 
 
 def folder(path: str) -> str:

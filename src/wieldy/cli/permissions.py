@@ -36,6 +36,7 @@ EXAMPLES = """examples:
   wieldy permissions explain Edit '{"file_path": ".env"}' --json
   wieldy permissions allow 'Bash(npm run test:*)'          add a rule to .wieldy/settings.local.json
   wieldy permissions deny 'Read(./secrets/**)' --project   … to the settings the project shares
+  wieldy permissions remove 'Bash(npm run test:*)'         remove a rule from your files and the project's
   wieldy permissions test                                  check the examples of rules
   wieldy permissions replay SESSION | --all                decide past calls again: what would change?
   wieldy permissions trust                                 consent to what this project's settings configure"""
@@ -50,7 +51,7 @@ def main(command: str, argv: list[str]) -> int:
         "wieldy permissions", "Show and change what is allowed in this folder. Runs nothing.", EXAMPLES
     )
     subcommands = parser.add_subparsers(
-        dest="subcommand", required=True, metavar="list | explain | allow | deny | ask | test | replay | trust"
+        dest="subcommand", required=True, metavar="list | explain | allow | deny | ask | remove | test | replay | trust"
     )
 
     def add(name: str, about: str, example: str, *, json: bool = False) -> argparse.ArgumentParser:
@@ -74,6 +75,8 @@ def main(command: str, argv: list[str]) -> int:
         scope = change.add_mutually_exclusive_group()
         scope.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
         scope.add_argument("--user", action="store_true", help="to the settings of all your projects")
+    remove = add("remove", "remove rules from the settings files", "remove 'Bash(npm run test:*)'")
+    remove.add_argument("rule", metavar="RULE", nargs="+")
     add("test", "check the examples of rules", "test", json=True)
     replay_parser = add("replay", "decide past calls again by the rules of today", "replay --all", json=True)
     replay_parser.add_argument("session", metavar="SESSION", nargs="?", help="a session id from `wieldy sessions`")
@@ -88,6 +91,7 @@ def main(command: str, argv: list[str]) -> int:
         "allow": _add_rules,
         "deny": _add_rules,
         "ask": _add_rules,
+        "remove": _remove_rules,
         "test": _test,
         "replay": _replay,
         "trust": _trust,
@@ -159,6 +163,20 @@ def _add_rules(options: argparse.Namespace) -> int:
         remember(options.root, rules, file=file)
     print(f"{behavior}: {', '.join(map(str, rules))} → {file}")
     return 0
+
+
+def _remove_rules(options: argparse.Namespace) -> int:
+    from wieldy.settings.store import local_file, project_file, remove_rules, user_file
+
+    removed: set[str] = set()
+    for file in (local_file(options.root), project_file(options.root), user_file()):
+        for rule in remove_rules(file, options.rule):
+            print(f"removed {rule} from {file}")
+            removed.add(rule)
+    missing = [rule for rule in options.rule if rule not in removed]
+    for rule in missing:
+        print_error(f"there is no rule `{rule}` in these files; `wieldy permissions list` shows where each is written")
+    return 1 if missing else 0
 
 
 def _test(options: argparse.Namespace) -> int:

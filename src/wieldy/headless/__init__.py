@@ -111,5 +111,5 @@ def _write_text(end: RunEnded, totals: RunTotals, write: Write) -> None:
         write(end.text if end.text.endswith("\n") else end.text + "\n")
     if end.why != "done":
         print(f"wieldy: {end.detail or end.why}", file=sys.stderr)
-    for denial in totals.denied_calls():
-        print(f"wieldy: {denial['tool_name']} was not permitted", file=sys.stderr)
+    for line in totals.denial_lines():
+        print(f"wieldy: {line}", file=sys.stderr)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 from uuid import uuid4
 
 from wieldy.agent.session import Session
+from wieldy.core.decision import Decision
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, RunEnded, ToolFailed
+from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.outcome import Refused, ToolResult
+from wieldy.core.truncate import truncate
 
 SUBTYPES = {
     "done": "success",
@@ -30,6 +34,7 @@ class RunTotals:
 
     def __init__(self) -> None:
         self.denials: list[dict[str, Any]] = []
+        self._decisions: dict[str, Decision] = {}
         self.usage: dict[str, int] = dict.fromkeys(USAGE_NAMES.values(), 0)
         self.model_seconds = 0.0
         self.stop_reason: str | None = None
@@ -47,10 +52,26 @@ class RunTotals:
             self._inputs.update((b["id"], b["input"]) for b in inner.content if b["type"] == "tool_use")
         elif isinstance(inner, ToolFailed) and is_denied(inner.result):
             self.denials.append({"tool_name": inner.name, "tool_use_id": inner.call_id})
+            decision = inner.result.outcome.data if isinstance(inner.result.outcome, Refused) else None
+            if isinstance(decision, Decision):
+                self._decisions[inner.call_id] = decision
 
     def denied_calls(self) -> list[dict[str, Any]]:
         """Return every denied call with its input."""
         return [{**denial, "tool_input": dict(self._inputs.get(denial["tool_use_id"], {}))} for denial in self.denials]
+
+    def denial_lines(self) -> list[str]:
+        """Return a line for each denied call: what was to be done, why it was not, and the rules that would allow it."""
+        lines = []
+        for denial in self.denied_calls():
+            values = [value for value in denial["tool_input"].values() if isinstance(value, str)]
+            name = f"{denial['tool_name']}({truncate(values[0], 120)})" if values else denial["tool_name"]
+            decision = self._decisions.get(denial["tool_use_id"])
+            why = f": {decision.why}" if decision is not None else ""
+            rules = " ".join(map(quote, decision.suggestions)) if decision is not None else ""
+            advice = f"; to allow it: wieldy permissions allow {rules}" if rules else ""
+            lines.append(escape_to_line(f"{name} was not permitted{why}{advice}"))
+        return lines
 
 
 def usage_as_dict(usage: Any) -> dict[str, int]:

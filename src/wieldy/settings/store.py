@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,22 @@ def add_rules(file: Path, behavior: Behavior, rules: Sequence[str]) -> None:
     _update(file, lambda text: with_items(text, ("permissions", behavior), list(rules)))
 
 
+def remove_rules(file: Path, rules: Sequence[str]) -> list[str]:
+    """Remove rules from every list of a settings file; return those it held. Blocks on disk and lock."""
+    if not file.exists():
+        return []
+    removed: list[str] = []
+
+    def change(text: str | None) -> str:
+        for behavior in ("deny", "ask", "allow"):
+            text, items = without_items(text, ("permissions", behavior), rules)
+            removed.extend(items)
+        return text or "{}\n"
+
+    _update(file, change)
+    return removed
+
+
 def set_value(file: Path, name: str, value: Any) -> None:
     """Set one value, by its dotted name, in a settings file. Blocks on disk and lock."""
     _update(file, lambda text: with_value(text, name.split("."), value))
@@ -68,9 +85,25 @@ def remember(
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:
             add_rules(file, behavior, texts)
+    if file == local_file(root):
+        _exclude_from_git(Path(real_root))
     allowed = [ConsentItem.for_value("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
     (trust or Trust()).accept(real_root, allowed)
     return file
+
+
+def _exclude_from_git(root: Path) -> None:
+    """Keep the settings of one person out of the repository, by git's own list for this clone."""
+    exclude = root / ".git" / "info" / "exclude"
+    pattern = f"/{FOLDER}/{LOCAL}"
+    if not (root / ".git").is_dir():
+        return
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        lines = exclude.read_text("utf-8") if exclude.exists() else ""
+        if pattern not in lines.splitlines():
+            exclude.parent.mkdir(exist_ok=True)
+            with exclude.open("a", encoding="utf-8") as file:
+                file.write(("" if not lines or lines.endswith("\n") else "\n") + pattern + "\n")
 
 
 def _update(file: Path, change: Callable[[str | None], str]) -> None:
@@ -101,6 +134,27 @@ def with_items(text: str | None, path: Sequence[str], items: Sequence[Any]) -> s
         elif item not in node.value:
             text = _insert(document.text, node, node.items, _dump(item))
     return text or "{}\n"
+
+
+def without_items(text: str | None, path: Sequence[str], rules: Sequence[str]) -> tuple[str, list[str]]:
+    """Remove rules from a list in a JSON text, each with its comma; return the text and what was removed."""
+    document = _parse(text)
+    node = document.node(tuple(path))
+    result, removed = document.text, []
+    items = node.items if node is not None and isinstance(node.value, list) else ()
+    for index in reversed(range(len(items))):
+        value = items[index].value
+        rule = value.get("rule") if isinstance(value, dict) else value
+        if rule not in rules:
+            continue
+        removed.append(str(rule))
+        if index:
+            start, end = items[index - 1].end, items[index].end
+        else:
+            start, end = items[0].start, items[1].start if len(items) > 1 else items[0].end
+        result = result[:start] + result[end:]
+        items = _parse(result).node(tuple(path)).items  # type: ignore[union-attr]
+    return result, removed
 
 
 def with_value(text: str | None, path: Sequence[str], value: Any) -> str:
