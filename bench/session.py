@@ -16,13 +16,7 @@ from typing import Any
 from bench.claim import Claim
 
 from wieldy import Script, Session, tool
-from wieldy.agent.records import (
-    ApprovalRequested,
-    AssistantBlock,
-    AssistantMessageEnded,
-    ToolResultRecord,
-    UserMessage,
-)
+from wieldy.agent.records import ApprovalRequested, AssistantBlock, AssistantMessageEnded, ToolResultRecord, UserMessage
 from wieldy.agent.transcript import Transcript, fold, records
 
 TURNS = 3_100

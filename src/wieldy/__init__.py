@@ -8,10 +8,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
-    from wieldy.core.content import Image, Text
     from wieldy.core.decision import Answer
     from wieldy.core.errors import Refusal, ToolDefinitionError, ToolFailure, WieldyError
-    from wieldy.core.outcome import ToolResult
+    from wieldy.core.outcome import Image, Text, ToolResult
     from wieldy.core.tool import Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
     from wieldy.hooks.config import python_hook
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Answer": "core.decision",
-    "Image": "core.content",
+    "Image": "core.outcome",
     "Output": "core.tool",
     "Param": "schema.fields",
     "Progress": "core.tool",
     "Refusal": "core.errors",
     "Script": "providers.script",
     "Session": "agent.session",
-    "Text": "core.content",
+    "Text": "core.outcome",
     "Tool": "core.tool",
     "ToolContext": "core.tool",
     "ToolDefinitionError": "core.errors",

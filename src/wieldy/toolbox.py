@@ -13,7 +13,6 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
-from wieldy.core.descriptors import raise_descriptor_limit
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
@@ -23,6 +22,7 @@ from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
+from wieldy.engine.supervise import raise_descriptor_limit
 from wieldy.engine.turn import Turn
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo

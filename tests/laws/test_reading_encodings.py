@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.encodings import decodes, detect_encoding
-from wieldy.files.kinds import binary_kind
+from wieldy.files.detection import binary_kind, decodes, detect_encoding
 
 LAW = settings(max_examples=200, deadline=None)
 codecs = st.sampled_from(["utf-8", "gbk", "shift_jis", "euc_kr", "big5", "cp1251", "cp1252", "utf-16", "utf-32"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.encodings import Encoding
+from wieldy.files.detection import Encoding
 from wieldy.files.reading.opening import HEAD, OpenFile
 from wieldy.files.reading.pages import MAX_LINE_CHARS, LineEndings, Page, count_breaks, normalize_breaks, read_page
 

@@ -14,9 +14,9 @@ import pytest
 from tests.peers.npm import install_packages
 
 from wieldy import Toolbox
-from wieldy.core.content import Image
 from wieldy.core.decision import Answer
 from wieldy.core.messages import Message
+from wieldy.core.outcome import Image
 from wieldy.core.provider import Completion, SideModel
 from wieldy.mcp.client.manager import McpServers
 

@@ -12,12 +12,7 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
-from wieldy.agent.records import (
-    HistoryReplaced,
-    MediaWithheld,
-    ResultsShortened,
-    ThinkingRemoved,
-)
+from wieldy.agent.records import HistoryReplaced, MediaWithheld, ResultsShortened, ThinkingRemoved
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import complete_message
 from wieldy.agent.toolbox_protocol import ToolboxProtocol

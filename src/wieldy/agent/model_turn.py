@@ -18,12 +18,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from wieldy.agent.records import (
-    AssistantBlock,
-    AssistantMessageEnded,
-    MessageDiscarded,
-    ToolResultRecord,
-)
+from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded, ToolResultRecord
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort

@@ -6,13 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wieldy.agent.records import (
-    AssistantBlock,
-    AssistantMessageEnded,
-    MessageDiscarded,
-    SessionHeader,
-    UserMessage,
-)
+from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded, SessionHeader, UserMessage
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.errors import SessionError
 

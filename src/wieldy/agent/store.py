@@ -11,13 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.agent.records import (
-    ApprovalRequested,
-    AssistantBlock,
-    SessionHeader,
-    ToolResultRecord,
-    UserMessage,
-)
+from wieldy.agent.records import ApprovalRequested, AssistantBlock, SessionHeader, ToolResultRecord, UserMessage
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError

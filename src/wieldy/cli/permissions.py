@@ -19,14 +19,7 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
 from wieldy.engine.pipeline import bind, lookup, normalize
-from wieldy.permissions.explain import (
-    ChangedDecision,
-    check_examples,
-    explain,
-    format_rules,
-    replay,
-    rules_as_json,
-)
+from wieldy.permissions.explain import ChangedDecision, check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.toolbox import Toolbox
 
 EXAMPLES = """examples:

@@ -1,4 +1,4 @@
-"""How a call ended: each has exactly one outcome."""
+"""How a call ended, and its result: content blocks for the model, data for the caller."""
 
 from __future__ import annotations
 
@@ -6,8 +6,35 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.content import Content, text_of
 from wieldy.core.errors import Stage
+
+
+class Text(Struct, frozen=True):
+    text: str
+
+    def as_wire(self) -> dict[str, Any]:
+        """The block in a `tool_result` of the Anthropic Messages API."""
+        return {"type": "text", "text": self.text}
+
+
+class Image(Struct, frozen=True):
+    """An image, base64-encoded."""
+
+    media_type: str
+    data: str
+
+    def as_wire(self) -> dict[str, Any]:
+        """The block in a `tool_result` of the Anthropic Messages API."""
+        return {"type": "image", "source": {"type": "base64", "media_type": self.media_type, "data": self.data}}
+
+
+Block: TypeAlias = Text | Image
+Content: TypeAlias = tuple[Block, ...]
+
+
+def text_of(content: Content) -> str:
+    """Join the text blocks by line breaks."""
+    return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
 class Done(Struct, frozen=True):

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct, field
 
 from wieldy.core.abort import Abort
-from wieldy.core.content import Block, Content, Text
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, is_opaque
-from wieldy.core.outcome import ToolResult
+from wieldy.core.outcome import Block, Content, Text, ToolResult
 from wieldy.core.truncate import truncate_line
 
 if TYPE_CHECKING:

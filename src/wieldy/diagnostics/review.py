@@ -17,10 +17,9 @@ from msgspec.structs import asdict
 
 from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
-from wieldy.core.content import Text
 from wieldy.core.decision import Advice
 from wieldy.core.effects import Writes
-from wieldy.core.outcome import Done, Outcome
+from wieldy.core.outcome import Done, Outcome, Text
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.diagnostics.checkers import (

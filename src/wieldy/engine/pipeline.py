@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.content import Text, text_of
 from wieldy.core.decision import Advice, Answer, Decision, Opinion, Question, Reason
-from wieldy.core.descriptors import process_gate
 from wieldy.core.effects import Effects, Reads, Writes, is_lasting
 from wieldy.core.errors import Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
@@ -28,7 +27,7 @@ from wieldy.core.events import (
     ToolSucceeded,
 )
 from wieldy.core.logs import log
-from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, ToolResult
+from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, text_of
 from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
@@ -403,11 +402,11 @@ async def execute(plan: PlannedCall, ctx: ToolContext, services: Services) -> Ou
 
     timeout = _timeout(tool)
     try:
-        async with process_gate().call():
-            return await services.supervisor.run(run_tool(tool, plan.args, ctx, report), services.abort, timeout)
+        call = partial(run_tool, tool, plan.args, ctx, report)
+        return await services.supervisor.run_call(call, services.abort, timeout)
     except TimedOut as error:
-        partial = f" Until then it said:\n{text_of(error.partial.blocks)}" if error.partial is not None else ""
-        raise ToolFailure(f"{tool.name} did not finish within {timeout:g} s and was stopped.{partial}") from None
+        output = f" Until then it said:\n{text_of(error.partial.blocks)}" if error.partial is not None else ""
+        raise ToolFailure(f"{tool.name} did not finish within {timeout:g} s and was stopped.{output}") from None
 
 
 async def run_tool(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Progress], None]) -> Output:

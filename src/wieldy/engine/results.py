@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.call import ToolCall
-from wieldy.core.content import Block, Content, Image, Text
-from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, ToolResult
+from wieldy.core.outcome import Block, Content, Done, Failed, Image, Interrupted, Outcome, Refused, Text, ToolResult
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate_middle

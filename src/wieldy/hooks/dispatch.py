@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from wieldy.core.call import PlannedCall
-from wieldy.core.content import Text, text_of
 from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
-from wieldy.core.outcome import Done, Failed, Interrupted, Outcome
+from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Text, text_of
 from wieldy.core.tool import maybe_await
 from wieldy.core.workspace import Workspace
 from wieldy.hooks.events import Notification, PermissionRequest, PostToolUse, PostToolUseFailure

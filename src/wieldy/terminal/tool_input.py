@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.core.content import Image
 from wieldy.core.errors import WieldyError
-from wieldy.core.outcome import ToolResult
+from wieldy.core.outcome import Image, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.engine.pipeline import nearest
 

@@ -68,9 +68,9 @@ def _list_files(workspace: Workspace) -> Output:
 
 
 def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
+    from wieldy.files.detection import binary_kind
     from wieldy.files.editing.document import Document
     from wieldy.files.editing.read_state import ReadState
-    from wieldy.files.kinds import binary_kind
     from wieldy.files.reading.opening import OpenFile
 
     real = ctx.resolved(absolute)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.content import Content, Image, Text
+from wieldy.core.outcome import Content, Image, Text
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.web.url import canonical_url, fetches_url

@@ -12,13 +12,12 @@ from time import monotonic
 
 from msgspec import Struct
 
-from wieldy.core.content import Content, Text, text_of
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Content, Text, text_of
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.files.encodings import BOMS, decodes, detect_encoding
-from wieldy.files.kinds import HEAD, binary_kind, media_type_of
+from wieldy.files.detection import BOMS, HEAD, binary_kind, decodes, detect_encoding, media_type_of
 from wieldy.web.fetch import FetchedResponse
 from wieldy.web.markdown import MAX_CHARS, html_to_markdown, title_of
 

@@ -76,8 +76,11 @@ def root(tmp_path: Path) -> Path:
 def test_two_processes_lose_nothing_and_are_never_refused(root: Path, names: tuple[str, str]):
     (root / "n").write_bytes(b"1000")
     os.link(root / "n", root / "twin") if "twin" in names else None
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     children = [
-        subprocess.Popen([sys.executable, __file__, str(root), name], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, __file__, str(root), name], stdout=subprocess.PIPE, text=True, env=environment
+        )
         for name in names
     ]
     assert [json.loads(child.communicate(timeout=60)[0]) for child in children] == [TIMES, TIMES]

@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from wieldy.files.encodings import Encoding, decodes, detect_encoding, detect_wide_codec, encodings_of_locale
+from wieldy.files.detection import Encoding, decodes, detect_encoding, detect_wide_codec, encodings_of_locale
 
 SAMPLES = {
     "gbk": "#include <stdio.h>\n// 读取配置文件并初始化系统\nint main(void) { return 0; } /* 主函数 */\n",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.kinds import binary_kind
+from wieldy.files.detection import binary_kind
 
 
 def zipped(*names: str) -> bytes:

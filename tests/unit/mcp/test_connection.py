@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.core.content import Image
 from wieldy.core.decision import Answer
 from wieldy.core.events import ToolProgress
+from wieldy.core.outcome import Image
 from wieldy.mcp.client.connection import ServerLogMessage
 from wieldy.mcp.client.manager import McpServers
 

@@ -13,10 +13,9 @@ from tests.unit.subagents.conftest import told
 
 from wieldy import Script, Session, Toolbox
 from wieldy.agent.models import MODEL_ALIASES, SubagentModels
-from wieldy.core.content import Text
 from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
-from wieldy.core.outcome import Done, Refused, ToolResult
+from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
 from wieldy.subagents.definitions import AgentDefinition

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from wieldy import Script, Session, Toolbox
-from wieldy.core.content import Text
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS
 from wieldy.core.events import AgentEvent, ModelRequested
-from wieldy.core.outcome import Done, ToolResult
+from wieldy.core.outcome import Done, Text, ToolResult
 from wieldy.core.workspace import Workspace
 from wieldy.tools.agent import agent
 from wieldy.tools.architect import architect

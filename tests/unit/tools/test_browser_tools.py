@@ -15,7 +15,7 @@ from tests.unit.browser.pages import browsing, connections, ref
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy import Toolbox
-from wieldy.core.content import Image
+from wieldy.core.outcome import Image
 from wieldy.core.tool import Tool
 from wieldy.shell.running.reaper import ProcessTree, members
 from wieldy.tools import MODULES, builtin_loaders

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox
-from wieldy.core.content import Image
+from wieldy.core.outcome import Image
 
 pytestmark = pytest.mark.asyncio
 

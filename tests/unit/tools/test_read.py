@@ -13,8 +13,8 @@ import pytest_asyncio
 from PIL import Image as pillow
 
 from wieldy import Toolbox
-from wieldy.core.content import Image, Text
 from wieldy.core.effects import Reads
+from wieldy.core.outcome import Image, Text
 from wieldy.files.editing.read_state import ReadState
 from wieldy.tools.read import read
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.unit.web.loopback import workspace
 
-from wieldy.core.content import Text
+from wieldy.core.outcome import Text
 from wieldy.web.page import CACHE_PAGES, CACHE_SECONDS, PageCache, WebPage
 
 

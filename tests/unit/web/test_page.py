@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.content import Image
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Image
 from wieldy.web.fetch import FetchedResponse
 from wieldy.web.markdown import html_to_markdown
 from wieldy.web.page import WebPage, read_page

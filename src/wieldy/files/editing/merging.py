@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.encodings import Encoding, detect_encoding, fits
+from wieldy.files.detection import Encoding, detect_encoding, fits
 
 # Comparing more pairs of lines than this would take too long.
 MAX_COMPARISONS = 60_000_000

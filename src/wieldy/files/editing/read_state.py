@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
-    from wieldy.files.encodings import Encoding
+    from wieldy.files.detection import Encoding
 
 
 LineRange: TypeAlias = tuple[int, int]

@@ -11,13 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
+from wieldy.files.detection import UTF8, Encoding, binary_kind, encoding_for_new, keep_encoding
 from wieldy.files.editing.document import Document, Span, normalize_newlines
 from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacement, Tier, find_text
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
-from wieldy.files.encodings import UTF8, Encoding, encoding_for_new, keep_encoding
-from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.target import Target
 
 

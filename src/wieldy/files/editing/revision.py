@@ -12,14 +12,13 @@ from msgspec.structs import replace
 from wieldy.core.errors import ToolFailure
 from wieldy.core.setting_keys import default_of
 from wieldy.core.tool import Output
+from wieldy.files.detection import UTF8, Encoding, binary_kind, keep_encoding, named_encoding
 from wieldy.files.editing.diff import Patch, make_patch
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadRecord, ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
-from wieldy.files.encodings import UTF8, Encoding, keep_encoding, named_encoding
-from wieldy.files.kinds import binary_kind
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, resolve_target, with_content
 from wieldy.search.format import display_path

@@ -20,11 +20,10 @@ from msgspec.structs import asdict
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
+from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import ReadState, digest_of
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_span
-from wieldy.files.encodings import detect_encoding
-from wieldy.files.kinds import binary_kind
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 from wieldy.search.patterns import compile_globs
 

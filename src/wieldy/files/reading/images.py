@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wieldy.core.content import Image
 from wieldy.core.errors import ToolFailure
-from wieldy.files.kinds import media_type_of
+from wieldy.core.outcome import Image
+from wieldy.files.detection import media_type_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Raster

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.content import Block, Image, Text
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Block, Image, Text
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate
 from wieldy.files.reading.opening import OpenFile

@@ -12,7 +12,7 @@ from typing import AnyStr, Generic, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.encodings import UTF8, Encoding, detect_encoding
+from wieldy.files.detection import UTF8, Encoding, detect_encoding
 from wieldy.files.reading import MAX_CHARS, MAX_LINES
 from wieldy.files.reading.opening import OpenFile
 from wieldy.search.format import display_path

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from wieldy.core.content import Content, Image, Text
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Content, Image, Text
 
 LARGEST_FILE = 128 << 20
 MAX_UNASKED_PAGES = 10

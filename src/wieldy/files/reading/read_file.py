@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.content import Content, Text
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Content, Text
 from wieldy.core.tool import Output
-from wieldy.files.encodings import Encoding, decodes, keep_encoding, named_encoding
-from wieldy.files.kinds import binary_kind, media_type_of
+from wieldy.files.detection import Encoding, binary_kind, decodes, keep_encoding, media_type_of, named_encoding
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import Page, read_page
 from wieldy.search.format import display_path, format_size

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from wieldy.core.content import Block, Content, Image, Text
+from wieldy.core.outcome import Block, Content, Image, Text
 from wieldy.core.tool import Output
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from wieldy.core.content import Text
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Text
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.connection import Connection
 from wieldy.mcp.client.content import convert_part

@@ -22,14 +22,7 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Refusal
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.server.forms import (
-    Form,
-    FormResponse,
-    parse_answers,
-    parse_permission,
-    permission_form,
-    question_form,
-)
+from wieldy.mcp.server.forms import Form, FormResponse, parse_answers, parse_permission, permission_form, question_form
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 import mcp_types as types
 
-from wieldy.core.content import Block, Image
-from wieldy.core.outcome import ToolResult
+from wieldy.core.outcome import Block, Image, ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.results import to_json_value

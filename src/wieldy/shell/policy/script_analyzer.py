@@ -18,14 +18,7 @@ from wieldy.shell.policy.programs.find import executed_commands, listed_links
 from wieldy.shell.policy.programs.registry import check_program
 from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown
 from wieldy.shell.policy.side_effects import constant_variables, may_change_cwd
-from wieldy.shell.policy.words import (
-    ShellState,
-    Word,
-    literal,
-    resolve_without_braces,
-    resolve_word,
-    resolve_words,
-)
+from wieldy.shell.policy.words import ShellState, Word, literal, resolve_without_braces, resolve_word, resolve_words
 from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
 
 MAX_NESTED_SHELLS = 6

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.files.encodings import Encoding
+from wieldy.files.detection import Encoding
 from wieldy.files.reading.pages import Page
 from wieldy.files.reading.read_file import describe_page
 from wieldy.search.format import format_size

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.kinds import media_type_of
+from wieldy.files.detection import media_type_of
 from wieldy.files.reading.images import (
     LARGEST_SENT,
     LONGEST_SHRUNK,

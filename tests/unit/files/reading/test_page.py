@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.encodings import Encoding
+from wieldy.files.detection import Encoding
 from wieldy.files.reading import MAX_CHARS
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import COUNTED_AHEAD, Page, read_page

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image as pillow
 
-from wieldy.core.content import Image, Text
 from wieldy.core.errors import ToolFailure
+from wieldy.core.outcome import Image, Text
 from wieldy.files.reading.pdf import MAX_PAGES, parse_page_numbers, read_pdf
 
 

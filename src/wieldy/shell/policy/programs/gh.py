@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from wieldy.shell.policy.programs.spec import (
-    CallEffects,
-    ParsedArgs,
-    ProgramCall,
-    option_table,
-    parse_args,
-    unknown,
-)
+from wieldy.shell.policy.programs.spec import CallEffects, ParsedArgs, ProgramCall, option_table, parse_args, unknown
 from wieldy.shell.policy.words import Word
 
 _OUTPUT = "--json= -q: --jq= --template= -R: --repo="

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from wieldy.core.descriptors import PER_CALL, SPARE, DescriptorGate, open_descriptors
+from wieldy.engine.supervise import PER_CALL, SPARE, DescriptorGate, open_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix resource limits")
 
