@@ -80,7 +80,7 @@ def _enable_subagents(box: Toolbox) -> None:
     if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
         from wieldy.subagents.tasks import SubagentAccess
 
-        box.workspace.provide(SubagentAccess(box.workspace, start=_refuse_subagent))
+        box.workspace.service(SubagentAccess).start = _refuse_subagent
 
 
 async def _refuse_subagent(task: SubagentTask, ctx: ToolContext) -> SubagentHandle:

@@ -1,9 +1,12 @@
-"""What a call touches. A tool declares it once; scheduling, permissions, undo, previews and hooks all use it."""
+"""What a call touches. A tool declares it once; scheduling, permissions, undo, previews and hooks all use it.
+
+`opaque` says that it is unknown what an effect touches.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -11,11 +14,15 @@ from msgspec import Struct
 class Reads(Struct, frozen=True):
     """Reads the file at an absolute path, or anything below it when it is a directory."""
 
+    opaque: ClassVar[bool] = False
+
     path: str
 
 
 class Writes(Struct, frozen=True):
     """Creates, changes or deletes the file at an absolute path, or anything below it when it is a directory."""
+
+    opaque: ClassVar[bool] = False
 
     path: str
 
@@ -26,15 +33,23 @@ class Runs(Struct, frozen=True):
     command: str
     contained: bool = False
 
+    @property
+    def opaque(self) -> bool:
+        return not self.contained
+
 
 class Fetches(Struct, frozen=True):
     """Sends a request to a URL."""
+
+    opaque: ClassVar[bool] = False
 
     url: str
 
 
 class Opaque(Struct, frozen=True):
     """Unknown effects: the call runs alone, and a person is asked."""
+
+    opaque: ClassVar[bool] = True
 
 
 Effect: TypeAlias = Reads | Writes | Runs | Fetches | Opaque
@@ -44,19 +59,14 @@ NO_EFFECTS: Effects = ()
 UNKNOWN_EFFECTS: Effects = (Opaque(),)
 
 
-def is_opaque(effect: Effect) -> bool:
-    """Whether it is unknown what this effect touches."""
-    return isinstance(effect, Opaque) or (isinstance(effect, Runs) and not effect.contained)
-
-
 def is_lasting(effect: Effect) -> bool:
     """Whether repeating the call may differ from making it once, so that the transcript must record it first."""
-    return isinstance(effect, Writes) or is_opaque(effect)
+    return isinstance(effect, Writes) or effect.opaque
 
 
 def clash(one: Effects, other: Effects) -> bool:
     """Whether two calls must not overlap: one is opaque, or one writes what the other touches."""
-    if any(map(is_opaque, one)) or any(map(is_opaque, other)):
+    if any(effect.opaque for effect in (*one, *other)):
         return True
     return any(_collide(a, b) for a in one for b in other)
 

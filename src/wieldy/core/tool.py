@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct, field
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, is_opaque
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.outcome import Block, Content, Text, ToolResult
 from wieldy.core.truncate import truncate_line
 
@@ -141,7 +141,7 @@ class Tool:
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Whether the call must pass the permission engine's ask step."""
-        return not self.read_only or any(map(is_opaque, effects))
+        return not self.read_only or any(effect.opaque for effect in effects)
 
     def destructive(self, input: Mapping[str, Any]) -> bool:
         """Whether undo cannot take the call back."""

@@ -14,7 +14,7 @@ from contextvars import ContextVar, Token
 from typing import Self
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import Effects, Writes, clash, is_opaque
+from wieldy.core.effects import Effects, Writes, clash
 from wieldy.engine.supervise import Supervisor
 
 _current_ticket: ContextVar[Ticket | None] = ContextVar("wieldy_ticket", default=None)
@@ -55,7 +55,7 @@ class Ticket:
     def set_effects(self, effects: Effects, safe: bool | None) -> None:
         """State what the call touches; `safe` overrides whether it may run beside others."""
         self.effects = effects
-        self.alone = any(map(is_opaque, effects)) if safe is None else not safe
+        self.alone = any(effect.opaque for effect in effects) if safe is None else not safe
         self.writes = safe is not True and any(isinstance(effect, Writes) for effect in effects)
 
     def clashes(self, other: Ticket) -> bool:

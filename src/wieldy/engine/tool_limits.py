@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Advice
-from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash, is_opaque
+from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash
 from wieldy.core.errors import Refusal, ToolDefinitionError
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
 from wieldy.core.workspace import Workspace
@@ -150,7 +150,7 @@ class CachedTool(WrappedTool):
 
     def invalidate(self, effects: Effects) -> None:
         """Drop the results that may depend on what these effects change."""
-        if any(map(is_opaque, effects)):
+        if any(effect.opaque for effect in effects):
             self._entries.clear()
             return
         writes = tuple(effect for effect in effects if isinstance(effect, Writes))
@@ -191,7 +191,7 @@ class CacheInvalidator:
         self._caches += _caches_in(tool)
 
     def wants(self, plan: PlannedCall) -> bool:
-        return any(isinstance(effect, Writes) or is_opaque(effect) for effect in plan.effects)
+        return any(isinstance(effect, Writes) or effect.opaque for effect in plan.effects)
 
     async def advise(self, plan: PlannedCall) -> Advice:
         for cache in self._caches:

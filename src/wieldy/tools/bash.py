@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.effects import Effects, Fetches, Runs, Writes, is_opaque
+from wieldy.core.effects import Effects, Fetches, Runs, Writes
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.setting_keys import default_of
 from wieldy.core.threads import in_thread
@@ -69,7 +69,9 @@ class Bash(Tool):
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a read-only command."""
-        return any(map(is_opaque, effects)) or any(isinstance(effect, Writes | Fetches) for effect in effects)
+        return any(effect.opaque for effect in effects) or any(
+            isinstance(effect, Writes | Fetches) for effect in effects
+        )
 
     def destructive(self, input: Mapping[str, Any]) -> bool:
         """Undo cannot take back everything a command does."""

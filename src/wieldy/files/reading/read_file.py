@@ -12,7 +12,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Text
 from wieldy.core.tool import Output
-from wieldy.files.detection import Encoding, binary_kind, decodes, keep_encoding, media_type_of, named_encoding
+from wieldy.files.detection import Encoding, binary_kind, keep_encoding, media_type_of, named_encoding
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import Page, read_page
 from wieldy.search.format import display_path, format_size
@@ -36,7 +36,11 @@ def open_small_file(path: str, real: str) -> OpenFile | None:
 
 def is_plain_text(file: OpenFile) -> bool:
     """Whether reading a small file takes no more than splitting UTF-8 into lines."""
-    return not file.path.endswith(".ipynb") and b"\0" not in file.head and decodes(file.head, "utf-8")
+    try:
+        file.head.decode()
+    except UnicodeDecodeError:
+        return False
+    return not file.path.endswith(".ipynb") and b"\0" not in file.head
 
 
 class RecentReads:
