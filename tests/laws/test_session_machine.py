@@ -22,7 +22,7 @@ from tests.unit.agent.oracle import check_history
 
 from wieldy import Session, Tool, ToolContext, ToolFailure, tool
 from wieldy.agent.records import TranscriptRecord
-from wieldy.agent.transcript import NAME, Transcript
+from wieldy.agent.transcript import NAME
 from wieldy.core.errors import SessionError
 from wieldy.core.events import RunEnded
 from wieldy.core.provider import ProviderFailure
@@ -42,21 +42,15 @@ class Dying(Session):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.transcript = DyingTranscript(self)
+        self._append = self.transcript.append
+        self.transcript.append = self._append_and_count  # type: ignore[method-assign]
 
-
-class DyingTranscript(Transcript):
-    def __init__(self, session: Dying) -> None:
-        super().__init__(session.box.workspace.session_dir)
-        self.session = session
-
-    def append(self, record: TranscriptRecord) -> None:
-        super().append(record)
-        session = self.session
-        if session.deadly is not None:
-            session.deadly -= 1
-            if session.deadly == 0:
-                session.machine.photograph()
+    def _append_and_count(self, record: TranscriptRecord) -> None:
+        self._append(record)
+        if self.deadly is not None:
+            self.deadly -= 1
+            if self.deadly == 0:
+                self.machine.photograph()
 
 
 class SessionMachine(RuleBasedStateMachine):
