@@ -352,8 +352,8 @@ def _locale_encodings() -> tuple[str, ...]:
 
 def encodings_of_locale(name: str) -> tuple[str, ...]:
     """The older encodings of a locale's language, whatever encoding the locale itself has: `pl_PL.UTF-8` → cp1250, iso8859-2."""
-    found = BY_LANGUAGE.get(name[:2], ()) if name[2:3] in ("", "_", ".", "@") else ()
-    return found[::-1] if name.startswith(("zh_TW", "zh_HK")) else found
+    codecs_of_language = BY_LANGUAGE.get(name[:2], ()) if name[2:3] in ("", "_", ".", "@") else ()
+    return codecs_of_language[::-1] if name.startswith(("zh_TW", "zh_HK")) else codecs_of_language
 
 
 def _sample(data: bytes) -> bytes:

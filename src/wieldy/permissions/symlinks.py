@@ -64,14 +64,14 @@ class _LinkFinder:
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
-                found = list(entries)
+                listing = list(entries)
         except OSError:
             # The command cannot list it either.
             return []
-        self._entries_left -= len(found)
+        self._entries_left -= len(listing)
         if self._entries_left < 0:
             raise UncertainNames("there are too many files to see whether symlinks among them lead to other places")
-        return found
+        return listing
 
 
 def _may_match(name: str, pattern: str) -> bool:

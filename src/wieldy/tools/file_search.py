@@ -123,16 +123,16 @@ class _Gathered:
             self._take(json.loads(line))
         return bool(self.error) or len(self.files) > self._most
 
-    def _take(self, said: Any) -> None:
-        if isinstance(said, list):
-            hits = self._read(said)
+    def _take(self, message: Any) -> None:
+        if isinstance(message, list):
+            hits = self._read(message)
             if self._omit is None or not self._omit(hits.path):
                 self.files.append(hits)
-        elif "error" in said:
-            self.error = said["error"]
+        elif "error" in message:
+            self.error = message["error"]
         else:
-            text = f"{said['seen']} files searched, {len(self.files)} with matches"
-            self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=said))
+            text = f"{message['seen']} files searched, {len(self.files)} with matches"
+            self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=message))
 
 
 def _refuse(request: FileSearchRequest, cwd: str) -> None:

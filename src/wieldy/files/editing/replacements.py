@@ -126,14 +126,14 @@ class PieceTable:
         rest, at = deque(self._pieces), 0
         pieces: list[_Piece] = []
         for splice in splices:
-            for until, kept in ((splice.start, True), (splice.end, False)):
+            for until, is_kept in ((splice.start, True), (splice.end, False)):
                 while rest and at + rest[0].length <= until:
                     piece = rest.popleft()
                     at += piece.length
-                    pieces += (piece,) if kept else ()
+                    pieces += (piece,) if is_kept else ()
                 if at < until:
                     piece = rest.popleft()
-                    pieces += (piece.part(0, until - at),) if kept else ()
+                    pieces += (piece.part(0, until - at),) if is_kept else ()
                     rest.appendleft(piece.part(until - at, piece.length))
                     at = until
             pieces.append(_Piece(new=splice.new, edit=edit))

@@ -270,13 +270,13 @@ def _summarize(paths: list[str]) -> str:
 def _stamp(path: str) -> FileStamp | None:
     """The stamp of a regular file; None for anything else."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    return FileStamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+    return FileStamp(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
 
 
-def _is_fresh(stamp: FileStamp, moment: int) -> bool:
-    return stamp.changed > moment - CLOCK_TICK_NS
+def _is_fresh(stamp: FileStamp, time_ns: int) -> bool:
+    return stamp.changed > time_ns - CLOCK_TICK_NS

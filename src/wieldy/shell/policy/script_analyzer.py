@@ -426,9 +426,9 @@ class ScriptAnalyzer:
         folders = tuple(effect.path for effect in touched.effects if isinstance(effect, Reads | Writes))
         starts = [word.text for word in find.argv[1:2] if word.static and not word.text.startswith("-")]
         in_other_folder = any(word.static and word.text in ("-execdir", "-okdir") for word in find.argv)
-        found = PipelineInput(folders, starts[0] if starts else "./", listed_links(find.argv[1:]))
-        self._add_sweeps(found)
-        words = fill_placeholder(words, "{}", found)
+        found_files = PipelineInput(folders, starts[0] if starts else "./", listed_links(find.argv[1:]))
+        self._add_sweeps(found_files)
+        words = fill_placeholder(words, "{}", found_files)
         source = syntax.SimpleCommand((), (), (), find.text, 0, 0)
         invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), PathEffects(), exact_rule=True)
         outer = self._context
