@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -47,7 +48,8 @@ class Toolbox(SessionUndo):
     `settings_file` is one more file, above the others; changes of any file are followed.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
-    would be if there were one. `servers=False` ignores the MCP servers of the settings.
+    would be if there were one. `servers=False` ignores the MCP servers of the settings. `env` replaces the environment of
+    this process. `state_dir` replaces the user's state folder for this toolbox, `session_dir` the folder of its session.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -68,6 +70,9 @@ class Toolbox(SessionUndo):
         judge: Judge | None = None,
         on_question: Callable[[str], None] | None = None,
         session_id: str | None = None,
+        env: Mapping[str, str] | None = None,
+        session_dir: str | os.PathLike[str] | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         raise_descriptor_limit()
         self.id = session_id or os.urandom(6).hex()
@@ -80,9 +85,11 @@ class Toolbox(SessionUndo):
             self.add(tool)
         self.workspace = Workspace(
             root,
-            session_dir=state_home() / "sessions" / self.id,
+            session_dir=session_dir or Path(state_dir or state_home()) / "sessions" / self.id,
             settings=self.settings.values,
             extra_roots=tuple(self.settings.get("permissions.additionalDirectories")),
+            env=env,
+            state_dir=state_dir,
             emit=self.events.emit,
         )
         self.policy = self.settings.policy(self.workspace, mode)

@@ -54,11 +54,12 @@ class RequestOptions(Struct, frozen=True):
 
 
 class RunEnd(Struct, frozen=True):
-    """How a run ended: a word, a line, and the last text of the model."""
+    """How a run ended: a word, a line, the last text of the model, and the kind of the provider's failure."""
 
     why: str
     detail: str = ""
     text: str = ""
+    failure: str = ""
 
 
 class RequestPrefix:

@@ -35,7 +35,8 @@ class Session:
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
     `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
-    beginning of it; with `fork`, in a copy of it. `max_cost` is in US dollars and counts from now on.
+    beginning of it; with `fork`, in a copy of it. `max_cost` is in US dollars and counts from now on. `env` replaces the
+    environment of this process. `state_dir` replaces the user's state folder, `session_dir` that of this session alone.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -61,6 +62,9 @@ class Session:
         resume: str | None = None,
         fork: bool = False,
         persist: bool = True,
+        env: Mapping[str, str] | None = None,
+        session_dir: str | os.PathLike[str] | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._resume_folder = find_session(resume) if resume is not None else None
         resumed_id = None if self._resume_folder is None else self._resume_folder.name
@@ -76,6 +80,9 @@ class Session:
             hooks=hooks,
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             session_id=None if fork else resumed_id,
+            env=env,
+            session_dir=session_dir,
+            state_dir=state_dir,
         )
         self._models = SessionModels(self.box, model, small_model, base_url)
         self._prefix = RequestPrefix(self.box, system)
@@ -211,7 +218,9 @@ class Session:
             end = await loop.run(content, context, abort)
         except Aborted as aborted:
             end = RunEnd("interrupted", aborted.reason)
-        except (ProviderFailure, SessionError) as failure:
+        except ProviderFailure as failure:
+            end = RunEnd("error", str(failure), failure=failure.kind)
+        except SessionError as failure:
             end = RunEnd("error", str(failure))
         except Exception as bug:
             end = RunEnd("error", f"{type(bug).__name__}: {bug}")
@@ -229,6 +238,7 @@ class Session:
                 seconds=time.monotonic() - started,
                 is_error=end.why not in ("done", "interrupted"),
                 detail=end.detail,
+                failure=end.failure,
             )
             if self._loop is not None:
                 self._loop.hooks.start_idle_timer()

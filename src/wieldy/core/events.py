@@ -198,7 +198,7 @@ class Compacted(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    """A run is over; `why` is one word, `text` the model's last text."""
+    """A run is over; `why` is one word, `text` the model's last text, `failure` the kind of a provider's failure."""
 
     kind: ClassVar[str] = "run.ended"
     why: str
@@ -208,3 +208,4 @@ class RunEnded(Event, frozen=True, kw_only=True):
     seconds: float
     is_error: bool = False
     detail: str = ""
+    failure: str = ""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
 from wieldy.core.setting_keys import find_key
+from wieldy.core.state_dirs import state_home
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class Workspace:
         settings: Mapping[str, Any] | None = None,
         extra_roots: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
     ) -> None:
         self.root = os.path.realpath(root)
@@ -36,6 +38,7 @@ class Workspace:
         self.settings: Mapping[str, Any] = settings or {}
         self.extra_roots = tuple(os.path.realpath(os.path.join(self.root, p)) for p in extra_roots)
         self.env: Mapping[str, str] = os.environ if env is None else env
+        self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.emit = emit
         self._services: dict[type, object] = {}
 
@@ -124,6 +127,7 @@ class ChildWorkspace(Workspace):
         emit: Callable[[Event], None],
     ) -> None:
         super().__init__(parent.root, session_dir=session_dir, settings=parent.settings, env=parent.env, emit=emit)
+        self.state_dir = parent.state_dir
         self.cwd = parent.cwd
         self.extra_roots = parent.extra_roots
         self._parent = parent

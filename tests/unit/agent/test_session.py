@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -312,3 +313,34 @@ async def test_a_call_refused_by_the_loop_breaker_has_events_a_result_and_a_reco
     assert isinstance(refused.outcome, Refused)
     assert (refused.outcome.stage, record["refused"]) == ("loop", "loop")
     assert "has failed 2 times" in refused.text
+
+
+@pytest.mark.asyncio
+async def test_a_session_given_folders_and_an_environment_uses_nothing_of_the_users(tmp_path, make_session):
+    calls = [
+        {"call": "Write", "input": {"file_path": "new.txt", "content": "x"}},
+        {"call": "Bash", "input": {"command": "echo $WORD"}},
+    ]
+    options = {
+        "env": {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WORD": "from the task"},
+        "session_dir": tmp_path / "attempt",
+        "state_dir": tmp_path / "scratch",
+        "builtins": True,
+        "mode": "bypassPermissions",
+    }
+    async with Session(
+        tmp_path / "project", model=Script([calls, [{"text": "done"}]]), settings={}, **options
+    ) as session:
+        await session.ask("go")
+        assert "from the task" in str(session.messages)
+    assert (tmp_path / "attempt" / "transcript.jsonl").exists()
+    assert (tmp_path / "scratch" / "journal").is_dir()
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.asyncio
+async def test_the_end_of_a_run_names_the_kind_of_failure(make_session):
+    async with make_session(Script([[{"fail": "auth", "message": "no key"}]])) as session:
+        assert ended(await events_of(session)).failure == "auth"
+    async with make_session(Script([[{"text": "fine"}]])) as session:
+        assert ended(await events_of(session)).failure == ""

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
-from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
@@ -36,7 +35,7 @@ class Journal:
     """
 
     def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL_DISK) -> None:
-        home = state_home(workspace.env)
+        home = workspace.state_dir
         self.workspace = workspace
         self.session = workspace.session_dir.name
         self.disk = disk

@@ -8,8 +8,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wieldy.core.state_dirs import state_home
-
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
@@ -18,7 +16,7 @@ DATABASE_NAME = "journal.sqlite3"
 
 def journal_path(workspace: Workspace) -> Path:
     """The database of a workspace's journal; it exists once something was changed."""
-    return state_home(workspace.env) / "journal" / project_key(workspace.root) / DATABASE_NAME
+    return workspace.state_dir / "journal" / project_key(workspace.root) / DATABASE_NAME
 
 
 def project_key(root: str) -> str:
