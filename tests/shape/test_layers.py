@@ -45,6 +45,7 @@ ORDER = [
     "testing",
     "terminal",
     "headless",
+    "batch",
     "demo",
     "cli",
     "__main__",

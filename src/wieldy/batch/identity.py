@@ -1,0 +1,167 @@
+"""The identity of an attempt: a hash of the task and of everything that changes its outcome.
+
+An identity that has a finished result never runs again. Names that only label a task (`tags`) and the user's own settings
+files are no part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from wieldy.batch.tasks import Task, TaskSource, is_remote
+from wieldy.core.errors import WieldyError
+from wieldy.shell.running.neutral_git import neutral_git_environment
+
+GIT_SECONDS = 60.0
+
+
+class SourceError(WieldyError):
+    """The files of a task cannot be had; the message is one line."""
+
+
+def digest(value: Any) -> str:
+    """A short hash of a JSON value, whatever the order of its keys."""
+    return blake2b(msgspec.json.encode(value, order="sorted"), digest_size=12).hexdigest()
+
+
+def attempt_identity(
+    task: Task, *, sample: int = 1, isolate: str = "auto", base_url: str = "", fingerprint: str = ""
+) -> str:
+    """The identity of the `sample`-th independent attempt at a task, given the fingerprint of its files."""
+    fields: dict[str, Any] = msgspec.to_builtins(task)
+    for label in ("tags", "source"):
+        fields.pop(label, None)
+    return digest(
+        {
+            "v": 1,
+            "task": fields,
+            "source": [task.source.kind, task.source.ref, fingerprint],
+            "script": _script_digest(task.model),
+            "base_url": base_url,
+            "isolate": isolate,
+            "sample": sample,
+        }
+    )
+
+
+class Fingerprints:
+    """Fingerprints of sources, each computed once. Without isolation the run changes the folder itself: only its path counts."""
+
+    def __init__(self, isolate: str) -> None:
+        self._isolate = isolate
+        self._known: dict[TaskSource, str] = {}
+
+    def of(self, source: TaskSource) -> str:
+        """The fingerprint of a source. Raises `SourceError`."""
+        if source not in self._known:
+            self._known[source] = source.location if self._isolate == "none" else fingerprint(source)
+        return self._known[source]
+
+
+def fingerprint(source: TaskSource) -> str:
+    """What the files of a source are, without reading more of them than necessary. Raises `SourceError`."""
+    if source.kind == "git":
+        return f"{source.location}" if is_remote(source.location) else resolve_commit(source.location, source.ref)
+    if source.kind == "archive":
+        hash = blake2b(digest_size=12)
+        with open(source.location, "rb") as file:
+            while chunk := file.read(1 << 20):
+                hash.update(chunk)
+        return hash.hexdigest()
+    return folder_fingerprint(source.location)
+
+
+def folder_fingerprint(folder: str) -> str:
+    """The commit and the uncommitted changes of a repository; names, sizes and times of the files of any other folder."""
+    head = run_git(["rev-parse", "--verify", "--quiet", "HEAD"], folder) if _is_repository(folder) else None
+    if head is None:
+        return digest(sorted(_stats(folder, _walk(folder))))
+    status = run_git(["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"], folder) or b""
+    changed = (os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry)
+    return digest([head.decode().strip(), sorted(_stats(folder, changed))])
+
+
+def resolve_commit(repository: str, ref: str) -> str:
+    """The commit that a ref names. Raises `SourceError`."""
+    if ref.startswith("-"):
+        raise SourceError(f"`{ref}` is no commit")
+    commit = run_git(["rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"], repository)
+    if commit is None:
+        raise SourceError(f"the repository {repository} has no commit `{ref}`")
+    return commit.decode().strip()
+
+
+def run_git(arguments: list[str], folder: str, env: Mapping[str, str] | None = None) -> bytes | None:
+    """Run a git command that runs nothing that a repository configures; None if it fails."""
+    environment = {**os.environ, **neutral_git_environment(folder), "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)}
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def walk_files(folder: str, skip: Callable[[str], bool] = lambda name: name == ".git") -> Iterator[os.DirEntry[str]]:
+    """Every entry below a folder that is no folder itself; folders for which `skip` holds are left out."""
+    folders = [folder]
+    while folders:
+        try:
+            entries = os.scandir(folders.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if skip(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for entry in walk_files(folder):
+        yield os.path.relpath(entry.path, folder)
+
+
+def _stats(folder: str, paths: Iterator[str]) -> Iterator[tuple[str, int, int, int]]:
+    for path in paths:
+        try:
+            status = os.lstat(os.path.join(folder, path))
+        except OSError:
+            yield _encodable(path), -1, 0, 0
+            continue
+        yield _encodable(path), status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode)
+
+
+def _encodable(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _is_repository(folder: str) -> bool:
+    return os.path.lexists(os.path.join(folder, ".git"))
+
+
+def _script_digest(model: str) -> str:
+    if not model.startswith("script:"):
+        return ""
+    try:
+        with open(model.removeprefix("script:"), "rb") as file:
+            return blake2b(file.read(), digest_size=12).hexdigest()
+    except OSError:
+        return ""
