@@ -97,7 +97,7 @@ def configure_services(services: Services, settings: Settings, parts: ServicePar
     advisers: list[Adviser] = [CleanTreeAdviser(parts.policy, lambda: workspace.cwd)]
     reviewers: list[Reviewer] = []
     if settings.get("sandbox.autoAllow") is True:
-        advisers.append(SandboxAdviser(workspace))
+        advisers.append(SandboxAdviser(workspace, parts.policy))
     advisers += parts.advisers
     if (hooks := parts.hooks()) is not None:
         from wieldy.hooks.dispatch import HookApprover, HookReviewer

@@ -26,6 +26,7 @@ from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.read_file import RecentReads
 from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
+from wieldy.permissions.guarded_files import GuardedFiles
 from wieldy.permissions.modes import find_mode
 from wieldy.subagents.tasks import SubagentAccess, SubagentTask
 from wieldy.tools.todo_write import TodoList
@@ -92,6 +93,10 @@ class StrictestPolicy:
     def hides_anything(self) -> bool:
         """Whether `hides` can be true for any path."""
         return self._policy.hides_anything
+
+    def guarded_files(self) -> GuardedFiles:
+        """What a sandbox must keep from programs."""
+        return self._policy.guarded_files()
 
     def _in_mode(self, mode: str) -> Policy:
         """The session's policy in some mode, derived again when its rules or folders have changed."""

@@ -28,10 +28,14 @@ class Writes(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """Runs a shell command. `contained` means that every file it touches is declared beside it."""
+    """Runs a shell command. `contained` means that every file it touches is declared beside it.
+
+    `unsandboxed`: why it runs outside the sandbox that the settings ask for; empty if it does not.
+    """
 
     command: str
     contained: bool = False
+    unsandboxed: str = ""
 
     @property
     def opaque(self) -> bool:

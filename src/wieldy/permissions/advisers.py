@@ -11,7 +11,7 @@ from wieldy.core.effects import Runs
 from wieldy.core.errors import ToolFailure
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
-from wieldy.permissions.decide import CLEAN_TREE, Policy
+from wieldy.permissions.decide import CLEAN_TREE, SANDBOX, Policy
 
 GIT_STATUS_SECONDS = 5.0
 # With these a command works on another tree than the one whose status is read.
@@ -75,24 +75,41 @@ async def git_status(folder: str) -> str | None:
 
 
 class SandboxAdviser:
-    """Allows commands that run in a sandbox that holds completely. Rules, protected paths and guards still apply."""
+    """Allows commands that run in a sandbox that was tried and holds. Rules, protected paths and guards still apply.
 
-    def __init__(self, workspace: Workspace) -> None:
+    Not without a snapshot to undo what they do, so not in the background; not with the network; and not where files that
+    rules deny could not be hidden from a program whose effects are unknown.
+    """
+
+    def __init__(self, workspace: Workspace, policy: Policy) -> None:
         self._workspace = workspace
+        self._policy = policy
 
     def wants(self, plan: PlannedCall) -> bool:
         setting = self._workspace.setting
         return (
             setting("sandbox.enabled")
             and setting("sandbox.autoAllow")
-            and not setting("sandbox.excludedCommands")
-            and any(isinstance(effect, Runs) for effect in plan.effects)
+            and not setting("sandbox.network")
+            and setting("journal.enabled")
+            and setting("bash.snapshot")
+            and not plan.input.get("run_in_background")
+            and any(isinstance(effect, Runs) and not effect.unsandboxed for effect in plan.effects)
         )
 
     async def advise(self, plan: PlannedCall) -> Advice:
+        from wieldy.core.threads import in_thread
         from wieldy.shell.sandbox.sandbox import Sandbox
 
-        wrapper = await self._workspace.service(Sandbox).wrapper()
-        if not wrapper.is_complete:
+        sandbox = self._workspace.service(Sandbox)
+        analyses = [self._policy.analyze(effect.command) for effect in plan.effects if isinstance(effect, Runs)]
+        if any(map(sandbox.excludes, analyses)) or not await sandbox.holds():
             return Advice()
-        return Advice((Opinion("the sandbox", "allow", f"{wrapper.mechanism} contains it"),))
+        if any(analysis.verdict == "unknown" for analysis in analyses):
+            if self._policy.outside == "deny":
+                return Advice()
+            guarded = await in_thread(self._policy.guarded_files)
+            if guarded.problem:
+                return Advice()
+        mechanism = (await sandbox.wrapper()).mechanism
+        return Advice((Opinion(SANDBOX, "allow", f"{mechanism} contains it"),))

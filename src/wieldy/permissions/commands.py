@@ -120,8 +120,12 @@ class CommandPolicy:
         text = f"the command cannot be understood: {'; '.join(problems)}"
         if context.mode.read_only:
             yield Finding(Reason("mode", "deny", f"plan mode changes nothing, and {text}"))
-        elif context.mode.accepts_all and not (self._deny.reach_commands or self._ask.reach_commands):
+        elif self._deny.reach_commands or self._ask.reach_commands:
+            yield Finding(Reason("analysis", "ask", text))
+        elif context.mode.accepts_all:
             yield context.mode_allows()
+        elif context.sandboxed and context.blanket is not None:
+            yield Finding(context.blanket)
         else:
             yield Finding(Reason("analysis", "ask", text))
 

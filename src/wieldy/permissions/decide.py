@@ -27,10 +27,13 @@ from wieldy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.permissions.commands import CommandPolicy
+    from wieldy.permissions.guarded_files import GuardedFiles
     from wieldy.shell.policy.analysis import Analysis
 
 # An opinion of this name that says "allow" vouches that git would lose no uncommitted work.
 CLEAN_TREE = "clean work tree"
+# An opinion of this name that says "allow" vouches that a sandbox contains the call.
+SANDBOX = "the sandbox"
 CACHED_ANALYSES = 64
 
 
@@ -146,8 +149,8 @@ class Policy:
         self._rules = rules
         index = RuleIndex((*rules.rules, *self._levels.command_rules()), self._paths)
         self._index = index
-        protected = ProtectedPaths(self._paths.roots, self._config_folders)
-        self._files = FilePolicy(index, self._paths, protected, self._outside)
+        self._protected = ProtectedPaths(self._paths.roots, self._config_folders)
+        self._files = FilePolicy(index, self._paths, self._protected, self._outside)
         self._network = NetworkPolicy(index)
         self._commands: CommandPolicy | None = None
 
@@ -199,19 +202,34 @@ class Policy:
     def hides_anything(self) -> bool:
         return self._files.hides_anything
 
+    def guarded_files(self) -> GuardedFiles:
+        """Find what a sandbox must keep from programs: what rules deny and what is protected. Blocks on the disk."""
+        from wieldy.permissions.guarded_files import find_guarded_files
+
+        return find_guarded_files(self._index.paths, self._protected, self._paths)
+
+    @property
+    def outside(self) -> OutsidePolicy:
+        return self._outside
+
     def _context(
         self, plan: PlannedCall, opinions: Sequence[Opinion], risk: CallRisk, rule: Rule | None
     ) -> DecisionContext:
         allowing = [opinion for opinion in opinions if opinion.behavior == "allow"]
         vouching = [opinion for opinion in allowing if opinion.who != CLEAN_TREE]
+        unsandboxed = next((effect.unsandboxed for effect in plan.effects if isinstance(effect, Runs)), "")
+        # Who lets everything run in a sandbox has not agreed to what leaves it.
+        mode = find_mode("default") if unsandboxed and self._mode.accepts_all else self._mode
         return DecisionContext(
             plan,
-            self._mode,
+            mode,
             risk.level,
             _blanket_reason(plan, risk, rule, vouching),
             hook_allows=bool(vouching),
             always_confirm=risk.configured in ("confirm", "dangerous"),
             clean_tree=len(vouching) < len(allowing),
+            sandboxed=any(opinion.who == SANDBOX for opinion in vouching),
+            unsandboxed=unsandboxed,
         )
 
     def _judge_effects(self, context: DecisionContext) -> Iterator[Finding]:
@@ -253,6 +271,8 @@ class Policy:
             trail.insert(0, Reason("guard", "ask", text))
         if behavior != "ask":
             return Decision(behavior, tuple(trail), ())
+        if context.unsandboxed:
+            trail.insert(0, Reason("default", "ask", f"it would run outside the sandbox: {context.unsandboxed}"))
         if not context.mode.asks:
             trail.insert(0, Reason("mode", "deny", f"{context.mode.name} mode refuses what would be asked"))
             behavior = "deny"

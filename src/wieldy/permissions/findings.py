@@ -26,8 +26,9 @@ class DecisionContext(Struct, frozen=True):
     """One call under decision.
 
     `blanket` is the reason that allows the call as a whole, if one does; `hook_allows` that a hook or the sandbox vouches
-    for it; `always_confirm` that the settings want a question even for harmless effects. `resolved` holds one resolution per
-    path, so that all parts of a command are judged by the same one.
+    for it; `always_confirm` that the settings want a question even for harmless effects. `sandboxed` says that a sandbox
+    contains the call, `unsandboxed` why it runs outside the one that the settings ask for. `resolved` holds one resolution
+    per path, so that all parts of a command are judged by the same one.
     """
 
     plan: PlannedCall
@@ -37,6 +38,8 @@ class DecisionContext(Struct, frozen=True):
     hook_allows: bool = False
     always_confirm: bool = False
     clean_tree: bool = False
+    sandboxed: bool = False
+    unsandboxed: str = ""
     resolved: dict[tuple[str, bool], ResolvedPath] = field(default_factory=dict)
 
     def mode_allows(self, part: str | None = None) -> Finding:

@@ -245,6 +245,10 @@ class PathRules:
                 return rule
         return None
 
+    def denying(self, subject: str) -> list[PathPattern]:
+        """The patterns of the rules that deny reading or editing; a denied read denies writing, too."""
+        return [pattern for pattern, rule in self._denying if rule.subject == subject]
+
     @cached_property
     def _denying(self) -> list[tuple[PathPattern, Rule]]:
         return [(pattern, rule) for pattern, rule in self._patterns if rule.behavior == "deny"]

@@ -14,6 +14,7 @@ from wieldy.settings.sources import SettingsProblem, SettingsSource
 # Claude Code's names → ours, where the meaning is the same.
 RENAMED = {
     "sandbox.autoAllowBashIfSandboxed": "sandbox.autoAllow",
+    "sandbox.allowUnsandboxedCommands": "sandbox.allowUnsandboxed",
     "sandbox.filesystem.allowWrite": "sandbox.allowWrite",
     "sandbox.filesystem.allowRead": "sandbox.allowRead",
     "sandbox.filesystem.denyRead": "sandbox.denyRead",

@@ -42,6 +42,10 @@ class Bash(Tool):
             "timeout": {"type": "integer", "minimum": 1, "description": f"ms; default {DEFAULT_MS}, at most {MAX_MS}"},
             "description": {"type": "string", "description": "what it does, in 5-10 words"},
             "run_in_background": {"type": "boolean"},
+            "sandbox": {
+                "type": "boolean",
+                "description": "false: outside the sandbox, if it got in the way; asks the user",
+            },
         },
         "required": ["command"],
         "additionalProperties": False,
@@ -61,11 +65,12 @@ class Bash(Tool):
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         """What a read-only command reads; for any other command only that it runs."""
         analysis = _analysis(input["command"], workspace)
+        unsandboxed = _reason_to_leave(input, workspace)
         if analysis.verdict != "read_only":
-            return (Runs(input["command"]),)
+            return (Runs(input["command"], unsandboxed=unsandboxed),)
         # The parts are judged with the command: declared again, each would be analyzed twice.
         others = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
-        return (Runs(input["command"], contained=True), *others)
+        return (Runs(input["command"], contained=True, unsandboxed=unsandboxed), *others)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a read-only command."""
@@ -83,6 +88,8 @@ class Bash(Tool):
             raise Refusal("check", "The command contains a NUL byte, which bash cannot take. Let printf make it.")
         if not input["command"].strip():
             raise Refusal("check", "The command is empty. Send the command to run.")
+        if _leaves_sandbox(input, ctx.workspace) and not ctx.workspace.setting("sandbox.allowUnsandboxed"):
+            raise Refusal("check", "The settings keep commands in the sandbox. Leave out `sandbox: false`.")
         return None
 
     def show_use(self, input: Mapping[str, Any]) -> str:
@@ -96,10 +103,10 @@ class Bash(Tool):
 
         workspace, command = ctx.workspace, args["command"]
         notices = [notice] if (notice := ensure_working_directory(workspace)) else []
-        confine, sandbox_notice = await _confinement(command, workspace)
-        notices += [sandbox_notice] if sandbox_notice else []
         cwd = workspace.cwd
         analysis = _analysis(command, workspace)
+        confine, sandbox_notice = await _confinement(args, analysis, ctx)
+        notices += [sandbox_notice] if sandbox_notice else []
         neutral_env = await _neutral_environment(analysis, workspace)
         if args.get("run_in_background"):
             shells = _background(workspace)
@@ -160,7 +167,9 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     else:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
-    notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command, sandboxed=run.sandboxed)]
+    notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
+    if run.sandboxed and (meaning is None or meaning.is_error):
+        notices += _blocked_notes(run.command, result.text, workspace)
     if notice := update_working_directory(workspace, run.cwd, result.directory):
         notices.append(notice)
     task = None
@@ -228,19 +237,59 @@ def _background(workspace: Workspace) -> BackgroundShells:
     return workspace.service(BackgroundShells)
 
 
-async def _confinement(command: str, workspace: Workspace) -> tuple[Confinement | None, str | None]:
+def _leaves_sandbox(input: Mapping[str, Any], workspace: Workspace) -> bool:
+    return input.get("sandbox") is False and workspace.setting("sandbox.enabled")
+
+
+def _reason_to_leave(input: Mapping[str, Any], workspace: Workspace) -> str:
+    """Why a command is to run outside the sandbox; empty if it is not."""
+    if not _leaves_sandbox(input, workspace):
+        return ""
+    from wieldy.shell.sandbox.sandbox import Sandbox
+
+    return workspace.service(Sandbox).reason_to_leave(input["command"])
+
+
+async def _confinement(
+    args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext
+) -> tuple[Confinement | None, str | None]:
     """The sandbox of a command, and a notice if the settings ask for one that does not work."""
-    if not workspace.setting("sandbox.enabled") or _is_excluded(command, workspace):
+    workspace = ctx.workspace
+    if not workspace.setting("sandbox.enabled") or _leaves_sandbox(args, workspace):
         return None, None
     from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.sandbox import Sandbox
 
     sandbox = workspace.service(Sandbox)
+    if sandbox.excludes(analysis):
+        return None, None
     if (await sandbox.wrapper()).mechanism == "none":
         if workspace.setting("sandbox.failIfUnavailable"):
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
-    return await sandbox.confinement(also_writable=(str(workspace.service(ShellSession).folder),)), None
+    hidden, read_only = await _guarded_files(analysis, ctx)
+    folder = str(workspace.service(ShellSession).folder)
+    return await sandbox.confinement(also_writable=(folder,), hidden=hidden, read_only=read_only), None
+
+
+async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a program with unknown effects must not read, and what it must not write; known effects were all judged."""
+    find = getattr(ctx.judge, "guarded_files", None)
+    if analysis.verdict != "unknown" or find is None:
+        return (), ()
+    files = await in_thread(find)
+    return files.hidden, files.read_only
+
+
+def _blocked_notes(command: str, output: str, workspace: Workspace) -> list[str]:
+    """What the sandbox kept a failed command from, and how to go on."""
+    from wieldy.shell.sandbox.sandbox import Sandbox, blocked_note, find_blocked
+
+    what = find_blocked(output)
+    if what is None:
+        return []
+    workspace.service(Sandbox).note_blocked(command, what)
+    return [blocked_note(what, may_leave=workspace.setting("sandbox.allowUnsandboxed"))]
 
 
 def _analysis(command: str, workspace: Workspace) -> Analysis:
@@ -277,15 +326,6 @@ async def _add_changes(output: Output, snapshot: CommandSnapshot | None, ctx: To
     await snapshot.record_changes(ctx.call_id, "Bash", ctx.message_id)
     content = f"{output.content}\n[{snapshot.problem}]" if snapshot.problem else output.content
     return Output(content, {**output.data, "changedFiles": list(snapshot.changed_paths)}, output.is_error)
-
-
-def _is_excluded(command: str, workspace: Workspace) -> bool:
-    """Whether the settings let every program of a command run outside the sandbox."""
-    excluded = workspace.setting("sandbox.excludedCommands")
-    if not excluded:
-        return False
-    analysis = _analysis(command, workspace)
-    return not analysis.problems and all({part.program, *part.wrappers} <= {*excluded} for part in analysis.parts)
 
 
 def _drop_redundant_cd(command: str, cwd: str) -> str:

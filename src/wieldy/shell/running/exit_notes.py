@@ -114,9 +114,7 @@ def _answer(words: list[str]) -> str | None:
     return EXIT_1_ANSWERS.get(subcommand)
 
 
-def end_notes(
-    result: CommandResult, meaning: ExitMeaning | None, limit: float, command: str, *, sandboxed: bool
-) -> list[str]:
+def end_notes(result: CommandResult, meaning: ExitMeaning | None, limit: float, command: str) -> list[str]:
     """How the command ended, in one or two lines; none for a plain success."""
     notes = []
     if result.reason == "timed out":
@@ -128,11 +126,6 @@ def end_notes(
             )
     elif meaning and result.code:
         notes.append(f"exit code {_shell_code(result.code)}{f': {meaning.note}' if meaning.note else ''}")
-    if sandboxed and (meaning is None or meaning.is_error):
-        from wieldy.shell.sandbox.sandbox import refusal_note
-
-        if note := refusal_note(result.text):
-            notes.append(note)
     if result.reason == "exited" and result.directory is None and _CHANGES_DIRECTORY.search(command):
         notes.append("where the shell ended is not known (exec, or an EXIT trap): the working directory is unchanged")
     return notes

@@ -73,8 +73,14 @@ class SandboxPolicy:
         return SandboxPolicy(**fields)
 
 
-def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> SandboxPolicy:
-    """The policy of a workspace and its settings."""
+def policy_for(
+    workspace: Workspace,
+    *,
+    also_writable: tuple[str, ...] = (),
+    hidden: tuple[str, ...] = (),
+    read_only: tuple[str, ...] = (),
+) -> SandboxPolicy:
+    """The policy of a workspace and its settings; `hidden` and `read_only` are further files that programs must not touch."""
     home = workspace.env.get("HOME") or os.path.expanduser("~")
     allow_write = _paths(workspace.setting("sandbox.allowWrite"), home, workspace.root)
     deny_read = _paths([*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
@@ -87,8 +93,10 @@ def policy_for(workspace: Workspace, *, also_writable: tuple[str, ...] = ()) -> 
     writable = _existing((*workspace.roots, *allow_write, *also_writable, *commits))
     return SandboxPolicy(
         writable=writable,
-        protected=_existing((*(path for place in git for path in place.protected), *_settings_files(workspace.roots))),
-        unreadable=_existing(path for path in deny_read if path not in allow_read),
+        protected=_existing(
+            (*(path for place in git for path in place.protected), *_settings_files(workspace.roots), *read_only)
+        ),
+        unreadable=_existing((*(path for path in deny_read if path not in allow_read), *hidden)),
         temporary=tuple(path for path in _existing(temporary) if path not in writable),
         private_temp=os.path.realpath(private_temp),
         readable=_existing((str(workspace.session_dir), *OWN_PROGRAM, *allow_read)),

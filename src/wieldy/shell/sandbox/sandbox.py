@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash
@@ -25,13 +26,22 @@ from wieldy.shell.sandbox import bridge, landlock
 from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
 
 if TYPE_CHECKING:
+    from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.sandbox.proxy import ProxyEndpoint
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
-_REFUSAL_MESSAGES = re.compile(
-    r"Permission denied|Read-only file system|Operation not permitted|Network is unreachable"
-    r"|[Cc]ould not resolve host|Temporary failure in name resolution|Name or service not known|Device or resource busy"
+MAX_BLOCKED = 32
+MAX_QUOTED = 160
+_BLOCKED_NETWORK = re.compile(
+    r"Network is unreachable|[Cc]ould ?n.t resolve|[Cc]ould not resolve|Temporary failure in name resolution"
+    r"|Name or service not known|nodename nor servname|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|dial tcp|No route to host"
+    r"|[Ff]ailed to (connect|establish a new connection)|Cannot assign requested address|error sending request"
+)
+_BLOCKED_FILE = re.compile(
+    r"Read-only file system|EROFS|Permission denied|EACCES|Operation not permitted|EPERM|Device or resource busy|EBUSY"
+    # The temp folder is another one inside.
+    r"|/tmp/\S*: (No such file or directory|Directory nonexistent)|ENOENT.*/tmp/"
 )
 
 
@@ -47,10 +57,13 @@ class SandboxReport(Struct, frozen=True):
     udp: bool
     sockets: bool
 
-    def lines(self) -> list[str]:
-        if self.mechanism == "none":
-            return ["no sandbox: neither bubblewrap nor Landlock works here; commands run unconfined"]
-        enforced = {
+    @property
+    def is_complete(self) -> bool:
+        """Whether it works and lets nothing through."""
+        return self.works and all(self._enforced().values())
+
+    def _enforced(self) -> dict[str, bool]:
+        return {
             "writes outside the allowed folders": self.writes,
             "reads of secret files": self.reads,
             "changes of git hooks and config": self.git,
@@ -58,6 +71,11 @@ class SandboxReport(Struct, frozen=True):
             "UDP datagrams": self.udp,
             "connections to Unix sockets": self.sockets,
         }
+
+    def lines(self) -> list[str]:
+        if self.mechanism == "none":
+            return ["no sandbox: neither bubblewrap nor Landlock works here; commands run unconfined"]
+        enforced = self._enforced()
         blocked = [f"  {'blocked' if held else 'NOT BLOCKED'}: {what}" for what, held in enforced.items()]
         gap = "  sandbox.autoAllow has no effect here: commands in this sandbox ask as others do"
         return [f"sandbox: {self.mechanism}", *blocked, *(() if all(enforced.values()) else (gap,))]
@@ -69,6 +87,8 @@ class Sandbox:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._wrapper: Wrapper | None = None
+        self._holds: bool | None = None
+        self._blocked: dict[str, str] = {}
 
     @property
     def enabled(self) -> bool:
@@ -81,10 +101,41 @@ class Sandbox:
             self._wrapper = await in_thread(choose_wrapper, self._workspace.env.get("PATH"), mechanism)
         return self._wrapper
 
-    async def confinement(self, *, also_writable: tuple[str, ...] = ()) -> Confinement:
+    async def holds(self) -> bool:
+        """Whether a trial showed that everything is blocked that should be: then commands in it need no question."""
+        if self._holds is None:
+            wrapper = await self.wrapper()
+            bash = find_bash(self._workspace.env.get("PATH"))
+            self._holds = wrapper.is_complete and (await in_thread(probe_wrapper, wrapper, bash)).is_complete
+        return self._holds
+
+    def excludes(self, analysis: Analysis) -> bool:
+        """Whether the settings let every program of a command run outside the sandbox."""
+        excluded = frozenset(self._workspace.setting("sandbox.excludedCommands"))
+        if not excluded or analysis.problems:
+            return False
+        return all({part.program, *part.wrappers} <= excluded for part in analysis.parts)
+
+    def note_blocked(self, command: str, what: str) -> None:
+        """Remember what the sandbox kept a command from, for the question about running it outside."""
+        self._blocked.pop(command, None)
+        self._blocked[command] = what
+        while len(self._blocked) > MAX_BLOCKED:
+            del self._blocked[next(iter(self._blocked))]
+
+    def reason_to_leave(self, command: str) -> str:
+        """Why a command is to run outside the sandbox."""
+        what = self._blocked.get(command)
+        return f"inside, it was kept from {what}" if what else "the model wants it outside"
+
+    async def confinement(
+        self, *, also_writable: tuple[str, ...] = (), hidden: tuple[str, ...] = (), read_only: tuple[str, ...] = ()
+    ) -> Confinement:
         """A function that wraps a program and its environment by the workspace's current policy."""
         wrapper = await self.wrapper()
-        policy = await in_thread(policy_for, self._workspace, also_writable=also_writable)
+        policy = await in_thread(
+            policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
+        )
         endpoint, proxy_env = await self._proxy(policy)
         prefix = wrapper.prefix(policy, endpoint)
 
@@ -172,14 +223,25 @@ def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
     return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
 
 
-def refusal_note(output: str) -> str | None:
-    """A note that the sandbox may be the cause of an error in this output."""
-    match = _REFUSAL_MESSAGES.search(output)
-    if match is None:
-        return None
+def find_blocked(output: str) -> str | None:
+    """What the sandbox seems to have kept a failed command from, with the line of its output that says so."""
+    for what, pattern in (("the network", _BLOCKED_NETWORK), ("a file", _BLOCKED_FILE)):
+        line = next((line for line in reversed(output.splitlines()) if pattern.search(line)), None)
+        if line is not None:
+            return f"{what}: “{truncate(line.strip(), MAX_QUOTED)}”"
+    return None
+
+
+def blocked_note(what: str, *, may_leave: bool) -> str:
+    """A note for the model about a command that failed in the sandbox."""
+    way_on = (
+        "If it needs that, call Bash again with the same command and `sandbox: false`: the user is asked"
+        if may_leave
+        else "The settings keep commands in the sandbox: do not try to get round it, say what access is needed"
+    )
     return (
-        f"sandbox: the command was confined, which may be the cause of “{match[0]}”. It can write only in the allowed "
-        "folders and temp, and has no network unless granted. Do not try to get round it; say what access is needed"
+        f"sandbox: the command could write only in the project and temp and had no network, which may have kept it from "
+        f"{what}. {way_on}"
     )
 
 

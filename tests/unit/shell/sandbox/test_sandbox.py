@@ -25,9 +25,9 @@ from wieldy.shell.sandbox.sandbox import (
     Sandbox,
     Wrapper,
     choose_wrapper,
+    find_blocked,
     probe,
     probe_wrapper,
-    refusal_note,
 )
 
 BASH = find_bash(None)
@@ -100,7 +100,7 @@ async def test_nothing_is_written_outside(tmp_path, mechanism):
     assert not (tmp_path / "outside" / "file").exists()
     assert not (tmp_path / "new").exists()
     assert (tmp_path / "home" / ".ssh" / "id").exists()
-    assert refusal_note(result.text)
+    assert find_blocked(result.text)
 
 
 @either
@@ -214,10 +214,13 @@ async def test_the_probe_of_a_workspace_says_plainly_when_there_is_none(tmp_path
     assert (await probe(workspace)).mechanism == "none"
 
 
-def test_a_refusal_is_recognised_and_anything_else_is_not():
-    assert refusal_note("touch: cannot touch 'x': Read-only file system")
-    assert refusal_note("curl: (6) Could not resolve host: example.com")
-    assert refusal_note("SyntaxError: invalid syntax") is None
+def test_what_was_blocked_is_named_with_the_line_that_says_so():
+    write = "hello\ntouch: cannot touch '/etc/x': Read-only file system\n"
+    assert find_blocked(write) == "a file: “touch: cannot touch '/etc/x': Read-only file system”"
+    network = "curl: (6) Could not resolve host: example.com"
+    assert find_blocked(network) == f"the network: “{network}”"
+    assert "the network" in (find_blocked("npm ERR! request failed, reason: getaddrinfo EAI_AGAIN registry") or "")
+    assert find_blocked("SyntaxError: invalid syntax") is None
 
 
 @needs_landlock

@@ -1,0 +1,137 @@
+"""Files that a sandbox must keep from the programs in it, because rules deny them or because they are protected.
+
+Outside a sandbox such files are judged where a command names them. Inside one, programs run unasked, so what they may not
+touch is found on disk and taken away from them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
+from wieldy.permissions.patterns import PathPattern
+from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.ruleset import PathRules
+
+MAX_ENTRIES = 100_000
+MAX_FILES = 500
+# What git runs or obeys in a nested repository; the rest of it must stay writable for commits.
+_GIT_FILES = ("hooks", "config", "config.worktree")
+
+
+class GuardedFiles(Struct, frozen=True):
+    """Absolute paths: `hidden` ones must not be read, `read_only` ones not be written. `problem`: why some may be missing."""
+
+    hidden: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class _NotAllFound(Exception):
+    """Some files cannot be found, or not be kept from programs; the message says why."""
+
+
+def find_guarded_files(
+    rules: PathRules, protected: ProtectedPaths, paths: PathResolver, *, max_entries: int = MAX_ENTRIES
+) -> GuardedFiles:
+    """Look through the roots for what rules deny and what is protected. Blocks on the disk."""
+    finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, max_entries)
+    try:
+        finder.add_named()
+        for root in paths.roots:
+            if not any(is_below(root, other) for other in paths.roots if other != root):
+                finder.walk(root)
+    except _NotAllFound as error:
+        finder.problem = str(error)
+    return GuardedFiles(tuple(sorted(finder.hidden)), tuple(sorted(finder.read_only - finder.hidden)), finder.problem)
+
+
+class _Finder:
+    """Collects files from a bounded number of folder entries."""
+
+    def __init__(
+        self,
+        unreadable: Sequence[PathPattern],
+        unwritable: Sequence[PathPattern],
+        protected: ProtectedPaths,
+        paths: PathResolver,
+        max_entries: int,
+    ) -> None:
+        self.hidden: set[str] = set()
+        self.read_only: set[str] = set()
+        self.problem = ""
+        self._unreadable, self._unwritable = unreadable, unwritable
+        self._protected = protected
+        self._paths = paths
+        self._entries_left = max_entries
+
+    def add_named(self) -> None:
+        """Add what rules name directly, and the folders outside the roots in which a pattern could match something."""
+        for pattern in self._unreadable:
+            holds_root = any(is_below(root, pattern.folder) for root in self._paths.roots)
+            in_root = any(is_below(pattern.folder, root) for root in self._paths.roots)
+            if pattern.rest and in_root:
+                continue
+            if holds_root or is_below(self._paths.home, pattern.folder):
+                raise _NotAllFound(f"a rule is about files all over {pattern.folder}")
+            self._add(self.hidden, pattern.folder)
+        for pattern in self._unwritable:
+            in_root = any(is_below(pattern.folder, root) for root in self._paths.roots)
+            holds_root = any(is_below(root, pattern.folder) for root in self._paths.roots)
+            if not in_root and not holds_root:
+                # A sandbox lets nothing be written there.
+                continue
+            if pattern.rest not in ("", "**") or holds_root or not os.path.exists(pattern.folder):
+                raise _NotAllFound("a rule is about writing a new file, which nothing on disk can prevent")
+            self._add(self.read_only, pattern.folder)
+
+    def walk(self, root: str) -> None:
+        """Add what the patterns match, and what is protected, below a root."""
+        folds_case = self._paths.resolve(root).folds_case
+        pending = [root]
+        while pending:
+            for entry in self._scan(pending.pop()):
+                path = entry.path
+                if self._matches(self._unreadable, path, folds_case):
+                    self._add(self.hidden, path)
+                    continue
+                if self._matches(self._unwritable, path, folds_case):
+                    self._add(self.read_only, path)
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name == ".git" and is_folder:
+                    for name in _GIT_FILES:
+                        self._add(self.read_only, os.path.join(path, name))
+                    continue
+                protection = self._protected.find(ResolvedPath((path,), True, folds_case))
+                if protection is not None and not protection.soft:
+                    self._add(self.read_only, path)
+                # What is in a packages folder matters only where rules may deny it.
+                if is_folder and not (protection is not None and protection.soft and not self._unreadable):
+                    pending.append(path)
+
+    def _matches(self, patterns: Sequence[PathPattern], path: str, folds_case: bool) -> bool:
+        return bool(patterns) and any(pattern.matches(path_key(path, folds_case), folds_case) for pattern in patterns)
+
+    def _scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._entries_left -= 1
+                    if self._entries_left < 0:
+                        raise _NotAllFound(
+                            "there are too many files to find those that rules deny or that are protected"
+                        )
+                    yield entry
+        except OSError:
+            # A program of the same user cannot list it either.
+            return
+
+    def _add(self, files: set[str], path: str) -> None:
+        real = self._paths.real(path)
+        if os.path.exists(real) and real not in self._paths.roots:
+            files.add(real)
+        if len(files) > MAX_FILES:
+            raise _NotAllFound(f"rules and protections are about more than {MAX_FILES} files")
