@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wieldy.core.outcome import Image, Text, ToolResult
     from wieldy.core.tool import Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
+    from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
     from wieldy.hooks.config import python_hook
     from wieldy.providers.script import Script
     from wieldy.schema.fields import Param
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Answer": "core.decision",
+    "Cached": "engine.tool_limits",
     "Image": "core.outcome",
+    "Logged": "engine.tool_limits",
     "Output": "core.tool",
     "Param": "schema.fields",
     "Progress": "core.tool",
+    "RateLimited": "engine.tool_limits",
     "Refusal": "core.errors",
     "Script": "providers.script",
     "Session": "agent.session",
     "Text": "core.outcome",
+    "TimeLimited": "engine.tool_limits",
     "Tool": "core.tool",
     "ToolContext": "core.tool",
     "ToolDefinitionError": "core.errors",
@@ -43,14 +48,18 @@ _MODULE_OF = {
 
 __all__ = [
     "Answer",
+    "Cached",
     "Image",
+    "Logged",
     "Output",
     "Param",
     "Progress",
+    "RateLimited",
     "Refusal",
     "Script",
     "Session",
     "Text",
+    "TimeLimited",
     "Tool",
     "ToolContext",
     "ToolDefinitionError",

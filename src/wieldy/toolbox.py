@@ -14,11 +14,12 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
+from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import Tool
+from wieldy.core.tool import Options, Tool
 from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
@@ -35,6 +36,7 @@ from wieldy.toolset.toolset import OfferedTools, Toolset
 from wieldy.wiring import ConfiguredHooks, ServiceParts, build_services, configure_services
 
 if TYPE_CHECKING:
+    from wieldy.files.journal.undo import UndoPlan
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
 
@@ -48,8 +50,9 @@ class Toolbox(SessionUndo):
     `settings_file` is one more file, above the others; changes of any file are followed.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
-    would be if there were one. `servers=False` ignores the MCP servers of the settings. `env` replaces the environment of
-    this process. `state_dir` replaces the user's state folder for this toolbox, `session_dir` the folder of its session.
+    would be if there were one. `options` returns what tools read as `ctx.options`. `servers=False` ignores the MCP servers
+    of the settings. `env` replaces the environment of this process. `state_dir` replaces the user's state folder for this
+    toolbox, `session_dir` the folder of its session.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -69,6 +72,7 @@ class Toolbox(SessionUndo):
         advisers: Sequence[Adviser] = (),
         judge: Judge | None = None,
         on_question: Callable[[str], None] | None = None,
+        options: Callable[[], Options] = Options,
         session_id: str | None = None,
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
@@ -107,6 +111,7 @@ class Toolbox(SessionUndo):
             servers=self._servers,
             advisers=tuple(advisers),
             on_question=on_question,
+            options=options,
         )
         self.services = build_services(self.settings, self.workspace, parts=self.parts, max_concurrency=max_concurrency)
         self._call_count = self._turn_count = 0
@@ -130,6 +135,10 @@ class Toolbox(SessionUndo):
         await self.services.supervisor.aclose()
         await self.workspace.aclose()
         await self.events.aclose()
+
+    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
+        self.catalog.invalidate(UNKNOWN_EFFECTS)
+        return super()._forget_reads(plan)
 
     # Calls
 

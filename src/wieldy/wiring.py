@@ -13,6 +13,7 @@ from wieldy.approval import ObservedApprover
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
+from wieldy.core.tool import Options
 from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
@@ -23,6 +24,7 @@ from wieldy.engine.supervise import Supervisor
 from wieldy.permissions.advisers import CleanTreeAdviser, SandboxAdviser
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.settings.load import Settings
+from wieldy.skills.skill import Skills
 from wieldy.tools import MODULES
 from wieldy.toolset.toolset import ActivatingCatalog, ServerStarts, Toolset
 
@@ -38,6 +40,7 @@ class ServiceParts(Struct, frozen=True, eq=False):
     """What a toolbox, or a subagent, brings to its services; the rest follows from the settings and the parent.
 
     `policy` has the rules of the session, `judge` decides: the policy itself, or one that is stricter or comes from code.
+    `options` returns what the session runs with, except its tools and commands.
     `hooks` returns those of the calls to come, `on_question` hears the id of every call about which somebody is asked.
     """
 
@@ -52,6 +55,7 @@ class ServiceParts(Struct, frozen=True, eq=False):
     servers: ServerStarts
     advisers: tuple[Adviser, ...] = ()
     on_question: Callable[[str], None] | None = None
+    options: Callable[[], Options] = Options
 
 
 def build_services(
@@ -79,6 +83,7 @@ def build_services(
         workspace.provide(parts.questions)
     services = Services(
         catalog=ActivatingCatalog(parts.catalog, toolset),
+        session_catalog=parts.catalog if parent is None else parent.session_catalog,
         workspace=workspace,
         queue=Queue(max_concurrency or _max_concurrency(workspace.env), supervisor) if parent is None else parent.queue,
         supervisor=supervisor,
@@ -87,8 +92,14 @@ def build_services(
         events=parts.events,
         spill=Spill(workspace.session_dir / "tool-results"),
         limits=None if parent is None else parent.limits,
+        options=lambda: _options(parts, toolset, workspace),
     )
     return configure_services(services, settings, parts, abort or Abort())
+
+
+def _options(parts: ServiceParts, toolset: Toolset, workspace: Workspace) -> Options:
+    names = tuple(toolset.sent) or tuple(parts.catalog)
+    return replace(parts.options(), tools=names, commands=tuple(workspace.service(Skills).definitions))
 
 
 def configure_services(services: Services, settings: Settings, parts: ServiceParts, abort: Abort) -> Services:
@@ -109,8 +120,6 @@ def configure_services(services: Services, settings: Settings, parts: ServicePar
     if parts.on_question is not None:
         approver = ObservedApprover(approver, parts.on_question)
     limits = _tool_limits(services.limits, settings, parts.catalog)
-    if limits is not None and limits.has_caches:
-        advisers.append(limits.invalidator)
     if settings.get("edit.diagnostics"):
         from wieldy.diagnostics.review import Diagnostics
 

@@ -34,7 +34,7 @@ def test_importing_wieldy_loads_one_module(tmp_path):
 
 
 def test_declaring_a_tool_loads_neither_asyncio_nor_anything_foreign(tmp_path):
-    loaded = loaded_by("from wieldy import tool; tool(lambda: None)", tmp_path)
+    loaded = loaded_by("from wieldy import tool; tool(name='nothing')(lambda: None)", tmp_path)
     assert foreign(loaded) <= LIGHT
     assert "asyncio" not in loaded
 

@@ -21,7 +21,10 @@ class TranscriptRecord(Struct, frozen=True, tag_field="type", omit_defaults=True
 
 
 class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
-    """Begins a transcript. `agent`, `parent` and `parent_call` are set in that of a subagent."""
+    """Begins a transcript. `fork` counts the forks since the first session.
+
+    `agent`, `parent` and `parent_call` are set in that of a subagent.
+    """
 
     v: int
     id: str
@@ -29,6 +32,7 @@ class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
     model: str = ""
     at: float | None = None
     fork_of: str | None = None
+    fork: int = 0
     agent: str | None = None
     parent: str | None = None
     parent_call: str | None = None

@@ -79,6 +79,7 @@ class Session:
             builtins=builtins,
             hooks=hooks,
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
+            options=lambda: self._setup.tool_options(),  # noqa: PLW0108 - the setup is made below
             session_id=None if fork else resumed_id,
             env=env,
             session_dir=session_dir,

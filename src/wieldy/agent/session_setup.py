@@ -13,7 +13,7 @@ from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import Transcript
 from wieldy.core.errors import ToolFailure
 from wieldy.core.provider import SideModel
-from wieldy.core.tool import ToolContext
+from wieldy.core.tool import Options, ToolContext
 from wieldy.subagents.tasks import SubagentAccess
 from wieldy.toolbox import Toolbox
 
@@ -60,7 +60,8 @@ class SessionSetup:
             record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids)))
         if conversation.header is None or self._forked_from is not None:
             root = box.workspace.root
-            record(SessionHeader(VERSION, box.id, root, provider.model, time.time(), self._forked_from))
+            fork = 0 if conversation.header is None else conversation.header.fork + 1
+            record(SessionHeader(VERSION, box.id, root, provider.model, time.time(), self._forked_from, fork))
         elif conversation.header.model != provider.model:
             record(ModelChanged(provider.model))
         hooks = SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000)
@@ -68,6 +69,15 @@ class SessionSetup:
             box, provider, transcript, self._prefix, hooks, limits=self._limits, options=self._options
         )
         return self._loop
+
+    def tool_options(self) -> Options:
+        """What tools read as `ctx.options`, except the names of tools and commands."""
+        header = self._transcript.conversation.header
+        return Options(
+            model=self._models.name or None,
+            fork=0 if header is None else header.fork,
+            thinking_budget=self._options.thinking_budget,
+        )
 
     async def _start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         if self._loop is None:

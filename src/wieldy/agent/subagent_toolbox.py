@@ -264,6 +264,7 @@ class SubagentToolbox:
         may_start: bool,
         halt: Callable[[str], None],
         on_asked: Callable[[str], None],
+        model: str,
     ) -> None:
         self.settings = parent.settings
         self.catalog = FilteredCatalog(parent.catalog, lambda name: has_tool(name, task, may_start=may_start))
@@ -282,6 +283,7 @@ class SubagentToolbox:
             person=SubagentApprover(parent.parts.person, f"{identity.type} agent {identity.id}"),
             hooks=lambda: self.hooks,
             on_question=on_asked,
+            options=lambda: replace(parent.parts.options(), model=model),
         )
         self.services = build_services(self.settings, self.workspace, parent.services, parts=self.parts, abort=abort)
 

@@ -220,6 +220,7 @@ class SubagentRun:
             may_start=may_start,
             halt=parent.halt,
             on_asked=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
+            model=self._provider.model,
         )
 
     def context(self) -> ParentContext:

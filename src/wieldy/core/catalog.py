@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
+from wieldy.core.effects import Effects
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.tool import Tool
-
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+from wieldy.core.tool_names import name_problem
 
 
 class Catalog:
@@ -58,6 +57,12 @@ class Catalog:
             load = entry
             self._tools[name] = lambda: change(load())
 
+    def invalidate(self, effects: Effects) -> None:
+        """Have the tools that cache results forget those that depend on what these effects change."""
+        for tool in self._tools.values():
+            if isinstance(tool, Tool) and tool.caches_results:
+                tool.invalidate(effects)
+
     def remove(self, name: str) -> None:
         self._tools.pop(name, None)
         self.changes += 1
@@ -67,8 +72,8 @@ def definition_problem(tool: Tool) -> str | None:
     """Why a definition cannot be offered to a model, or None."""
     if not tool.name:
         return f"{type(tool).__name__} has no name"
-    if not NAME.fullmatch(tool.name):
-        return f"`{tool.name}` is not a tool name: use 1 to 64 letters, digits, `_` or `-`"
+    if problem := name_problem(tool.name):
+        return problem
     if not tool.description.strip():
         return f"tool `{tool.name}` has no description: write a docstring that says what it does and when to use it"
     from wieldy.schema.check import SchemaError, UnsupportedAnnotation

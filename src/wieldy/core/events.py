@@ -48,10 +48,11 @@ class ToolProgress(CallEvent, frozen=True, kw_only=True):
 
 
 class ToolEnded(CallEvent, frozen=True, kw_only=True):
-    """A call has its result."""
+    """A call has its result. `input` is what was called, as far as it could be read."""
 
     result: ToolResult
     seconds: float
+    input: Mapping[str, Any] | None = None
 
 
 class ToolSucceeded(ToolEnded, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("tools.*.timeout", "number", None, "Seconds a call may take, in place of the tool's own."),
     SettingKey("tools.*.rateLimit.calls", "integer", None, "How many calls of the tool may be made in `seconds`."),
     SettingKey("tools.*.rateLimit.seconds", "number", None, "The time that `rateLimit.calls` counts in."),
+    SettingKey("tools.*.rateLimit.wait", "boolean", False, "Whether a call too many waits instead of being refused."),
     SettingKey("tools.*.cacheSeconds", "number", None, "How long results of a read-only tool are cached."),
     SettingKey("env", "string map", {}, "Environment variables for commands and servers."),
     SettingKey("hooks", "object", {}, "Commands to run at events."),

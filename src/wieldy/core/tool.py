@@ -52,7 +52,11 @@ class Doubt(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """What the surrounding session runs with."""
+    """What the surrounding session runs with.
+
+    `tools` are offered to the model, `commands` are the skills a person can call, `fork` counts the forks since the first
+    session.
+    """
 
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -71,8 +75,13 @@ class ToolContext(Struct, eq=False):
     judge: Judge
     message_id: str | None = None
     siblings: Sequence[str] = ()
-    options: Options = field(default_factory=Options)
+    read_options: Callable[[], Options] = Options
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Options:
+        """The options of the session as they are now."""
+        return self.read_options()
 
     def resolved(self, path: str) -> str:
         """Return the realpath that was judged for a path of this call: the only file a tool may open for it."""
@@ -118,6 +127,11 @@ class Tool:
         """What the model reads to decide whether and how to call this tool."""
         return self.description
 
+    @property
+    def has_describe(self) -> bool:
+        """Whether the tool overrides `describe`."""
+        return type(self).describe is not Tool.describe
+
     async def enabled(self, workspace: Workspace) -> bool | str:
         """Whether the tool can be offered now; a string says why not."""
         return True
@@ -155,6 +169,14 @@ class Tool:
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """Check a call before permission is asked. Raise `Refusal("check", …)`, or return a `Doubt` to ask the person."""
         return None
+
+    @property
+    def caches_results(self) -> bool:
+        """Whether `invalidate` must be called before and after every call that may change something."""
+        return False
+
+    def invalidate(self, effects: Effects) -> None:
+        """Forget results that depend on what these effects change."""
 
     def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
         """Yield any number of `Progress`, then exactly one `Output`."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.tool import Doubt, Tool, ToolContext, maybe_await
+from wieldy.core.tool_names import name_problem, suggest_name
 
 if TYPE_CHECKING:
-    from typing import TypedDict, Unpack
-
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
 
@@ -22,32 +21,31 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Names: TypeAlias = str | tuple[str, ...]
 Flag: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 
-if TYPE_CHECKING:
 
-    class Declared(TypedDict, total=False):
-        """The options of `@tool`."""
+class Declared(TypedDict, total=False):
+    """The options of `@tool`."""
 
-        name: str
-        title: str
-        described_in: str
-        description: str
-        prompt: str
-        read_only: bool
-        reads: Names
-        writes: Names
-        effects: Callable[[Mapping[str, Any], Workspace], Effects]
-        paths: Names
-        aliases: Mapping[str, str]
-        concurrency_safe: Flag
-        needs_permission: Flag
-        destructive: Flag
-        deferred: bool
-        enabled: Callable[[Workspace], Any]
-        normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
-        check: Callable[[Mapping[str, Any], ToolContext], Any]
-        max_result_chars: int
-        timeout: float
-        input_schema: Mapping[str, Any]
+    name: str
+    title: str
+    described_in: str
+    description: str
+    prompt: str
+    read_only: bool
+    reads: Names
+    writes: Names
+    effects: Callable[[Mapping[str, Any], Workspace], Effects]
+    paths: Names
+    aliases: Mapping[str, str]
+    concurrency_safe: Flag
+    needs_permission: Flag
+    destructive: Flag
+    deferred: bool
+    enabled: Callable[[Workspace], Any]
+    normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
+    check: Callable[[Mapping[str, Any], ToolContext], Any]
+    max_result_chars: int
+    timeout: float
+    input_schema: Mapping[str, Any]
 
 
 @overload
@@ -82,12 +80,17 @@ class FunctionTool(Tool):
     """A tool made of a function."""
 
     def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
+        self.name = declared["name"] if "name" in declared else getattr(function, "__name__", "")
+        for option, value in declared.items():
+            if problem := _option_problem(option, value):
+                raise ToolDefinitionError(f"tool `{self.name}`: {problem}")
+        if problem := name_problem(self.name):
+            raise ToolDefinitionError(problem)
         if module_file := declared.get("described_in"):
             description, prompt = load_description(module_file)
             declared = {**declared, "description": description, "prompt": prompt}
         self.function = function
         self.declared = declared
-        self.name = str(declared.get("name") or getattr(function, "__name__", ""))
         self.title = declared.get("title", "")
         self.prompt = declared.get("prompt", "")
         self.reads = _names(declared.get("reads", ()))
@@ -102,6 +105,32 @@ class FunctionTool(Tool):
         self.has_check = "check" in declared
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)
+        self._check_named_parameters()
+
+    def _check_named_parameters(self) -> None:
+        """Raise `ToolDefinitionError` where an option names a parameter that does not exist."""
+        named = (*self.paths, *self.aliases.values())
+        if named and (names := self._parameter_names()) is not None:
+            for name in named:
+                if name not in names:
+                    hint = suggest_name(name, names)
+                    raise ToolDefinitionError(f"tool `{self.name}` has no parameter `{name}`{hint}")
+
+    def _parameter_names(self) -> Collection[str] | None:
+        """The names of the parameters; None if there may be others."""
+        if self.input_schema is not None:
+            properties = self.input_schema.get("properties")
+            return properties if isinstance(properties, Mapping) else None
+        from inspect import Parameter, signature
+
+        parameters = signature(self.function).parameters.values()
+        if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+            return None
+        names = {parameter.name for parameter in parameters}
+        if names.issuperset((*self.paths, *self.aliases.values())):
+            return names
+        # Perhaps a parameter that is renamed for the model: only then are the annotations evaluated now.
+        return {*names, *self.parameters.schema["properties"]}
 
     @cached_property
     def description(self) -> str:  # type: ignore[override]
@@ -212,6 +241,29 @@ def load_description(module_file: str) -> tuple[str, str]:
     text = Path(module_file).with_suffix(".md").read_text(encoding="utf-8").strip()
     description, _, prompt = text.partition("\n\n")
     return " ".join(description.split()), prompt.strip()
+
+
+_FLAGS = frozenset({"concurrency_safe", "needs_permission", "destructive"})
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "title", "described_in", "description", "prompt"), (str,)),
+    **dict.fromkeys(("reads", "writes", "paths"), (str, tuple, list)),
+    **dict.fromkeys(("aliases", "input_schema"), (Mapping,)),
+    **dict.fromkeys(("read_only", "deferred"), (bool,)),
+}
+
+
+def _option_problem(option: str, value: Any) -> str | None:
+    """What is wrong with an option of `@tool`, or None."""
+    if option not in Declared.__annotations__:
+        return f"`{option}` is not an option of @tool{suggest_name(option, Declared.__annotations__)}"
+    if option in _TYPES:
+        return None if isinstance(value, _TYPES[option]) else f"`{option}` cannot be {value!r}"
+    if option in _FLAGS:
+        return None if isinstance(value, bool) or callable(value) else f"`{option}` is True, False or a function"
+    if option in ("timeout", "max_result_chars"):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        return None if is_number else f"`{option}` is a number above 0, not {value!r}"
+    return None if callable(value) else f"`{option}` is a function, not {value!r}"
 
 
 def _names(names: Names) -> tuple[str, ...]:

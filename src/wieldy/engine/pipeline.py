@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Ticket
 from wieldy.engine.results import as_output, finalize, is_big
 from wieldy.engine.services import Services
-from wieldy.engine.supervise import Aborted, TimedOut
+from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, raise_if_ctrl_c
 from wieldy.schema.check import InvalidInput
 from wieldy.schema.json_repair import UnreadableJson, read_object
 from wieldy.schema.strict_json import TooDeep, is_too_deep
@@ -74,17 +74,18 @@ async def handle(call: ToolCall, services: Services, turn: Turn | None = None) -
             outcome = await _run(cleared, ctx, services, added_context)
             notes = cleared.plan.notes
         except asyncio.CancelledError:
-            _announce(finalize(call, Interrupted("cancelled"), limit, services.spill), started, services)
+            _announce(call, finalize(call, Interrupted("cancelled"), limit, services.spill), started, services)
             raise
-        except SessionError:
+        except (SessionError, GeneratorExit):
             raise
-        except Exception as error:
+        except BaseException as error:
+            raise_if_ctrl_c(error)
             outcome = _outcome_of_error(error, call)
     if is_big(outcome):
         result = await in_thread(finalize, call, outcome, limit, services.spill, notes)
     else:
         result = finalize(call, outcome, limit, services.spill, notes)
-    _announce(result, started, services)
+    _announce(call, result, started, services)
     return result
 
 
@@ -375,6 +376,9 @@ def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> str
 async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added_context: tuple[str, ...]) -> Outcome:
     """Execute a cleared call and have its outcome reviewed."""
     started = time.perf_counter()
+    changes = any(map(is_lasting, cleared.plan.effects))
+    if changes:
+        services.session_catalog.invalidate(cleared.plan.effects)
     outcome: Outcome
     try:
         output = await execute(cleared.plan, ctx, services)
@@ -383,6 +387,8 @@ async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added
         raise
     except Exception as error:
         outcome = _outcome_of_error(error, cleared.plan.call)
+    if changes:
+        services.session_catalog.invalidate(cleared.plan.effects)
     for reviewer in services.reviewers:
         review = reviewer.review(cleared.plan, outcome, time.perf_counter() - started)
         outcome = await services.supervisor.run(review, Abort())
@@ -410,7 +416,7 @@ async def execute(plan: PlannedCall, ctx: ToolContext, services: Services) -> Ou
 
 
 async def run_tool(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Progress], None]) -> Output:
-    """Drive `Tool.run`: an async generator of progress and one result, or an awaitable of the result."""
+    """Drive `Tool.run` to its result."""
     running: Any = tool.run(args, ctx)
     if isinstance(running, CoroutineType) or not hasattr(running, "__aiter__"):
         return as_output(await running)
@@ -425,6 +431,22 @@ async def run_tool(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Pr
     raise ToolFailure(f"{tool.name} ended without a result. This is a fault of the tool, not of the call.")
 
 
+async def iterate_tool(tool: Tool, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+    """Drive `Tool.run` of a wrapped tool: yield its progress, then its result."""
+    running: Any = tool.run(args, ctx)
+    if isinstance(running, CoroutineType) or not hasattr(running, "__aiter__"):
+        yield as_output(await running)
+        return
+    try:
+        async for item in running:
+            yield item if isinstance(item, Progress) else as_output(item)
+            if not isinstance(item, Progress):
+                return
+    finally:
+        if (close := getattr(running, "aclose", None)) is not None:
+            await close()
+
+
 def _timeout(tool: Tool) -> float:
     return DEFAULT_TIMEOUT if tool.timeout is None else tool.timeout
 
@@ -432,7 +454,7 @@ def _timeout(tool: Tool) -> float:
 # outcomes and events
 
 
-def _outcome_of_error(error: Exception, call: ToolCall) -> Outcome:
+def _outcome_of_error(error: BaseException, call: ToolCall) -> Outcome:
     match error:
         case Refusal():
             return Refused(error.stage, error.advice, error.data)
@@ -440,16 +462,21 @@ def _outcome_of_error(error: Exception, call: ToolCall) -> Outcome:
             return Failed("\n".join(part for part in (error.message, error.stderr, error.stdout) if part), error.data)
         case Aborted():
             return Interrupted(error.reason, text_of(error.partial.blocks) if isinstance(error.partial, Output) else "")
+    if not isinstance(error, Exception):
+        error = HostExitAttempted(error)
     log.error("%s failed on call %s", call.name, call.id, exc_info=error)
+    if isinstance(error, HostExitAttempted):
+        return Failed(f"{call.name} failed: {error}. This is a fault of the tool, not of the call.")
     text = " ".join(str(error).split())
     return Failed(f"{call.name} failed: {type(error).__name__}{f': {text}' if text else ''}")
 
 
-def _announce(result: ToolResult, started: float, services: Services) -> None:
+def _announce(call: ToolCall, result: ToolResult, started: float, services: Services) -> None:
     if not services.events.has_subscribers:
         return
     kind: type[ToolEnded] = ToolFailed if result.is_error else ToolSucceeded
     if isinstance(result.outcome, Interrupted):
         kind = ToolCancelled
     seconds = time.perf_counter() - started
-    services.events.emit(kind(call_id=result.call_id, name=result.name, result=result, seconds=seconds))
+    input = call.input if isinstance(call.input, Mapping) else None
+    services.events.emit(kind(call_id=call.id, name=call.name, result=result, seconds=seconds, input=input))

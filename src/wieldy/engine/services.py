@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class Services(Struct, eq=False):
-    """What `handle` works with."""
+    """What `handle` works with. `session_catalog` has all tools of the session, also those a subagent has not."""
 
     catalog: Catalog
+    session_catalog: Catalog
     workspace: Workspace
     queue: Queue
     supervisor: Supervisor
@@ -35,4 +37,4 @@ class Services(Struct, eq=False):
     reviewers: tuple[Reviewer, ...] = ()
     abort: Abort = field(default_factory=Abort)
     limits: ToolLimits | None = None
-    options: Options = field(default_factory=Options)
+    options: Callable[[], Options] = Options

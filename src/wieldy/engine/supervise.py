@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections import deque
@@ -39,6 +40,14 @@ class TimedOut(WieldyError):
         self.partial = partial
 
 
+class HostExitAttempted(WieldyError):
+    """Third-party code raised `SystemExit` or another exception that is meant to end the whole program."""
+
+    def __init__(self, error: BaseException) -> None:
+        text = " ".join(str(error).split())
+        super().__init__(f"it tried to end the program ({type(error).__name__}{f': {text}' if text else ''})")
+
+
 class Supervisor:
     """Waits for coroutines until they end, are aborted or time out. A task that ignores cancellation is abandoned after
     `grace` seconds and awaited later, in `aclose`."""
@@ -58,7 +67,7 @@ class Supervisor:
             coroutine.close()
             raise Aborted(abort.reason)
         loop = asyncio.get_running_loop()
-        task = loop.create_task(coroutine)
+        task = loop.create_task(_contain(coroutine))
         wakeup: asyncio.Future[None] = loop.create_future()
 
         def wake(_: object = None) -> None:
@@ -122,6 +131,26 @@ class Supervisor:
         self._abandoned.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an abandoned task ended with an error", exc_info=error)
+
+
+async def _contain(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine of third-party code, which must not end the program. Raises `HostExitAttempted`."""
+    try:
+        return await coroutine
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise_if_ctrl_c(error)
+        raise HostExitAttempted(error) from error
+
+
+def raise_if_ctrl_c(error: BaseException) -> None:
+    """Raise an exception again that may come from the person's Ctrl-C.
+
+    `asyncio.run` has a SIGINT handler of its own, which cancels; under that one, `KeyboardInterrupt` comes from the code itself.
+    """
+    if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        raise error
 
 
 def _result(task: asyncio.Task[T]) -> T:

@@ -1,24 +1,27 @@
-"""Wrappers that limit a tool: rate limit, timeout, result cache. Each is usable alone."""
+"""Wrappers around a tool: time limit, rate limit, result cache, log. Each is usable alone, and they can be nested."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, TypeGuard
 
-from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Advice
 from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash
-from wieldy.core.errors import Refusal, ToolDefinitionError
+from wieldy.core.errors import Refusal, ToolDefinitionError, WieldyError
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
+from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
-from wieldy.engine.pipeline import run_tool
+from wieldy.engine.pipeline import iterate_tool
 
 Clock = Callable[[], float]
+Sleep = Callable[[float], Awaitable[None]]
+MAX_LOGGED_CHARS = 200
 
 
 class WrappedTool(Tool):
@@ -51,6 +54,14 @@ class WrappedTool(Tool):
     async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
         return await self.inner.describe(workspace, input)
 
+    @property
+    def has_describe(self) -> bool:
+        return self.inner.has_describe
+
+    @property
+    def has_enabled_check(self) -> bool:
+        return self.inner.has_enabled_check
+
     async def enabled(self, workspace: Workspace) -> bool | str:
         return await self.inner.enabled(workspace)
 
@@ -64,6 +75,17 @@ class WrappedTool(Tool):
     def run(self, args: Any, ctx: ToolContext) -> Any:
         return self.inner.run(args, ctx)
 
+    @property
+    def caches_results(self) -> bool:
+        return self.inner.caches_results
+
+    def invalidate(self, effects: Effects) -> None:
+        self.inner.invalidate(effects)
+
+    def is_cached(self, args: Any) -> bool:
+        """Whether a call with these arguments would be answered from a cache below this wrapper."""
+        return isinstance(self.inner, WrappedTool) and self.inner.is_cached(args)
+
     def show_use(self, input: Mapping[str, Any]) -> str:
         return self.inner.show_use(input)
 
@@ -72,6 +94,9 @@ class WrappedTool(Tool):
 
     def show_result(self, result: Any) -> str:
         return self.inner.show_result(result)
+
+    def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
+        return self.inner.show_rejection(input, why)
 
 
 _COPIED_ATTRIBUTES = (
@@ -84,21 +109,35 @@ class TimeLimited(WrappedTool):
 
     def __init__(self, tool: Tool, seconds: float) -> None:
         super().__init__(tool)
-        if not seconds > 0:
-            raise ToolDefinitionError(f"a time limit of {seconds:g} s would never let {tool.name} run")
+        if not is_number(seconds):
+            raise ToolDefinitionError(f"a time limit of {seconds!r} s would never let {tool.name} run")
         self.timeout = None if math.isinf(seconds) else seconds
 
 
 class RateLimited(WrappedTool):
-    """Allows at most `calls` calls in any `seconds`. One too many is refused with the time to wait."""
+    """Lets at most `calls` calls run in any `seconds`; refused calls and results from a cache do not count.
 
-    def __init__(self, tool: Tool, calls: int, seconds: float, clock: Clock = monotonic) -> None:
+    One too many is refused with the time to wait, or waits itself if `wait` is true.
+    """
+
+    def __init__(
+        self,
+        tool: Tool,
+        calls: int,
+        seconds: float,
+        *,
+        wait: bool = False,
+        clock: Clock = monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         super().__init__(tool)
-        if calls < 1 or not seconds > 0:
-            raise ToolDefinitionError(f"a limit of {calls} calls in {seconds:g} s would never let {tool.name} run")
+        if not isinstance(calls, int) or not is_number(calls) or not is_number(seconds):
+            raise ToolDefinitionError(f"a limit of {calls!r} calls in {seconds!r} s would never let {tool.name} run")
         self._max_calls = calls
         self._seconds = seconds
+        self._wait = wait
         self._clock = clock
+        self._sleep = sleep
         self._times: deque[float] = deque(maxlen=calls)
 
     @property
@@ -106,97 +145,138 @@ class RateLimited(WrappedTool):
         return True
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
-        """Run the tool's own check, then check the rate: only calls that get this far are counted."""
+        """Run the tool's own check; refuse a call too many before anybody is asked about it."""
         doubt = await self.inner.check(input, ctx)
-        now = self._clock()
-        if len(self._times) == self._max_calls and now - self._times[0] < self._seconds:
-            wait = self._seconds - (now - self._times[0])
-            raise Refusal(
-                "check",
-                f"{self.name} may be called {self._max_calls} times in {self._seconds:g} s. "
-                f"Try again in {wait:.1f} s, or go on with something else.",
-            )
-        self._times.append(now)
+        if not self._wait and self._seconds_to_wait() > 0 and not self.is_cached(self.parameters.accept(input)):
+            raise self._refusal()
         return doubt
 
+    async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+        """Count the call and run the tool."""
+        if not self.is_cached(args):
+            while (seconds := self._seconds_to_wait()) > 0:
+                if not self._wait:
+                    raise self._refusal()
+                yield Progress(f"waiting {seconds:.1f} s: {self._describe_limit()}")
+                await self._sleep(seconds)
+            self._times.append(self._clock())
+        async for item in iterate_tool(self.inner, args, ctx):
+            yield item
 
-class CachedTool(WrappedTool):
-    """Reuses the results of a read-only tool for `seconds`, unless a write touched what it had read."""
+    def _seconds_to_wait(self) -> float:
+        if len(self._times) < self._max_calls:
+            return 0.0
+        return self._seconds - (self._clock() - self._times[0])
 
-    def __init__(self, tool: Tool, seconds: float, max_entries: int = 256, clock: Clock = monotonic) -> None:
+    def _refusal(self) -> Refusal:
+        return Refusal(
+            "check",
+            f"{self._describe_limit()}. Try again in {self._seconds_to_wait():.1f} s, or go on with something else.",
+        )
+
+    def _describe_limit(self) -> str:
+        return f"{self.name} may be called {self._max_calls} times in {self._seconds:g} s"
+
+
+class Cached(WrappedTool):
+    """Reuses the results of a read-only tool for `seconds`, unless a call of the toolbox may have changed what it had read."""
+
+    def __init__(self, tool: Tool, seconds: float, *, max_entries: int = 256, clock: Clock = monotonic) -> None:
         super().__init__(tool)
         if not tool.read_only:
             raise ToolDefinitionError(f"{tool.name} is not read-only: its results must not be used again")
+        if not is_number(seconds):
+            raise ToolDefinitionError(f"results of {tool.name} cannot be kept for {seconds!r} s")
         self._seconds = seconds
         self._max_entries = max_entries
         self._clock = clock
         self._entries: OrderedDict[str, tuple[float, Effects, Output]] = OrderedDict()
+        self._invalidations = 0
 
-    async def run(self, args: Any, ctx: ToolContext) -> Output:  # type: ignore[override]
-        """Return the cached result for this input, else run the tool and cache what is no error."""
+    @property
+    def caches_results(self) -> bool:
+        return True
+
+    def is_cached(self, args: Any) -> bool:
+        entry = self._entries.get(_key(args))
+        return entry is not None and self._clock() - entry[0] < self._seconds
+
+    async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
+        """Run the tool's own check; a rate limit does not matter where the result is cached."""
+        tool = self.inner
+        if self.has_check and self.is_cached(self.parameters.accept(input)):
+            while isinstance(tool, RateLimited):
+                tool = tool.inner
+        return await tool.check(input, ctx)
+
+    async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+        """Yield the cached result for this input, else run the tool and cache what is no error."""
         key = _key(args)
-        entry = self._entries.get(key)
-        if entry is not None and self._clock() - entry[0] < self._seconds:
+        if self.is_cached(args):
             self._entries.move_to_end(key)
-            return entry[2]
-        started = self._clock()
-        output = await run_tool(self.inner, args, ctx, lambda progress: None)
-        if not output.is_error:
-            effects = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NO_EFFECTS
-            self._entries[key] = (started, effects, output)
-            while len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
-        return output
+            yield self._entries[key][2]
+            return
+        started, invalidations = self._clock(), self._invalidations
+        async for item in iterate_tool(self.inner, args, ctx):
+            # What was read while something changed may be old.
+            if isinstance(item, Output) and not item.is_error and self._invalidations == invalidations:
+                effects = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NO_EFFECTS
+                self._entries[key] = (started, effects, item)
+                while len(self._entries) > self._max_entries:
+                    self._entries.popitem(last=False)
+            yield item
 
     def invalidate(self, effects: Effects) -> None:
         """Drop the results that may depend on what these effects change."""
+        self._invalidations += 1
         if any(effect.opaque for effect in effects):
             self._entries.clear()
-            return
-        writes = tuple(effect for effect in effects if isinstance(effect, Writes))
-        if writes:
-            stale = [key for key, (_, reads, _) in self._entries.items() if _depends(reads, writes)]
-            for key in stale:
+        else:
+            writes = tuple(effect for effect in effects if isinstance(effect, Writes))
+            for key in [key for key, (_, reads, _) in self._entries.items() if _depends(reads, writes)]:
                 del self._entries[key]
+        super().invalidate(effects)
+
+
+class Logged(WrappedTool):
+    """Logs each run of a tool: its input, then how it ended and how long it took. Failures are warnings."""
+
+    def __init__(self, tool: Tool, logger: logging.Logger | None = None, *, clock: Clock = monotonic) -> None:
+        super().__init__(tool)
+        self._logger = logger or logging.getLogger("wieldy.tools")
+        self._clock = clock
+
+    async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
+        """Run the tool between two lines of the log."""
+        logger, started = self._logger, self._clock()
+        logger.info("%s %s started with %s", self.name, ctx.call_id, truncate_line(_key(args), MAX_LOGGED_CHARS))
+        try:
+            async for item in iterate_tool(self.inner, args, ctx):
+                if isinstance(item, Output):
+                    level, end = (logging.WARNING, "failed") if item.is_error else (logging.INFO, "succeeded")
+                    logger.log(level, "%s %s %s after %.3f s", self.name, ctx.call_id, end, self._clock() - started)
+                yield item
+        except asyncio.CancelledError:
+            logger.warning("%s %s was stopped after %.3f s", self.name, ctx.call_id, self._clock() - started)
+            raise
+        except Exception as error:
+            seconds = self._clock() - started
+            text = truncate_line(str(error) or type(error).__name__, MAX_LOGGED_CHARS)
+            trace = None if isinstance(error, WieldyError) else error
+            logger.warning("%s %s failed after %.3f s: %s", self.name, ctx.call_id, seconds, text, exc_info=trace)
+            raise
 
 
 def apply_limits(tool: Tool, section: Mapping[str, Any]) -> Tool:
     """Wrap a tool as its settings ask: `rateLimit`, `cacheSeconds`, `timeout`."""
     rate = section.get("rateLimit")
-    if isinstance(rate, Mapping) and _is_number(rate.get("calls")) and _is_number(rate.get("seconds")):
-        tool = RateLimited(tool, int(rate["calls"]), float(rate["seconds"]))
-    if _is_number(seconds := section.get("cacheSeconds")) and tool.read_only:
-        tool = CachedTool(tool, float(seconds))
-    if _is_number(seconds := section.get("timeout")):
+    if isinstance(rate, Mapping) and is_number(rate.get("calls")) and is_number(rate.get("seconds")):
+        tool = RateLimited(tool, int(rate["calls"]), float(rate["seconds"]), wait=rate.get("wait") is True)
+    if is_number(seconds := section.get("cacheSeconds")) and tool.read_only:
+        tool = Cached(tool, float(seconds))
+    if is_number(seconds := section.get("timeout")):
         tool = TimeLimited(tool, float(seconds))
     return tool
-
-
-def _caches_in(tool: Tool) -> tuple[CachedTool, ...]:
-    caches: list[CachedTool] = []
-    while isinstance(tool, WrappedTool):
-        if isinstance(tool, CachedTool):
-            caches.append(tool)
-        tool = tool.inner
-    return tuple(caches)
-
-
-class CacheInvalidator:
-    """An adviser without opinions: it invalidates caches before a call changes something."""
-
-    def __init__(self) -> None:
-        self._caches: list[CachedTool] = []
-
-    def watch(self, tool: Tool) -> None:
-        self._caches += _caches_in(tool)
-
-    def wants(self, plan: PlannedCall) -> bool:
-        return any(isinstance(effect, Writes) or effect.opaque for effect in plan.effects)
-
-    async def advise(self, plan: PlannedCall) -> Advice:
-        for cache in self._caches:
-            cache.invalidate(plan.effects)
-        return Advice()
 
 
 def _depends(reads: Effects, writes: Effects) -> bool:
@@ -204,7 +284,8 @@ def _depends(reads: Effects, writes: Effects) -> bool:
     return not any(isinstance(effect, Reads) for effect in reads) or clash(reads, writes)
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number above zero."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
@@ -222,11 +303,6 @@ class ToolLimits:
         self._catalog = catalog
         self._originals: dict[str, Tool] = {}
         self._sections: dict[str, Mapping[str, Any]] = {}
-        self.invalidator = CacheInvalidator()
-
-    @property
-    def has_caches(self) -> bool:
-        return any("cacheSeconds" in section for section in self._sections.values())
 
     def apply(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Put these limits in force, and no others."""
@@ -241,6 +317,4 @@ class ToolLimits:
         section = self._sections.get(tool.name)
         if section is None:
             return self._originals.pop(tool.name)
-        wrapped = apply_limits(original, section)
-        self.invalidator.watch(wrapped)
-        return wrapped
+        return apply_limits(original, section)

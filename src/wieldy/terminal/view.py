@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from textwrap import wrap
 from typing import Any, Literal, TextIO, TypeAlias
 
 from wieldy.core.events import (
@@ -126,7 +127,12 @@ class View:
         return _one_line(tool.show_use(input) if tool else name)
 
     def _format_denial(self, event: ToolFailed) -> str:
-        return f"{self._paint('● ', 'red')}{event.name}\n{self._indent(event.result.text, 'red')}"
+        tool, why = self._find(event.name), event.result.text
+        if tool is None or event.input is None:
+            return f"{self._paint('● ', 'red')}{event.name}\n{self._indent(why, 'red')}"
+        lines = [part for line in tool.show_rejection(event.input, why).splitlines() for part in wrap(line, WIDTH)]
+        first = self._paint("● ", "red") + self._paint(lines[0], "red")
+        return "\n".join((first, *([self._indent("\n".join(lines[1:]), "red")] if lines[1:] else [])))
 
     def _format_result(self, name: str, result: ToolResult) -> str:
         if _HUNK.search(result.text):

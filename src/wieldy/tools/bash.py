@@ -217,7 +217,7 @@ def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Out
         "Read on with BashOutput, end it with KillShell"
     )
     text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.notices, note)))).strip("\n")
-    data = {"output": stdout, "stdout": stdout, "exitCode": None, "timedOut": True}
+    data = {"output": stdout, "stdout": stdout, "stderr": None, "exitCode": None, "timedOut": True}
     return Output(text, {**data, "backgroundTaskId": background.id, "pid": background.pid})
 
 
@@ -226,7 +226,7 @@ def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
         f"Started in the background as {background.id} (pid {background.pid}). "
         "Read its output with BashOutput, end it with KillShell."
     )
-    data: dict[str, Any] = {"output": "", "stdout": "", "stderr": "", "exitCode": None, "interrupted": False}
+    data: dict[str, Any] = {"output": "", "stdout": "", "stderr": None, "exitCode": None, "interrupted": False}
     data |= {"notices": notices, "backgroundTaskId": background.id, "pid": background.pid}
     return Output("\n".join((text, *(f"[{notice}]" for notice in notices))), data)
 

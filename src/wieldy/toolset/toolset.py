@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +13,7 @@ from msgspec import Struct
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Judge
+from wieldy.core.logs import log
 from wieldy.core.provider import ToolSpec
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
@@ -116,14 +118,33 @@ class Toolset:
             removes=self._removal_reason,
             enabled=lambda tool: self._supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
         )
-        return self._offer(availability, window)
+        return self._offer(
+            availability, window, await self._describe(each.tool for each in availability if each.offered)
+        )
 
     @property
     def defer(self) -> Defer:
         setting = self._workspace.setting("defer")
         return "always" if setting == "always" else "never" if setting == "never" else "auto"
 
-    def _offer(self, availability: Sequence[ToolAvailability], window: int | None) -> OfferedTools:
+    async def _describe(self, tools: Iterable[Tool]) -> Mapping[str, str]:
+        """The descriptions that tools make for this workspace, by name; the fixed one where that fails."""
+        describing = [tool for tool in tools if tool.has_describe]
+        runs = (
+            self._supervisor.run(tool.describe(self._workspace), Abort(), ENABLED_CHECK_SECONDS) for tool in describing
+        )
+        texts = await asyncio.gather(*runs, return_exceptions=True) if describing else ()
+        descriptions: dict[str, str] = {}
+        for tool, text in zip(describing, texts, strict=True):
+            if isinstance(text, str) and text.strip():
+                descriptions[tool.name] = text
+            else:
+                log.error("the description of %s could not be made: %r", tool.name, text)
+        return descriptions
+
+    def _offer(
+        self, availability: Sequence[ToolAvailability], window: int | None, descriptions: Mapping[str, str]
+    ) -> OfferedTools:
         self._window = window or self._window
         order = order_tools(
             (each.tool for each in availability if each.offered),
@@ -136,7 +157,7 @@ class Toolset:
         self.deferred = {tool.name: tool for tool in order.deferred}
         return OfferedTools(
             order.tools,
-            tuple(map(self._definition, order.tools)),
+            tuple(self._definition(tool, descriptions.get(tool.name, tool.description)) for tool in order.tools),
             order.breaks,
             order.deferred,
             list_deferred(order.deferred, starting=self._servers.connecting() if self.defer != "never" else ()),
@@ -171,11 +192,11 @@ class Toolset:
             await self._servers.wait(SERVER_WAIT_SECONDS)
         await self.offering()
 
-    def _definition(self, tool: Tool) -> ToolSpec:
-        """The same object for the same tool, so that its encoded bytes are reused from request to request."""
+    def _definition(self, tool: Tool, description: str) -> ToolSpec:
+        """The same object while nothing has changed, so that its encoded bytes are reused from request to request."""
         definition = self._definitions.get(tool)
-        if definition is None:
-            definition = self._definitions[tool] = ToolSpec(tool.name, tool.description, tool.schema)
+        if definition is None or definition.description != description:
+            definition = self._definitions[tool] = ToolSpec(tool.name, description, tool.schema)
         return definition
 
     def _mark_deferred(self, availability: ToolAvailability) -> ToolAvailability:

@@ -242,3 +242,56 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     assert await Supervisor().run(work(), Abort(), 5) == "done"
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
+
+
+class Stop(BaseException):
+    """An exception that no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), SystemExit(), KeyboardInterrupt(), Stop("now")])
+async def test_a_tool_that_exits_the_program_fails_alone(make_box, error):
+    @tool(read_only=True)
+    async def leaving() -> str:
+        """Leave."""
+        raise error
+
+    @tool(read_only=True, name="leaving_in_thread")
+    def in_thread() -> str:
+        """Leave from a thread."""
+        raise error
+
+    @tool(read_only=True, effects=lambda input, workspace: leaving_early(error), name="leaving_early")
+    async def early() -> str:
+        """Leave before it runs."""
+        return ""
+
+    async with make_box(leaving, in_thread, early, fine) as box:
+        calls: list[Any] = [("leaving", {}), ("leaving_in_thread", {}), ("leaving_early", {}), ("fine", {"n": 4})]
+        results = await box.call_many(calls)
+    assert [result.is_error for result in results] == [True, True, True, False]
+    for result in results[:3]:
+        assert "tried to end the program" in result.text
+        assert type(error).__name__ in result.text
+
+
+def leaving_early(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize("part", ["check", "enabled"])
+async def test_a_check_that_exits_the_program_fails_alone(make_box, part):
+    def leave(*_: Any) -> Any:
+        raise SystemExit(1)
+
+    options: Any = {part: leave}
+
+    @tool(read_only=True, **options)
+    async def leaving() -> str:
+        """Leave."""
+        return "ran"
+
+    async with make_box(leaving, fine) as box:
+        if part == "check":
+            assert (await box.call("leaving")).is_error
+        assert [each.tool.name for each in await box.offer() if each.offered][-1] in ("fine", "leaving")
+        assert (await box.call("fine", n=5)).text == "fine 5"

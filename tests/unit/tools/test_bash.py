@@ -52,7 +52,7 @@ async def test_both_streams_come_back_in_order_with_data_for_the_caller(open_box
         result = await box.call("Bash", command="echo out; echo err >&2; echo more")
         assert (result.text, result.is_error) == ("out\nerr\nmore", False)
         assert result.data["output"] == result.data["stdout"] == "out\nerr\nmore\n"
-        assert (result.data["stderr"], result.data["notices"]) == ("", [])
+        assert (result.data["stderr"], result.data["notices"]) == (None, [])
         assert (result.data["exitCode"], result.data["interrupted"], result.data["backgroundTaskId"]) == (
             0,
             False,

@@ -57,14 +57,14 @@ class CommandFiles(Struct, frozen=True):
 class CommandResult(Struct, frozen=True):
     """A command that has ended. `code` is None if we ended it; `directory` is where bash ended, if it could report that.
 
-    `text` is all of its output. `stdout` is the same unless the streams were captured apart.
+    `text` is all of its output. `stdout` is the same and `stderr` None unless the streams were captured apart.
     """
 
     reason: EndReason
     code: int | None
     text: str
     stdout: str
-    stderr: str
+    stderr: str | None
     seconds: float
     silent_seconds: float
     total_bytes: int
@@ -326,7 +326,7 @@ def _result(
         code=shell.exit.result() if reason == "exited" else None,
         text=excerpt.text,
         stdout=streams[0].excerpt().text if streams else excerpt.text,
-        stderr=streams[1].excerpt().text if streams else "",
+        stderr=streams[1].excerpt().text if streams else None,
         seconds=shell.seconds,
         silent_seconds=silent_seconds,
         total_bytes=shell.capture.total,
