@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -194,7 +195,7 @@ class AgentLoop:
         """
         prompt = "\n".join([block["text"] for block in content if block["type"] == "text"])
         context = (*context, *await self.hooks.on_prompt(prompt))
-        self.transcript.append(UserMessage([*content, *map(_text_block, context)]))
+        self.transcript.append(UserMessage([*content, *map(_text_block, context)], at=time.time()))
         turns, text = 0, ""
         while True:
             if abort.aborted:

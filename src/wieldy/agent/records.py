@@ -39,9 +39,10 @@ class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
 
 
 class UserMessage(TranscriptRecord, frozen=True, tag="user"):
-    """A prompt, with what hooks added to it, or another message that is not a tool result."""
+    """A prompt, with what hooks added to it, or another message that is not a tool result. `at` is set for a prompt."""
 
     content: list[Any]
+    at: float | None = None
 
 
 class AssistantBlock(TranscriptRecord, frozen=True, tag="block"):
@@ -77,13 +78,24 @@ class ToolsActivated(TranscriptRecord, frozen=True, tag="activated"):
     tools: list[str]
 
 
+class SentPrompt(Struct, frozen=True):
+    """A prompt of the person, and when it was sent."""
+
+    text: str
+    at: float
+
+
 class HistoryReplaced(TranscriptRecord, frozen=True, tag="compacted"):
-    """The conversation goes on from these messages: a summary, or the copy that a fork begins with."""
+    """The conversation goes on from these messages: a summary, the copy that a fork begins with, or after a rewind.
+
+    `prompts` are those that a rewind leaves.
+    """
 
     messages: list[Any]
     trigger: str = ""
     cost: float | None = None
     ids: Any = None
+    prompts: list[SentPrompt] | None = None
 
 
 class ResultsShortened(TranscriptRecord, frozen=True, tag="shortened"):

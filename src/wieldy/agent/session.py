@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import ApprovalRequested
+from wieldy.agent.rewind import Rewind
 from wieldy.agent.session_setup import SessionSetup
 from wieldy.agent.store import find_session
 from wieldy.agent.transcript import Conversation, Transcript, clean_texts
@@ -88,6 +89,7 @@ class Session:
         self._models = SessionModels(self.box, model, small_model, base_url)
         self._prefix = RequestPrefix(self.box, system)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
+        self.rewind = Rewind(self.box, self.transcript, lambda: self._running)
         self._setup = SessionSetup(
             self.box,
             self._models,

@@ -57,7 +57,7 @@ class SessionSetup:
         await self._prefix.prepare(provider, conversation.activated, lambda names: record(ToolsActivated(names)))
         if self._forked_from is not None:
             messages = [message.as_dict() for message in conversation.settle()]
-            record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids)))
+            record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
         if conversation.header is None or self._forked_from is not None:
             root = box.workspace.root
             fork = 0 if conversation.header is None else conversation.header.fork + 1

@@ -27,6 +27,7 @@ from wieldy.agent.records import (
     MessageDiscarded,
     ModelChanged,
     ResultsShortened,
+    SentPrompt,
     SessionHeader,
     SideRequestMade,
     ThinkingRemoved,
@@ -265,7 +266,8 @@ class Conversation:
     """The messages of the next request. Blocks wait here until their message has ended, results until all calls have one.
 
     The first `repaired` messages are repaired; `repaired_ids` are the ids of their calls. `tokens` is the size of the last
-    request and its answer as the provider counted it; `ids` are all call ids that were ever used.
+    request and its answer as the provider counted it; `ids` are all call ids that were ever used. `prompts` are those of
+    the person, also where their messages have been compacted.
     """
 
     def __init__(self) -> None:
@@ -278,6 +280,7 @@ class Conversation:
         self.turns = 0
         self.tokens = 0
         self.header: SessionHeader | None = None
+        self.prompts: list[SentPrompt] = []
         self.repaired = 0
         self.repaired_ids: set[str] = set()
 
@@ -316,7 +319,11 @@ class Conversation:
 
     def _on_user_message(self, record: UserMessage) -> None:
         self._close_open_message()
-        self._append(Message("user", _blocks(record.content)))
+        content = _blocks(record.content)
+        if record.at is not None:
+            text = next((block["text"] for block in content if isinstance(block.get("text"), str)), "")
+            self.prompts.append(SentPrompt(text, record.at))
+        self._append(Message("user", content))
 
     def _on_block(self, record: AssistantBlock) -> None:
         if isinstance(record.block.get("type"), str):
@@ -345,6 +352,8 @@ class Conversation:
         self.ids.update([str(block.get("id")) for message in self.messages for block in message.calls()])
         if isinstance(record.ids, list):
             self.ids.update(id for id in record.ids if isinstance(id, str))
+        if record.prompts is not None:
+            self.prompts = list(record.prompts)
         self.cost += record.cost or 0.0
         self.tokens = 0
 

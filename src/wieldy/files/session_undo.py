@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from wieldy.files.journal.undo import UndoPlan
+    from wieldy.files.journal.undo import ChangesSince, UndoPlan
 
 
 class SessionUndo:
@@ -17,16 +18,23 @@ class SessionUndo:
     workspace: Workspace
 
     async def undo(
-        self, call_id: str | None = None, *, turn: bool = False, everything: bool = False, merge: bool = False
+        self,
+        call_id: str | None = None,
+        *,
+        turn: bool = False,
+        everything: bool = False,
+        since: float | None = None,
+        merge: bool = False,
     ) -> UndoPlan:
-        """Take back the last change of this session, those of one call, of the last turn, or all of them.
+        """Take back the last change of this session, those of one call, of the last turn, since a time, or all of them.
 
         Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
         """
         from wieldy.files.journal.journal import Journal
         from wieldy.files.journal.undo import UndoSelector
 
-        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id)
+        everything = everything or since is not None
+        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
         return self._forget_reads(await self.workspace.service(Journal).undo(selector, merge=merge))
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
@@ -34,6 +42,14 @@ class SessionUndo:
         from wieldy.files.journal.journal import Journal
 
         return self._forget_reads(await self.workspace.service(Journal).redo(merge=merge, session=self.id))
+
+    async def changes_since(self, times: Sequence[float]) -> list[ChangesSince]:
+        """What this session has changed since each of these times and not taken back."""
+        from wieldy.files.journal.journal import Journal
+        from wieldy.files.journal.undo import changes_since
+
+        journal = self.workspace.service(Journal)
+        return await journal.run(changes_since, journal, times, self.id)
 
     def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
         from wieldy.files.editing.read_state import ReadState

@@ -73,6 +73,31 @@ class UndoPlan(Struct, frozen=True):
         return tuple(file.problem for file in self.files if file.problem is not None)
 
 
+class ChangesSince(Struct, frozen=True):
+    """The changes since a time that are in force: their entries, and their files in the order in which they first changed.
+
+    `uncovered` says what commands changed, or may have changed, that cannot be restored.
+    """
+
+    entries: tuple[JournalEntry, ...]
+    files: tuple[str, ...]
+    uncovered: tuple[str, ...] = ()
+
+
+def changes_since(journal: Journal, times: Sequence[float], session: str) -> list[ChangesSince]:
+    """What a session has changed since each of these times."""
+    journal.recover()
+    if not times:
+        return []
+    entries = journal.store.find("edit", "command", session=session, since=min(times))
+    return [_changes([entry for entry in entries if entry.time >= time]) for time in times]
+
+
+def _changes(entries: Sequence[JournalEntry]) -> ChangesSince:
+    files = tuple(dict.fromkeys(file.path for entry in entries for file in entry.files))
+    return ChangesSince(tuple(entries), files)
+
+
 def undo(journal: Journal, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
     """Undo the selected changes, by default the last one."""
     return carry_out(journal, plan_undo(journal, selector, merge=merge))
