@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from wieldy.batch.git import is_repository, read_git, resolve_commit
 from wieldy.batch.tasks import Task, TaskSource, is_remote
-from wieldy.core.errors import WieldyError
-from wieldy.shell.running.neutral_git import neutral_git_environment
-
-GIT_SECONDS = 60.0
-
-
-class SourceError(WieldyError):
-    """The files of a task cannot be had; the message is one line."""
 
 
 def digest(value: Any) -> str:
@@ -80,40 +72,12 @@ def fingerprint(source: TaskSource) -> str:
 
 def folder_fingerprint(folder: str) -> str:
     """The commit and the uncommitted changes of a repository; names, sizes and times of the files of any other folder."""
-    head = run_git(["rev-parse", "--verify", "--quiet", "HEAD"], folder) if _is_repository(folder) else None
+    head = read_git(["rev-parse", "--verify", "--quiet", "HEAD"], folder) if is_repository(folder) else None
     if head is None:
         return digest(sorted(_stats(folder, _walk(folder))))
-    status = run_git(["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"], folder) or b""
+    status = read_git(["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"], folder) or b""
     changed = (os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry)
     return digest([head.decode().strip(), sorted(_stats(folder, changed))])
-
-
-def resolve_commit(repository: str, ref: str) -> str:
-    """The commit that a ref names. Raises `SourceError`."""
-    if ref.startswith("-"):
-        raise SourceError(f"`{ref}` is no commit")
-    commit = run_git(["rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"], repository)
-    if commit is None:
-        raise SourceError(f"the repository {repository} has no commit `{ref}`")
-    return commit.decode().strip()
-
-
-def run_git(arguments: list[str], folder: str, env: Mapping[str, str] | None = None) -> bytes | None:
-    """Run a git command that runs nothing that a repository configures; None if it fails."""
-    environment = {**os.environ, **neutral_git_environment(folder), "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)}
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=folder,
-            env={**environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def walk_files(folder: str, skip: Callable[[str], bool] = lambda name: name == ".git") -> Iterator[os.DirEntry[str]]:
@@ -151,10 +115,6 @@ def _stats(folder: str, paths: Iterator[str]) -> Iterator[tuple[str, int, int, i
 
 def _encodable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _is_repository(folder: str) -> bool:
-    return os.path.lexists(os.path.join(folder, ".git"))
 
 
 def _script_digest(model: str) -> str:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
+from tests.unit.batch.repositories import git
 
-from wieldy.batch.identity import Fingerprints, SourceError, attempt_identity, fingerprint
+from wieldy.batch.git import SourceError
+from wieldy.batch.identity import Fingerprints, attempt_identity, fingerprint
 from wieldy.batch.tasks import Task, TaskLimits, TaskSource
 
 TASK = Task(id="a", prompt="fix", source=TaskSource("root", "/x"), model="anthropic/m", settings={"a": 1, "b": 2})
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
-    return subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 def test_whatever_changes_the_outcome_changes_the_identity():

@@ -1,0 +1,354 @@
+"""A copy of the project for each attempt. Where none can be made the attempt fails: it never falls back to the live tree.
+
+    reflink    copy-on-write clones of the files (btrfs, XFS, APFS)
+    overlay    a mount of its own in a namespace of its own; the whole session runs inside (Linux 5.11)
+    worktree   a checkout of the commit that borrows the repository's objects; without untracked files
+    copy       a plain copy
+    none       the live tree itself
+
+`auto` takes the first that gives the same files: for a commit a checkout; for a folder reflink, a plain copy where it is
+small, overlay, a plain copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from wieldy.batch.git import (
+    SourceError,
+    check_out,
+    clone_mirror,
+    detach_repository,
+    fetch_commit,
+    is_repository,
+    read_git,
+    resolve_commit,
+)
+from wieldy.batch.identity import digest, fingerprint, walk_files
+from wieldy.batch.tasks import TaskSource, is_remote
+from wieldy.core.errors import WieldyError
+
+Isolation: TypeAlias = Literal["auto", "reflink", "overlay", "worktree", "copy", "none"]
+
+ISOLATIONS: tuple[Isolation, ...] = ("auto", "reflink", "overlay", "worktree", "copy", "none")
+SMALL_TREE_BYTES = 50_000_000
+SMALL_TREE_FILES = 5_000
+FICLONE = 0x40049409
+NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
+
+CopyFile: TypeAlias = Callable[[str, str], object]
+
+
+class IsolationError(WieldyError):
+    """No copy can be made in the way that was asked for; the message says why."""
+
+
+class WorkingCopy(Struct, frozen=True):
+    """The folder that a session works in, and the way it was made. `overlay` has yet to be mounted, in a new process."""
+
+    path: Path
+    way: Isolation
+    note: str = ""
+    overlay: OverlayMount | None = None
+
+
+class OverlayMount(Struct, frozen=True):
+    """Three folders of an overlay, and where it is mounted."""
+
+    lower: str
+    upper: str
+    work: str
+    target: str
+
+    def command(self, command: list[str]) -> list[str]:
+        """A command that mounts the overlay in a namespace of its own and runs another there, as the same user."""
+        script = (
+            'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3,userxattr" "$4" && uid=$5 gid=$6 && shift 6 && '
+            'exec unshare --user --map-user="$uid" --map-group="$gid" -- "$@"'
+        )
+        enter = ["unshare", "--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script, "sh"]
+        folders = [_escape(self.lower), _escape(self.upper), _escape(self.work), self.target]
+        return [*enter, *folders, str(os.getuid()), str(os.getgid()), *command]
+
+
+class SourceCache:
+    """Sources on this machine, each fetched or frozen once for a run. Several processes may use one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def repository(self, source: TaskSource) -> Path:
+        """The repository of a `git` source, cloned if it is remote. Raises `SourceError`."""
+        if not is_remote(source.location):
+            return Path(source.location)
+        target = self._folder / f"{digest(source.location)}.git"
+        with self._locked(target.name):
+            if not target.exists():
+                clone_mirror(source.location, target)
+            if read_git(["cat-file", "-e", f"{source.ref}^{{commit}}"], target) is None:
+                fetch_commit(target, source.ref)
+        return target
+
+    def tree(self, source: TaskSource) -> Path:
+        """The files of a source as a folder that nobody changes; for a `root`, the live folder. Raises `SourceError`."""
+        return Path(source.location) if source.kind == "root" else self.frozen_tree(source)
+
+    def frozen_tree(self, source: TaskSource) -> Path:
+        """A folder with the files of a source that stays as it is while attempts use it. Raises `SourceError`."""
+        key = digest([source.kind, source.location, source.ref, fingerprint(source)])
+        target = self._folder / f"{key}.tree"
+        with self._locked(target.name):
+            if not target.exists():
+                temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+                shutil.rmtree(temporary, ignore_errors=True)
+                try:
+                    self._materialize(source, temporary)
+                    temporary.replace(target)
+                finally:
+                    shutil.rmtree(temporary, ignore_errors=True)
+        return target
+
+    def _materialize(self, source: TaskSource, target: Path) -> None:
+        if source.kind == "git":
+            repository = self.repository(source)
+            check_out(repository, resolve_commit(repository, source.ref), target)
+        elif source.kind == "archive":
+            extract_archive(source.location, target)
+        else:
+            copy_tree(source.location, target, _clone_or_copy)
+            detach_repository(source.location, target)
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        import fcntl
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._folder / f"{name}.lock", "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def make_copy(source: TaskSource, isolate: Isolation, scratch: Path, sources: SourceCache) -> WorkingCopy:
+    """Make the copy of an attempt below its scratch folder. Raises `IsolationError` or `SourceError`."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    target = scratch / "copy"
+    try:
+        if isolate == "auto":
+            return _make_best(source, target, sources)
+        return _MAKERS[isolate](source, target, sources)
+    except OSError as error:
+        raise IsolationError(f"no copy by {isolate}: {error.strerror or error}") from None
+
+
+def _make_best(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    if source.kind == "git":
+        return _make_worktree(source, target, sources)
+    with contextlib.suppress(IsolationError):
+        return _make_reflink(source, target, sources)
+    if is_small(sources.tree(source)):
+        return _make_plain(source, target, sources)
+    if overlay_problem() is None:
+        return _make_overlay(source, target, sources)
+    return _make_plain(source, target, sources)
+
+
+def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    tree = sources.tree(source)
+    try:
+        copy_tree(tree, target, _clone)
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        if error.errno in NO_REFLINK:
+            raise IsolationError(
+                "no copy by reflink: the file system has no copy-on-write clones (btrfs, XFS and APFS have), "
+                f"or {target.parent} is on another one (--work)"
+            ) from None
+        raise
+    detach_repository(tree, target)
+    return WorkingCopy(target, "reflink")
+
+
+def _make_plain(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    tree = sources.tree(source)
+    copy_tree(tree, target, _copy)
+    detach_repository(tree, target)
+    return WorkingCopy(target, "copy")
+
+
+def _make_worktree(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    note = ""
+    if source.kind == "git":
+        repository = sources.repository(source)
+        commit = resolve_commit(repository, source.ref)
+    else:
+        repository = sources.tree(source)
+        if not is_repository(repository):
+            raise IsolationError(f"no copy by worktree: {repository} is not a git repository")
+        commit = resolve_commit(repository, "HEAD")
+        if read_git(["status", "--porcelain", "--ignore-submodules"], repository):
+            note = "uncommitted and untracked files of the folder are not in the checkout"
+    check_out(repository, commit, target)
+    return WorkingCopy(target, "worktree", note)
+
+
+def _make_overlay(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    if (problem := overlay_problem()) is not None:
+        raise IsolationError(f"no copy by overlay: {problem}")
+    upper, work = target.with_name("upper"), target.with_name("overlay-work")
+    for folder in (target, upper, work):
+        folder.mkdir()
+    mount = OverlayMount(str(sources.frozen_tree(source)), str(upper), str(work), str(target))
+    return WorkingCopy(target, "overlay", overlay=mount)
+
+
+def _use_live_tree(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
+    if source.kind != "root":
+        raise IsolationError(f"--isolate none works in a live folder, and a `{source.kind}` has none")
+    return WorkingCopy(Path(source.location), "none")
+
+
+_MAKERS: dict[str, Callable[[TaskSource, Path, SourceCache], WorkingCopy]] = {
+    "reflink": _make_reflink,
+    "overlay": _make_overlay,
+    "worktree": _make_worktree,
+    "copy": _make_plain,
+    "none": _use_live_tree,
+}
+
+
+@cache
+def overlay_problem() -> str | None:
+    """Why no overlay can be mounted in a namespace here; None if it can. Tries once in a process."""
+    import tempfile
+
+    if not shutil.which("unshare"):
+        return "the program `unshare` (util-linux) is missing"
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("lower", "upper", "work", "target")]
+        for path in paths:
+            os.mkdir(path)
+        mount = OverlayMount(*paths)
+        try:
+            done = subprocess.run(
+                mount.command(["true"]), stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"the trial failed ({error})"
+    if done.returncode == 0:
+        return None
+    words = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
+    return f"an unprivileged mount is not possible here ({words or f'exit code {done.returncode}'})"
+
+
+def is_small(tree: Path) -> bool:
+    """Whether a plain copy of a folder costs next to nothing."""
+    size = 0
+    for files, entry in enumerate(walk_files(str(tree), skip=lambda name: False), 1):
+        with contextlib.suppress(OSError):
+            size += entry.stat(follow_symlinks=False).st_size
+        if files > SMALL_TREE_FILES or size > SMALL_TREE_BYTES:
+            return False
+    return True
+
+
+def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile) -> None:
+    """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`."""
+    folders = [(os.fspath(source), os.fspath(target))]
+    times: list[tuple[str, os.stat_result]] = []
+    while folders:
+        here, there = folders.pop()
+        status = os.stat(here)
+        os.mkdir(there, 0o700)
+        times.append((there, status))
+        with os.scandir(here) as entries:
+            for entry in entries:
+                to = os.path.join(there, entry.name)
+                if entry.is_symlink():
+                    os.symlink(os.readlink(entry.path), to)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, to))
+                elif entry.is_file(follow_symlinks=False):
+                    copy_file(entry.path, to)
+    for folder, status in reversed(times):
+        os.chmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _copy(source: str, target: str) -> None:
+    shutil.copyfile(source, target, follow_symlinks=False)
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def _clone(source: str, target: str) -> None:
+    import fcntl
+
+    with open(source, "rb") as old, open(target, "xb") as new:
+        fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def _clone_or_copy(source: str, target: str) -> None:
+    try:
+        _clone(source, target)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+        _copy(source, target)
+
+
+def extract_archive(archive: str, target: Path) -> None:
+    """Extract a tar or zip file. A single folder at its top is left out. Raises `SourceError`."""
+    whole = target.with_name(f"{target.name}.whole")
+    shutil.rmtree(whole, ignore_errors=True)
+    whole.mkdir()
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                for member in zipped.infolist():
+                    path = zipped.extract(member, whole)
+                    if mode := stat.S_IMODE(member.external_attr >> 16):
+                        os.chmod(path, mode | stat.S_IRUSR | stat.S_IWUSR)
+        elif tarfile.is_tarfile(archive):
+            with tarfile.open(archive) as tar:
+                tar.extractall(whole, filter="data")
+        else:
+            raise SourceError(f"{archive} is neither a tar nor a zip file")
+        entries = list(whole.iterdir())
+        top = entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else whole
+        top.replace(target)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        raise SourceError(f"{archive} cannot be extracted: {error}") from None
+    finally:
+        shutil.rmtree(whole, ignore_errors=True)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder, also one with folders that its owner may not write to, as far as that is possible."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        for folder, _, _ in os.walk(path):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _escape(path: str) -> str:
+    """A path in the options of an overlay mount."""
+    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
