@@ -54,7 +54,7 @@ async def _edits(root: Path) -> list[float]:
         works = (
             _counting(partial(_edit, box)),
             _counting(partial(_bare, root / "bare")),
-            _counting(partial(_journaled, box.workspace.service(Journal), root / "journaled")),
+            _counting(partial(_journaled, box.workspace.services.journal, root / "journaled")),
         )
         for work in works:
             await work()

@@ -66,7 +66,6 @@ async def _calls(folder: str) -> tuple[float, float, float]:
     from mcp import Client, StdioServerParameters
 
     from wieldy import Toolbox
-    from wieldy.mcp.client.manager import McpServers
 
     habits = json.dumps({"log": str(Path(folder, "log"))})
     argv = ["-I", "-S", SERVER, habits]
@@ -77,7 +76,7 @@ async def _calls(folder: str) -> tuple[float, float, float]:
     async with Client(parameters) as client, Toolbox(folder, settings=settings) as box:
         await client.list_tools()
         await box.connected()
-        entry_of_s = box.workspace.service(McpServers).servers["s"]
+        entry_of_s = box.workspace.services.mcp_servers.servers["s"]
         echo = entry_of_s.tools["mcp__s__echo"].definition
         ways = (
             lambda: client.call_tool("echo", {"text": "hello"}),

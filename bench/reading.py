@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from pathlib import Path
 
 from bench.claim import Claim, best_of
 
-from wieldy.core.workspace import Workspace
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.reading.opening import OpenFile
 from wieldy.files.reading.pages import read_page
@@ -33,12 +31,11 @@ def claims() -> Iterator[Claim]:
 
 
 def _small(folder: Path) -> Iterator[Claim]:
-    workspace = Workspace(folder, session_dir=folder / "session")
     for name, lines, page_bound, bound in (("20 lines", 20, 3.0, 6.0), ("2000 lines", 2000, 2.5, 4.0)):
         path = str(folder / name)
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(f"line {n} with some text in it, about sixty characters\n" for n in range(lines))
-        reader = Reader(1, LINES, "", False, ReadState(workspace), None, lambda: False)
+        reader = Reader(1, LINES, "", False, ReadState(), None, lambda: False)
 
         def bare(path: str = path) -> str:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -56,7 +53,6 @@ def _small(folder: Path) -> Iterator[Claim]:
         yield Claim(f"a page of {name} beside open + number the lines", paged / plain, page_bound, detail=detail)
         detail = f"{whole * 1e6:.0f} µs beside {plain * 1e6:.0f} µs"
         yield Claim(f"… with type, encoding, digest and read state ({name})", whole / plain, bound, detail=detail)
-    asyncio.run(workspace.aclose())
 
 
 def repeated(work: Callable[[], object]) -> Callable[[], object]:

@@ -13,8 +13,8 @@ from bench.claim import Claim
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import collect_result
+from wieldy.workspace_services import open_workspace
 
 ROUNDS = 60
 FLOOD = "head -c 200000000 /dev/zero | tr '\\0' x"
@@ -26,7 +26,7 @@ def claims() -> Iterator[Claim]:
 
 async def _all() -> list[Claim]:
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace(folder, session_dir=f"{folder}/session")
+        workspace = open_workspace(folder, session_dir=f"{folder}/session")
         try:
             return [await _start(workspace), await _pipeline(folder), *(await _flood(workspace))]
         finally:
@@ -73,7 +73,7 @@ async def _flood(workspace: Workspace) -> list[Claim]:
 
 
 async def _run(workspace: Workspace, command: str) -> None:
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.services.shells.start(command, cwd=workspace.cwd)
     while await shell.next_progress(shell.started + 120):
         pass
     await collect_result(shell)

@@ -20,11 +20,10 @@ from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options, Tool
-from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
-from wieldy.engine.supervise import raise_descriptor_limit
+from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
 from wieldy.engine.turn import Turn
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
@@ -32,8 +31,9 @@ from wieldy.mcp.client.configured import ConfiguredServers
 from wieldy.settings.load import Settings, SettingsReader
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
-from wieldy.toolset.toolset import OfferedTools, Toolset
-from wieldy.wiring import ConfiguredHooks, ServiceParts, build_services, configure_services
+from wieldy.toolset.toolset import OfferedTools
+from wieldy.wiring import ConfiguredHooks, ServiceParts, build_services, build_toolset, configure_services
+from wieldy.workspace_services import HostServices, WorkspaceServices
 
 if TYPE_CHECKING:
     from wieldy.files.journal.undo import UndoPlan
@@ -52,7 +52,8 @@ class Toolbox(SessionUndo):
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
     would be if there were one. `options` returns what tools read as `ctx.options`. `servers=False` ignores the MCP servers
     of the settings. `env` replaces the environment of this process. `state_dir` replaces the user's state folder for this
-    toolbox, `session_dir` the folder of its session.
+    toolbox, `session_dir` the folder of its session. `host` answers the questions of tools, summarizes pages and so on, in the
+    name of your program.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -73,6 +74,7 @@ class Toolbox(SessionUndo):
         judge: Judge | None = None,
         on_question: Callable[[str], None] | None = None,
         options: Callable[[], Options] = Options,
+        host: HostServices | None = None,
         session_id: str | None = None,
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
@@ -95,6 +97,12 @@ class Toolbox(SessionUndo):
             env=env,
             state_dir=state_dir,
             emit=self.events.emit,
+            services=lambda workspace: WorkspaceServices(
+                workspace,
+                host or HostServices(),
+                make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
+                while_asking=lambda question: self._hooks.while_asking(question),  # noqa: PLW0108 - made later
+            ),
         )
         self.policy = self.settings.policy(self.workspace, mode)
         self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
@@ -107,8 +115,8 @@ class Toolbox(SessionUndo):
             mode=lambda: self.policy.mode,
             person=CallbackApprover(ask, self.policy, self.workspace, save_rules=use_files) if ask else NoApprover(),
             hooks=self._hooks.snapshot,
-            questions=UserQuestions(self.workspace, while_waiting=self._hooks.while_asking),
             servers=self._servers,
+            supervisor=Supervisor(),
             advisers=tuple(advisers),
             on_question=on_question,
             options=options,
@@ -119,9 +127,7 @@ class Toolbox(SessionUndo):
     async def __aenter__(self) -> Self:
         self._servers.start(self.settings, self.services.approver)
         if os.path.exists(journal_path(self.workspace)):
-            from wieldy.files.journal.journal import Journal
-
-            await self.workspace.service(Journal).start()  # recovers what a crash left half done
+            await self.workspace.services.journal.start()  # recovers what a crash left half done
         return self
 
     async def __aexit__(
@@ -191,11 +197,11 @@ class Toolbox(SessionUndo):
 
     async def offer(self) -> list[ToolAvailability]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
-        return list((await self.workspace.service(Toolset).offering(every=True)).availability)
+        return list((await self.workspace.services.toolset.offering(every=True)).availability)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
-        return await self.workspace.service(Toolset).offering(window, only=only)
+        return await self.workspace.services.toolset.offering(window, only=only)
 
     # Events and interruption
 

@@ -14,7 +14,6 @@ from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
 from wieldy.core.tool import Options
-from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.queue import Queue
@@ -24,9 +23,8 @@ from wieldy.engine.supervise import Supervisor
 from wieldy.permissions.advisers import CleanTreeAdviser, SandboxAdviser
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.settings.load import Settings
-from wieldy.skills.skill import Skills
 from wieldy.tools import MODULES
-from wieldy.toolset.toolset import ActivatingCatalog, ServerStarts, Toolset
+from wieldy.toolset.toolset import ActivatingCatalog, Activations, ServerStarts, Toolset
 
 if TYPE_CHECKING:
     from wieldy.engine.tool_limits import ToolLimits
@@ -42,6 +40,7 @@ class ServiceParts(Struct, frozen=True, eq=False):
     `policy` has the rules of the session, `judge` decides: the policy itself, or one that is stricter or comes from code.
     `options` returns what the session runs with, except its tools and commands.
     `hooks` returns those of the calls to come, `on_question` hears the id of every call about which somebody is asked.
+    Subagents work under the `supervisor` of their session.
     """
 
     catalog: Catalog
@@ -51,8 +50,8 @@ class ServiceParts(Struct, frozen=True, eq=False):
     mode: Callable[[], str]
     person: Approver
     hooks: Callable[[], Hooks | None]
-    questions: UserQuestions
     servers: ServerStarts
+    supervisor: Supervisor
     advisers: tuple[Adviser, ...] = ()
     on_question: Callable[[str], None] | None = None
     options: Callable[[], Options] = Options
@@ -68,19 +67,7 @@ def build_services(
     max_concurrency: int | None = None,
 ) -> Services:
     """Build the services of a toolbox; with `parent`, of a subagent, which shares the queue and limits of its parent."""
-    supervisor = Supervisor() if parent is None else parent.supervisor
-    toolset = Toolset(
-        parts.catalog,
-        workspace,
-        judge=parts.judge,
-        mode=parts.mode,
-        supervisor=supervisor,
-        builtin=MODULES,
-        servers=parts.servers,
-    )
-    workspace.provide(toolset)
-    if parent is None:
-        workspace.provide(parts.questions)
+    supervisor, toolset = parts.supervisor, workspace.services.toolset
     services = Services(
         catalog=ActivatingCatalog(parts.catalog, toolset),
         session_catalog=parts.catalog if parent is None else parent.session_catalog,
@@ -99,7 +86,21 @@ def build_services(
 
 def _options(parts: ServiceParts, toolset: Toolset, workspace: Workspace) -> Options:
     names = tuple(toolset.sent) or tuple(parts.catalog)
-    return replace(parts.options(), tools=names, commands=tuple(workspace.service(Skills).definitions))
+    return replace(parts.options(), tools=names, commands=tuple(workspace.services.skills.definitions))
+
+
+def build_toolset(parts: ServiceParts, workspace: Workspace, activations: Activations) -> Toolset:
+    """Build what the requests of a toolbox, or of a subagent, carry of its tools."""
+    return Toolset(
+        parts.catalog,
+        workspace,
+        activations,
+        judge=parts.judge,
+        mode=parts.mode,
+        supervisor=parts.supervisor,
+        builtin=MODULES,
+        servers=parts.servers,
+    )
 
 
 def configure_services(services: Services, settings: Settings, parts: ServiceParts, abort: Abort) -> Services:

@@ -11,7 +11,6 @@ from tests.laws.test_permission_rules import ROOT, WORLD, made_calls, made_rules
 from wieldy.agent.subagent_toolbox import (
     MODES_BY_STRICTNESS,
     SESSION_TOOLS,
-    SUBAGENT_TOOLS,
     FilteredCatalog,
     StrictestPolicy,
     has_tool,
@@ -24,7 +23,7 @@ from wieldy.permissions.decide import Policy
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleSet
 from wieldy.subagents.definitions import AgentDefinition
-from wieldy.subagents.tasks import SubagentTask
+from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
 
 QUICK = settings(max_examples=150, deadline=None)
 
@@ -131,7 +130,7 @@ def test_an_agent_has_only_tools_that_its_parent_has_and_its_kind_names(line: li
         names = set(here)
         assert names <= set(above)
         assert not names & SESSION_TOOLS
-        assert may_start or not names & SUBAGENT_TOOLS
+        assert may_start or not names & MODEL_TOOLS
         assert names == {name for name in TOOLS if here.find(name) is not None} == {n for n in TOOLS if n in here}
         for wanted in (task.definition.tools, task.tools):
             if wanted is not None and "*" not in "".join(wanted):

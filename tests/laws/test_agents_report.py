@@ -18,7 +18,6 @@ from wieldy import Script, Session
 from wieldy.agent.transcript import raw_records
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import BlockStarted, Delta, Request
-from wieldy.subagents.tasks import SubagentRegistry
 
 STEPS = st.sampled_from(
     [
@@ -124,7 +123,7 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
             await asyncio.wait((run,), timeout=0.3)
         await run
         assert isinstance(events[-1], RunEnded)
-        registry = session.box.workspace.service(SubagentRegistry)
+        registry = session.box.workspace.services.subagent_registry
     assert not [one for one in registry.all() if one.running]
     return session
 

@@ -11,12 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.threads import in_thread
-from wieldy.core.workspace import Workspace
 from wieldy.shell.running import reaper
-from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.reaper import ProcessTree, members
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import stop_and_collect
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(not reaper.HAS_PROC, reason="needs a process table in /proc")
 
@@ -79,18 +77,18 @@ async def _stop_all(commands: list[str], folders: list[Path], delay: float, how:
 
 
 async def _stop(command: str, folder: Path, delay: float, how: How) -> None:
-    workspace = Workspace(folder, session_dir=folder / "session")
-    session = workspace.service(ShellSession)
+    workspace = open_workspace(folder, session_dir=folder / "session")
+    session = workspace.services.shells
     try:
         if how == "timeout":
             shell = session.start(command, cwd=workspace.cwd)
             await asyncio.sleep(delay)
             assert (await stop_and_collect(shell, "timed out")).leftovers == ()
         else:
-            background = workspace.service(BackgroundShells).start(command, cwd=workspace.cwd)
+            background = workspace.services.background_shells.start(command, cwd=workspace.cwd)
             await asyncio.sleep(delay)
             if how == "kill":
-                await workspace.service(BackgroundShells).kill(background.id)
+                await workspace.services.background_shells.kill(background.id)
             else:
                 await workspace.aclose()
         assert await in_thread(members, ProcessTree(session.token)) == []

@@ -13,7 +13,6 @@ import tempfile
 from typing import Any
 
 from wieldy import Toolbox
-from wieldy.mcp.client.manager import McpServers
 
 EXAMPLES: dict[str, Any] = {"string": "x", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}}
 
@@ -30,7 +29,7 @@ async def main(url: str) -> int:
         os.environ["WIELDY_HOME"] = folder
         settings = {"mcpServers": {"peer": entry}, "permissions": {"allow": ["mcp__peer__*"]}}
         async with Toolbox(folder, settings=settings, ask=lambda question: True) as box:
-            connection = box.workspace.service(McpServers).connections["peer"]
+            connection = box.workspace.services.mcp_servers.connections["peer"]
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
             await asyncio.sleep(0.2)
             await box.connected(60)

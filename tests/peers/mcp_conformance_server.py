@@ -21,6 +21,7 @@ from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
 from wieldy.mcp.server.http import PATH, Address, serve_http
 from wieldy.mcp.server.session_pool import SessionPool
+from wieldy.workspace_services import HostServices
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -142,8 +143,8 @@ def skills(root: Path) -> None:
         (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: For testing.\n---\n{body}\n")
 
 
-def make(ask: Ask) -> Toolbox:
-    return Toolbox(sys.argv[1], tools=TOOLS, ask=ask, settings={})
+def make(ask: Ask, host: HostServices) -> Toolbox:
+    return Toolbox(sys.argv[1], tools=TOOLS, ask=ask, settings={}, host=host)
 
 
 async def main() -> None:

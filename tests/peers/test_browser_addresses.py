@@ -12,7 +12,6 @@ import pytest
 from tests.unit.browser.pages import browsing
 from tests.unit.web.loopback import response, serving
 
-from wieldy.browser.session import BrowserSession
 from wieldy.web.url import PORTS, InvalidUrl, parse_url
 
 pytestmark = pytest.mark.peer
@@ -66,7 +65,7 @@ async def test_an_address_we_accept_is_the_same_address_to_a_browser(tmp_path: P
     ]
     async with serving({"/": response(b"<p>", content_type="text/html")}) as site, browsing(tmp_path) as box:
         await box.call("BrowserNavigate", url=site.origin)
-        session = box.workspace.service(BrowserSession)
+        session = box.workspace.services.browser
         async with session.act(box.policy) as page:
             theirs: list[Any] = await page.evaluate(READ, texts)
     accepted = 0

@@ -17,8 +17,8 @@ from wieldy import Toolbox
 from wieldy.core.decision import Answer
 from wieldy.core.messages import Message
 from wieldy.core.outcome import Image
-from wieldy.core.provider import Completion, SideModel
-from wieldy.mcp.client.manager import McpServers
+from wieldy.core.provider import Completion
+from wieldy.workspace_services import HostServices
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -35,9 +35,9 @@ def programs() -> Path:
     return install_packages("MCP reference servers", packages) / "node_modules" / ".bin"
 
 
-def box_with(root: Path, servers: dict[str, Any], ask: Any = None) -> Toolbox:
+def box_with(root: Path, servers: dict[str, Any], ask: Any = None, host: HostServices | None = None) -> Toolbox:
     allow = [f"mcp__{name}__*" for name in servers]
-    return Toolbox(root, ask=ask, settings={"mcpServers": servers, "permissions": {"allow": allow}})
+    return Toolbox(root, ask=ask, host=host, settings={"mcpServers": servers, "permissions": {"allow": allow}})
 
 
 def tools_of(box: Toolbox, server: str) -> set[str]:
@@ -58,8 +58,8 @@ async def test_every_tool_of_the_everything_server_can_be_called(programs: Path,
     def person(question: Any) -> Answer:
         return Answer(True, updated_input={"name": "Ann"})
 
-    box = box_with(tmp_path, {"every": {"command": str(programs / "mcp-server-everything")}}, person)
-    box.workspace.provide(SideModel(complete=complete))
+    servers = {"every": {"command": str(programs / "mcp-server-everything")}}
+    box = box_with(tmp_path, servers, person, HostServices(side_model=complete))
     inputs: dict[str, dict[str, Any]] = {
         "echo": {"message": "hello"},
         "get-annotated-message": {"messageType": "error", "includeImage": True},
@@ -146,7 +146,7 @@ async def test_the_everything_server_over_streamable_http_and_sse(programs: Path
             entry = {"type": kind, "url": f"http://127.0.0.1:{port}/{path}"}
             async with box_with(tmp_path, {"far": entry}) as box:
                 _wait_for(port)
-                box.workspace.service(McpServers).connections["far"].reconnect()
+                box.workspace.services.mcp_servers.connections["far"].reconnect()
                 said = await box.call("mcp__far__echo", message="over the wire")
                 assert said.text == "Echo: over the wire", (kind, said.text)
                 slow = await box.call("mcp__far__trigger-long-running-operation", duration=0.2, steps=2)

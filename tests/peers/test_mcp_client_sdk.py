@@ -18,7 +18,6 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer
-from wieldy.mcp.client.manager import McpServers
 
 pytestmark = pytest.mark.peer
 
@@ -79,7 +78,7 @@ def http(port: int) -> Iterator[Http]:
 async def test_the_newest_revision_over_stdio_with_changes_subscribed_to(tmp_path: Path):
     async with box_with(tmp_path, STDIO) as box:
         assert (await box.call("mcp__p__echo", text="hi")).text == "hi"
-        connection = box.workspace.service(McpServers).connections["p"]
+        connection = box.workspace.services.mcp_servers.connections["p"]
         assert connection.client.protocol_version >= "2026"
         before = [tool.name for tool in (await box.offering()).tools if not tool.name.startswith("mcp__")]
         assert (await box.call("mcp__p__grow", {})).text == "grew"
@@ -136,7 +135,7 @@ async def test_a_port_that_accepts_and_stays_silent_is_given_up_in_time(tmp_path
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
         async with box_with(tmp_path, {"type": kind, "url": url, "startupTimeout": 500}) as box:
             await asyncio.wait_for(box.connected(), 15)
-            state = box.workspace.service(McpServers).states()["p"]
+            state = box.workspace.services.mcp_servers.states()["p"]
             assert "no answer within 0.5 s" in state.why
 
 
@@ -144,7 +143,7 @@ async def test_a_port_that_accepts_and_stays_silent_is_given_up_in_time(tmp_path
 async def test_a_port_where_nobody_listens_is_said_to_be_so(tmp_path: Path, port: int):
     async with box_with(tmp_path, {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}) as box:
         await asyncio.wait_for(box.connected(), 15)
-        state = box.workspace.service(McpServers).states()["p"]
+        state = box.workspace.services.mcp_servers.states()["p"]
         assert state.name == "failed"
         assert state.why
 

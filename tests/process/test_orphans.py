@@ -20,13 +20,13 @@ SECONDS = 5.0
 
 WORKER = """
 import asyncio, os, sys
-from wieldy.core.workspace import Workspace
+from wieldy.workspace_services import open_workspace
 from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.session import ShellSession
 
 async def main():
-    workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
-    shells, session = workspace.service(BackgroundShells), workspace.service(ShellSession)
+    workspace = open_workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
+    shells, session = workspace.services.background_shells, workspace.services.shells
     for command in (
         "sleep 300",
         "trap '' TERM HUP INT; while :; do sleep 1; done",

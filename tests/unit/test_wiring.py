@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,8 +13,8 @@ from wieldy.core.abort import Abort
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.diagnostics.review import Diagnostics
 from wieldy.engine.services import Services
-from wieldy.toolset.toolset import Activations, Toolset
-from wieldy.wiring import build_services
+from wieldy.wiring import build_services, build_toolset
+from wieldy.workspace_services import HostServices, WorkspaceServices, open_workspace
 
 
 class Adviser:
@@ -34,9 +37,17 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
-def build_child(box: Toolbox, abort: Abort):
+def build_child(box: Toolbox, abort: Abort, host: HostServices | None = None):
     workspace = ChildWorkspace(
-        box.workspace, session_dir=box.workspace.session_dir, isolated=(Activations,), emit=print
+        box.workspace,
+        session_dir=box.workspace.session_dir,
+        emit=print,
+        services=lambda workspace: WorkspaceServices(
+            workspace,
+            host or HostServices(),
+            parent=box.workspace.services,
+            make_toolset=lambda workspace, activations: build_toolset(box.parts, workspace, activations),
+        ),
     )
     return build_services(box.settings, workspace, box.services, parts=box.parts, abort=abort)
 
@@ -51,8 +62,8 @@ async def test_a_child_shares_queue_limits_and_advisers_and_has_its_own_abort_fl
         assert child.limits is box.services.limits is not None
         assert adviser in child.advisers
         assert child.abort is abort
-        assert child.workspace.service(Toolset) is not box.workspace.service(Toolset)
-        assert child.workspace.service(Activations) is not box.workspace.service(Activations)
+        assert child.workspace.services.toolset is not box.workspace.services.toolset
+        assert child.workspace.services.activations is not box.workspace.services.activations
 
 
 @pytest.mark.asyncio
@@ -80,22 +91,70 @@ async def test_hooks_are_loaded_only_where_there_are_any(root):
         assert box.services.approver is box.parts.person
         services = build_services(
             box.settings,
-            Workspace(root, session_dir=root / "other"),
+            ChildWorkspace(box.workspace, session_dir=root, emit=print, services=lambda _: box.workspace.services),
             parts=replace(box.parts, on_question=[].append),
         )
         assert services.approver is not box.parts.person
 
 
-def test_a_service_in_use_is_not_replaced(root):
-    workspace = Workspace(root, session_dir=root)
-    workspace.service(Activations)
-    with pytest.raises(AssertionError, match="Activations is already in use"):
-        workspace.provide(Activations())
+OWN = {"read_state", "recent_reads", "toolset", "activations", "todo_list", "subagent_access"}
+NAMES = {name for name, value in vars(WorkspaceServices).items() if type(value).__name__ == "_Service"}
 
 
-def test_a_child_uses_what_it_is_given_and_else_what_its_parent_has(root):
-    parent = Workspace(root, session_dir=root)
-    child = ChildWorkspace(parent, session_dir=root, isolated=(), emit=print)
-    assert child.service(Activations) is parent.service(Activations)
-    child.provide(own := Activations())
-    assert child.service(Activations) is own is not parent.service(Activations)
+@pytest.mark.asyncio
+async def test_a_child_has_the_state_of_a_conversation_to_itself_and_shares_the_rest(root):
+    async def complete(system, messages, max_tokens):
+        raise AssertionError("nothing is sent")
+
+    async with Toolbox(root, settings={}, host=HostServices(side_model=complete)) as box:
+        child, parent = build_child(box, Abort()).workspace.services, box.workspace.services
+        assert {name for name in NAMES if getattr(child, name) is not getattr(parent, name)} == OWN
+        await child.aclose()
+        assert parent.journal is box.workspace.services.journal
+
+
+@pytest.mark.asyncio
+async def test_a_child_closes_its_own_services_only(root):
+    async with Toolbox(root, settings={}) as box:
+        child = build_child(box, Abort())
+        todo_list, shells = child.workspace.services.todo_list, child.workspace.services.shells
+        await child.workspace.aclose()
+        assert box.workspace.services.shells is shells
+        assert child.workspace.services.todo_list is not todo_list
+
+
+@pytest.mark.asyncio
+async def test_services_are_closed_newest_first_and_only_those_that_were_made(root):
+    closed: list[str] = []
+
+    class Closing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def aclose(self) -> None:
+            closed.append(self.name)
+
+    workspace = open_workspace(root, session_dir=root)
+    workspace.services.create("first", lambda services: Closing("first"))
+    workspace.services.create("second", lambda services: Closing("second"))
+    workspace.services.create("first", lambda services: Closing("never made"))
+    await workspace.aclose()
+    assert closed == ["second", "first"]
+
+
+def test_threads_that_ask_at_once_get_the_same_service(root):
+    for _ in range(20):
+        services = open_workspace(root, session_dir=root).services
+        barrier = threading.Barrier(8)
+
+        def ask(services=services, barrier=barrier):
+            barrier.wait()
+            return services.read_state
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(map(id, pool.map(lambda _: ask(), range(8))))) == 1
+
+
+def test_a_workspace_without_services_says_so(root):
+    with pytest.raises(AssertionError, match="without services"):
+        _ = Workspace(root, session_dir=root).services

@@ -23,9 +23,6 @@ from wieldy.core.errors import Refusal
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
 from wieldy.engine.pipeline import bind, normalize
 from wieldy.engine.supervise import Aborted
-from wieldy.skills.skill import Skills
-from wieldy.subagents.definitions import AgentTypes
-from wieldy.toolset.toolset import Activations
 
 if TYPE_CHECKING:
     from wieldy.agent.compaction import Compactor
@@ -70,7 +67,14 @@ class RequestPrefix:
     a provider's cache of the prefix stays valid.
     """
 
-    def __init__(self, box: ToolboxProtocol, extra: str = "", role: str = ROLE) -> None:
+    def __init__(
+        self,
+        box: ToolboxProtocol,
+        extra: str = "",
+        role: str = ROLE,
+        *,
+        record_activated: Callable[[list[str]], None] = lambda names: None,
+    ) -> None:
         self._box = box
         self._extra = extra
         self._role = role
@@ -79,21 +83,24 @@ class RequestPrefix:
         self._mode = ""
         self._catalog_changes = -1
         self._has_new_activations = False
-        self._on_activated: Callable[[list[str]], None] = lambda names: None
+        self._record_activated = record_activated
+        self._prepared = False
         self.system: tuple[str, ...] = ()
         self.offers: tuple[ToolSpec, ...] = ()
         self.breaks: tuple[int, ...] = ()
 
-    async def prepare(
-        self, provider: Provider, active: Iterable[str] = (), on_activated: Callable[[list[str]], None] | None = None
-    ) -> None:
-        """Build the prefix for a provider; `on_activated` is called with the names of tools that are activated later."""
+    async def prepare(self, provider: Provider, active: Iterable[str] = ()) -> None:
+        """Build the prefix for a provider, with the tools that were activated in an earlier run."""
         self._context_window, self._model, self._mode = provider.context_window, provider.model, ""
-        activations = self._box.workspace.service(Activations)
-        activations.restore(active)
-        activations.on_change = self._activated
-        self._on_activated = on_activated or self._on_activated
+        self._box.workspace.services.activations.restore(active)
+        self._prepared = True
         await self.refresh()
+
+    def on_activated(self, names: tuple[str, ...]) -> None:
+        """Send these tools in full from the next request on, and record that."""
+        if self._prepared:
+            self._has_new_activations = True
+            self._record_activated(list(names))
 
     @property
     def is_current(self) -> bool:
@@ -116,8 +123,8 @@ class RequestPrefix:
         parts = (
             system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role),
             offering.listing,
-            workspace.service(Skills).prompt_section() if "Skill" in names else "",
-            workspace.service(AgentTypes).prompt_section() if "Agent" in names else "",
+            workspace.services.skills.prompt_section() if "Skill" in names else "",
+            workspace.services.agent_types.prompt_section() if "Agent" in names else "",
             instructions(workspace.root, workspace.env, self._read_refusal),
             environment(workspace.cwd, workspace.root, model=self._model),
         )
@@ -144,10 +151,6 @@ class RequestPrefix:
         if is_outside_only and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             return None
         return str(obstacles[0]) if obstacles else decision.why
-
-    def _activated(self, names: tuple[str, ...]) -> None:
-        self._has_new_activations = True
-        self._on_activated(list(names))
 
 
 class PendingReports(Protocol):

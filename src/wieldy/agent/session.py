@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
+from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import ApprovalRequested
 from wieldy.agent.rewind import Rewind
-from wieldy.agent.session_setup import SessionSetup
+from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.store import find_session
 from wieldy.agent.transcript import Conversation, Transcript, clean_texts
 from wieldy.approval import Ask
@@ -25,6 +25,7 @@ from wieldy.core.tool import Tool
 from wieldy.engine.results import clean
 from wieldy.engine.supervise import Aborted
 from wieldy.toolbox import Toolbox
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
@@ -66,6 +67,7 @@ class Session:
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        host: HostServices | None = None,
     ) -> None:
         self._resume_folder = find_session(resume) if resume is not None else None
         resumed_id = None if self._resume_folder is None else self._resume_folder.name
@@ -81,20 +83,20 @@ class Session:
             hooks=hooks,
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             options=lambda: self._setup.tool_options(),  # noqa: PLW0108 - the setup is made below
+            host=session_host(host or HostServices(), lambda: self._setup),
             session_id=None if fork else resumed_id,
             env=env,
             session_dir=session_dir,
             state_dir=state_dir,
         )
         self._models = SessionModels(self.box, model, small_model, base_url)
-        self._prefix = RequestPrefix(self.box, system)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
         self.rewind = Rewind(self.box, self.transcript, lambda: self._running)
         self._setup = SessionSetup(
             self.box,
             self._models,
             self.transcript,
-            self._prefix,
+            system=system,
             limits=RunLimits(max_turns, max_cost),
             options=RequestOptions(thinking_budget, tuple(server_tools)),
             forked_from=resumed_id if fork else None,
@@ -138,7 +140,7 @@ class Session:
     @property
     def offered(self) -> list[str]:
         """The tools the model is offered, once the session is ready."""
-        return [offer.name for offer in self._prefix.offers]
+        return [offer.name for offer in self._setup.prefix.offers]
 
     async def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> AsyncIterator[Event]:
         """Send a prompt and yield events until the model has nothing more to call. The last event is `RunEnded`.

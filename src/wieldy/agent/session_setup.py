@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunLimits
 from wieldy.agent.models import SessionModels
@@ -12,26 +15,56 @@ from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import Transcript
 from wieldy.core.errors import ToolFailure
-from wieldy.core.provider import SideModel
 from wieldy.core.tool import Options, ToolContext
-from wieldy.subagents.tasks import SubagentAccess
 from wieldy.toolbox import Toolbox
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.agent.subagents import SubagentStarter
+    from wieldy.core.messages import Message
+    from wieldy.core.provider import Completion
     from wieldy.subagents.tasks import SubagentHandle, SubagentTask
+    from wieldy.web.search import SearchService
+
+
+def session_host(host: HostServices, setup: Callable[[], SessionSetup]) -> HostServices:
+    """What a session brings to the services of its toolbox; what the program brings comes first."""
+
+    async def summarize(question: str, page: str) -> str | None:
+        return await setup().side_requests.ask_about_page(question, page)
+
+    async def complete(system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
+        return await setup().side_requests.complete(system, messages, max_tokens)
+
+    async def start_subagent(task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
+        return await setup().start_subagent(task, ctx)
+
+    def search_service() -> SearchService | None:
+        return setup().side_requests.search_service()
+
+    def on_activated(names: tuple[str, ...]) -> None:
+        setup().prefix.on_activated(names)
+
+    return replace(
+        host,
+        summarizer=host.summarizer or summarize,
+        search_service=host.search_service or search_service,
+        side_model=host.side_model or complete,
+        start_subagent=start_subagent,
+        on_activated=on_activated,
+    )
 
 
 class SessionSetup:
-    """Provides the workspace of a session with its models and subagents, and makes the loop."""
+    """Makes the loop of a session, and what tools need of its models."""
 
     def __init__(
         self,
         box: Toolbox,
         models: SessionModels,
         transcript: Transcript,
-        prefix: RequestPrefix,
         *,
+        system: str,
         limits: RunLimits,
         options: RequestOptions,
         forked_from: str | None,
@@ -39,22 +72,21 @@ class SessionSetup:
         self._box = box
         self._models = models
         self._transcript = transcript
-        self._prefix = prefix
+        self.prefix = RequestPrefix(
+            box, system, record_activated=lambda names: transcript.append(ToolsActivated(names))
+        )
         self._limits = limits
         self._options = options
         self._forked_from = forked_from
-        self._side_requests = SideRequests(models, transcript)
+        self.side_requests = SideRequests(models, transcript, box.workspace)
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
-        box.workspace.provide(SideModel(complete=self._side_requests.complete))
-        box.workspace.provide(SubagentAccess(box.workspace, start=self._start_subagent))
 
     async def make_loop(self) -> AgentLoop:
         """Make the loop and record the header of the transcript. Raises `SessionError` where no model can be had."""
         box, provider, transcript = self._box, self._models.main, self._transcript
         conversation, record = transcript.conversation, transcript.append
-        self._side_requests.install(box.workspace)
-        await self._prefix.prepare(provider, conversation.activated, lambda names: record(ToolsActivated(names)))
+        await self.prefix.prepare(provider, conversation.activated)
         if self._forked_from is not None:
             messages = [message.as_dict() for message in conversation.settle()]
             record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
@@ -66,7 +98,7 @@ class SessionSetup:
             record(ModelChanged(provider.model))
         hooks = SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000)
         self._loop = AgentLoop(
-            box, provider, transcript, self._prefix, hooks, limits=self._limits, options=self._options
+            box, provider, transcript, self.prefix, hooks, limits=self._limits, options=self._options
         )
         return self._loop
 
@@ -79,7 +111,7 @@ class SessionSetup:
             thinking_budget=self._options.thinking_budget,
         )
 
-    async def _start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
+    async def start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         if self._loop is None:
             raise ToolFailure("The session has not begun, so there is no model for an agent. Send a prompt first.")
         if self._subagents is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from wieldy.agent.model_turn import StreamedMessage
 from wieldy.agent.models import SessionModels
@@ -14,6 +15,9 @@ from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
 from wieldy.providers.models import cost
+
+if TYPE_CHECKING:
+    from wieldy.web.search import SearchService
 
 MAX_TOKENS = 4_000
 PAGE_PROMPT = (
@@ -38,28 +42,28 @@ async def complete_message(provider: Provider, request: Request) -> StreamedMess
 class SideRequests:
     """Sends the side requests of one session."""
 
-    def __init__(self, models: SessionModels, transcript: Transcript) -> None:
+    def __init__(self, models: SessionModels, transcript: Transcript, workspace: Workspace) -> None:
         self._models = models
         self._transcript = transcript
+        self._workspace = workspace
 
-    def install(self, workspace: Workspace) -> None:
-        """Let WebFetch and WebSearch of a workspace use the session's models."""
-        if self._models.has_small:
-            from wieldy.web.summary import Summaries
-
-            workspace.service(Summaries).ask = self.ask_about_page
-        provider = self._models.main
-        setting = workspace.setting("web.providerSearch")
+    def search_service(self) -> SearchService | None:
+        """The web search of the session's provider, if it has one and the setting `web.providerSearch` does not forbid it."""
+        try:
+            provider = self._models.main
+        except SessionError:
+            return None
+        setting = self._workspace.setting("web.providerSearch")
         if not (getattr(provider, "searches", False) if setting is None else setting):
-            return
+            return None
         from wieldy.providers.web_search import ProviderSearch, SearchingProvider
-        from wieldy.web.search import SearchServices
 
-        if isinstance(provider, SearchingProvider):
-            workspace.service(SearchServices).provider = ProviderSearch(provider, self._search)
+        return ProviderSearch(provider, self._search) if isinstance(provider, SearchingProvider) else None
 
-    async def ask_about_page(self, question: str, page: str) -> str:
-        """Have the small model answer a question from a page. Raises `ProviderFailure`, `SessionError`."""
+    async def ask_about_page(self, question: str, page: str) -> str | None:
+        """Have the small model, if there is one, answer a question from a page. Raises `ProviderFailure`, `SessionError`."""
+        if not self._models.has_small:
+            return None
         model = self._models.small()
         prompt = f"<page>\n{page}\n</page>\n\n{question}"
         answer = await self._send(model, Request((PAGE_PROMPT,), (Message.user(prompt),), max_tokens=MAX_TOKENS))

@@ -22,24 +22,19 @@ from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.turn import Turn
-from wieldy.files.editing.read_state import ReadState
-from wieldy.files.reading.read_file import RecentReads
 from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.guarded_files import GuardedFiles
 from wieldy.permissions.modes import find_mode
-from wieldy.subagents.tasks import SubagentAccess, SubagentTask
-from wieldy.tools.todo_write import TodoList
-from wieldy.toolset.toolset import Activations, OfferedTools, Toolset
-from wieldy.wiring import build_services
+from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
+from wieldy.toolset.toolset import OfferedTools
+from wieldy.wiring import build_services, build_toolset
+from wieldy.workspace_services import HostServices, WorkspaceServices
 
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
-# State that belongs to one conversation and is never shared with a parent.
-ISOLATED = (ReadState, RecentReads, Activations, TodoList, SubagentAccess)
 # Tools that talk to the user: a subagent reports to its parent instead.
 SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
-SUBAGENT_TOOLS = frozenset({"Agent", "Architect"})
 MAX_STEPS = 1_000
 MAX_DENIED = 20
 MAX_LINE_CHARS = 200
@@ -226,7 +221,7 @@ class FilteredCatalog(Catalog):
 
 def has_tool(name: str, task: SubagentTask, *, may_start: bool) -> bool:
     """Whether a subagent has a tool: its definition and its task allow it, and it is one for subagents."""
-    if name in SESSION_TOOLS or (name in SUBAGENT_TOOLS and not may_start):
+    if name in SESSION_TOOLS or (name in MODEL_TOOLS and not may_start):
         return False
     definition = task.definition
     allowed = [patterns for patterns in (definition.tools, task.tools) if patterns is not None]
@@ -261,15 +256,26 @@ class SubagentToolbox:
         abort: Abort,
         folder: Path,
         turn_id: str | None,
-        may_start: bool,
+        host: HostServices,
         halt: Callable[[str], None],
         on_asked: Callable[[str], None],
         model: str,
     ) -> None:
         self.settings = parent.settings
+        may_start = host.start_subagent is not None
         self.catalog = FilteredCatalog(parent.catalog, lambda name: has_tool(name, task, may_start=may_start))
         self.events = SubagentEvents(parent.events, identity, parent.catalog.find)
-        self.workspace = ChildWorkspace(parent.workspace, session_dir=folder, isolated=ISOLATED, emit=self.events.emit)
+        self.workspace = ChildWorkspace(
+            parent.workspace,
+            session_dir=folder,
+            emit=self.events.emit,
+            services=lambda workspace: WorkspaceServices(
+                workspace,
+                host,
+                parent=parent.workspace.services,
+                make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
+            ),
+        )
         self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
         self._turn_id = turn_id
@@ -291,7 +297,7 @@ class SubagentToolbox:
         return Turn(self.services, self._turn_id)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
-        return await self.workspace.service(Toolset).offering(window)
+        return await self.workspace.services.toolset.offering(window)
 
     async def aclose(self) -> None:
         await self.workspace.aclose()

@@ -37,7 +37,8 @@ from wieldy.core.provider import Provider, ProviderFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import ToolContext
 from wieldy.engine.supervise import Aborted
-from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
+from wieldy.subagents.tasks import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
@@ -109,7 +110,7 @@ class SubagentStarter:
 
     def __init__(self, parent: ParentContext) -> None:
         self._parent = parent
-        self._registry = parent.box.workspace.service(SubagentRegistry)
+        self._registry = parent.box.workspace.services.subagent_registry
         self._unwritten: dict[str, Conversation] = {}  # without persistence: conversations that may be resumed
         if parent.depth == 0 and (loop := parent.loop()) is not None:
             loop.reports = BackgroundReports(self._registry)
@@ -123,8 +124,6 @@ class SubagentStarter:
         parent = self._parent
         if parent.transcript.path is None:
             self._unwritten[id] = conversation
-        depth = parent.depth + 1
-        may_start = depth < parent.box.workspace.service(SubagentAccess).max_depth
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
         run = SubagentRun(
             parent,
@@ -134,10 +133,7 @@ class SubagentStarter:
             conversation,
             ctx.message_id,
             self._limits(task),
-            may_start=may_start,
         )
-        start = SubagentStarter(run.context()).start if may_start else None
-        run.box.workspace.provide(SubagentAccess(run.box.workspace, start=start, depth=depth))
         handle = SubagentHandle(id, task, run.abort, run.report)
         self._registry.start(handle, run.run(), ctx.abort)
         return handle
@@ -192,8 +188,6 @@ class SubagentRun:
         conversation: Conversation,
         turn_id: str | None,
         limits: RunLimits,
-        *,
-        may_start: bool,
     ) -> None:
         self.abort = Abort()
         self.transcript = SubagentTranscript(parent, identity.id, folder, conversation)
@@ -206,6 +200,10 @@ class SubagentRun:
         self._started = time.monotonic()
         self._cost_before = conversation.cost
         self._end: RunEnd | None = None
+        self._prefix: RequestPrefix | None = None
+        self._subagents: SubagentStarter | None = None
+        depth = parent.depth + 1
+        may_start = depth < parent.box.workspace.services.subagent_access.max_depth
         # All agents share one set: a call id must be unique in the whole session.
         parent.transcript.conversation.ids.update(conversation.ids, (identity.call_id,))
         conversation.ids = parent.transcript.conversation.ids
@@ -217,7 +215,11 @@ class SubagentRun:
             abort=self.abort,
             folder=folder,
             turn_id=turn_id,
-            may_start=may_start,
+            host=HostServices(
+                start_subagent=self._start_subagent if may_start else None,
+                subagent_depth=depth,
+                on_activated=self._on_activated,
+            ),
             halt=parent.halt,
             on_asked=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             model=self._provider.model,
@@ -235,6 +237,15 @@ class SubagentRun:
             loop=lambda: self._loop,
             depth=self._parent.depth + 1,
         )
+
+    async def _start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
+        if self._subagents is None:
+            self._subagents = SubagentStarter(self.context())
+        return await self._subagents.start(task, ctx)
+
+    def _on_activated(self, names: tuple[str, ...]) -> None:
+        if self._prefix is not None:
+            self._prefix.on_activated(names)
 
     async def run(self) -> SubagentReport:
         """Work until the end and report. Raises nothing but cancellation."""
@@ -279,8 +290,10 @@ class SubagentRun:
     async def _run_loop(self) -> RunEnd:
         box, task, model = self.box, self._task, self._provider.model
         conversation, record = self.transcript.conversation, self.transcript.append
-        prefix = RequestPrefix(box, role=task.definition.prompt)
-        await prefix.prepare(self._provider, conversation.activated, lambda names: record(ToolsActivated(names)))
+        prefix = self._prefix = RequestPrefix(
+            box, role=task.definition.prompt, record_activated=lambda names: record(ToolsActivated(names))
+        )
+        await prefix.prepare(self._provider, conversation.activated)
         self._report_missing_tools()
         if conversation.header is None:
             record(self._header())

@@ -41,7 +41,7 @@ def browser_available(workspace: Workspace) -> bool | str:
 
 def page_effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     """The effects of an action on the page: it talks to the page's host."""
-    url = workspace.service(BrowserSession).url
+    url = workspace.services.browser.url
     return (Fetches(url),) if url else NO_EFFECTS
 
 
@@ -70,11 +70,11 @@ def truncate_tree(tree: str, limit: int = MAX_SNAPSHOT_CHARS) -> str:
 
 
 class BrowserSession:
-    """`workspace.service(BrowserSession)`. The first navigation starts the browser."""
+    """`workspace.services.browser`. The first navigation starts the browser."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, fetcher: Fetcher) -> None:
         self._workspace = workspace
-        self._fetcher = workspace.service(Fetcher)
+        self._fetcher = fetcher
         self._lock = asyncio.Lock()
         self._chromium: Chromium | None = None
         self._proxy: ForwardProxy | None = None

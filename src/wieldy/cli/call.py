@@ -14,10 +14,10 @@ from wieldy.cli.output import print_json, with_notices
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.core.user_questions import UserQuestions
 from wieldy.engine.results import to_json_value
 from wieldy.terminal.tool_input import format_result, parse_input
 from wieldy.toolbox import Toolbox
+from wieldy.workspace_services import HostServices
 
 EXAMPLES = """examples:
   wieldy call Grep pattern=TODO glob='*.py' output_mode=content -n=true
@@ -56,10 +56,15 @@ def main(command: str, argv: list[str]) -> int:
 async def _call(options: argparse.Namespace, words: list[str], stdin: str | None) -> int:
     from wieldy.terminal.questions import permission_callback, question_handler
 
-    box = Toolbox(root=options.root, mode=options.mode, ask=permission_callback(), load_settings=True)
+    box = Toolbox(
+        root=options.root,
+        mode=options.mode,
+        ask=permission_callback(),
+        load_settings=True,
+        host=HostServices(question_handler=question_handler()),
+    )
     box.settings.require_rules()
     async with with_notices(box):
-        box.workspace.service(UserQuestions).handler = question_handler()
         tool = box.catalog.find(options.tool)
         input = parse_input(words, tool) if stdin is None else stdin
         await _read_edited_files(box, tool, input)

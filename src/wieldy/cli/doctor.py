@@ -158,9 +158,8 @@ async def _connect_servers(root: Path) -> list[CheckResult]:
     async with Toolbox(root, load_settings=True) as box:
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return [CheckResult("mcp servers", "ok", "none configured")]
-        from wieldy.mcp.client.manager import McpServers
 
-        servers = box.workspace.service(McpServers)
+        servers = box.workspace.services.mcp_servers
         await servers.wait_settled(SERVER_SECONDS)
         results = [CheckResult("mcp servers", "missing", problem, "correct the entry") for problem in servers.problems]
         return results + [

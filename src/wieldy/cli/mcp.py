@@ -207,10 +207,9 @@ async def _describe_servers(root: str, only: str | None = None) -> list[dict[str
         print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
-        from wieldy.mcp.client.manager import McpServers
         from wieldy.mcp.client.prompts import list_prompts
 
-        servers = box.workspace.service(McpServers)
+        servers = box.workspace.services.mcp_servers
         with show_waiting(servers, only):
             await servers.wait_settled(CONNECT_SECONDS, only)
         if only is not None and only in servers.connections:

@@ -14,8 +14,10 @@ from wieldy.approval import Ask
 from wieldy.cli.arguments import add_mode, add_root, command_parser
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.toolbox import Toolbox
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
+    from wieldy.mcp.server.client_session import MakeToolbox
     from wieldy.mcp.server.http import Address
 
 EXAMPLES = """examples:
@@ -89,15 +91,15 @@ def check_exposure(address: Address, token: str | None) -> str | None:
     return None
 
 
-def _toolbox_factory(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
+def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
     # A server of the settings may be this very program: do not start servers from a server that was started by one.
     is_nested = len(os.environ.get(TAG_VARIABLE, "").split()) >= MAX_NESTING
     if options.servers and is_nested:
         _print("--servers is left out: this server was started by one that serves on others")
 
-    def make_toolbox(ask: Ask) -> Toolbox:
+    def make_toolbox(ask: Ask, host: HostServices) -> Toolbox:
         servers = options.servers and not is_nested
-        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers)
+        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers, host=host)
         box.settings.require_rules()
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             _print(str(problem))
@@ -106,7 +108,7 @@ def _toolbox_factory(options: argparse.Namespace) -> Callable[[Ask], Toolbox]:
     return make_toolbox
 
 
-async def _serve_stdio(make_toolbox: Callable[[Ask], Toolbox], stop: asyncio.Event) -> None:
+async def _serve_stdio(make_toolbox: MakeToolbox, stop: asyncio.Event) -> None:
     import anyio
 
     from wieldy.mcp.server.client_session import ClientSession
@@ -132,7 +134,7 @@ async def _serve_stdio(make_toolbox: Callable[[Ask], Toolbox], stop: asyncio.Eve
 
 
 async def _serve_http(
-    make_toolbox: Callable[[Ask], Toolbox],
+    make_toolbox: MakeToolbox,
     address: Address,
     token: str | None,
     hosts: list[str],

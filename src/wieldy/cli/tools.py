@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, command_parser
 from wieldy.cli.output import print_error, print_json, print_settings_problems
+from wieldy.core.catalog import ToolAvailability
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
+from wieldy.subagents.tasks import MODEL_TOOLS, NO_MODEL
 from wieldy.toolbox import Toolbox
 from wieldy.toolset.order import MCP_PREFIX
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
@@ -53,34 +56,29 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _list_tools(root: str, name: str | None) -> list[dict[str, Any]]:
-    async with Toolbox(root=root, load_settings=True) as box:
+    # Agents are offered as in a session; whether there could be one is checked below.
+    host = HostServices(start_subagent=_refuse_subagent)
+    async with Toolbox(root=root, load_settings=True, host=host) as box:
         print_settings_problems(box)
         if name is None or (name not in box.catalog and name.startswith(MCP_PREFIX)):
             await _connect_servers(box)
-        offered_without_model = {entry.tool.name for entry in await box.offer() if entry.offered}
-        _enable_subagents(box)
-        return [
-            {
-                "name": entry.tool.name,
-                "offered": entry.offered,
-                "reason": entry.reason
-                if entry.tool.name in offered_without_model or not entry.offered
-                else IN_A_SESSION,
-                "description": entry.tool.description,
-                "read_only": entry.tool.read_only,
-                "deferred": entry.tool.deferred,
-                "input_schema": entry.tool.schema,
-            }
-            for entry in await box.offer()
-        ]
+        has_model = bool(box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"))
+        return [_describe(entry, has_model=has_model) for entry in await box.offer()]
 
 
-def _enable_subagents(box: Toolbox) -> None:
-    """Offer tools that need a model, as a session does, where one is configured."""
-    if box.workspace.env.get("WIELDY_MODEL") or box.settings.get("model"):
-        from wieldy.subagents.tasks import SubagentAccess
-
-        box.workspace.service(SubagentAccess).start = _refuse_subagent
+def _describe(entry: ToolAvailability, *, has_model: bool) -> dict[str, Any]:
+    tool, offered, reason = entry.tool, entry.offered, entry.reason
+    if offered and tool.name in MODEL_TOOLS:
+        offered, reason = (True, IN_A_SESSION) if has_model else (False, NO_MODEL)
+    return {
+        "name": tool.name,
+        "offered": offered,
+        "reason": reason,
+        "description": tool.description,
+        "read_only": tool.read_only,
+        "deferred": tool.deferred,
+        "input_schema": tool.schema,
+    }
 
 
 async def _refuse_subagent(task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
@@ -92,9 +90,8 @@ async def _connect_servers(box: Toolbox) -> None:
     if not box.settings.get("mcpServers"):
         return
     from wieldy.cli.mcp import show_waiting
-    from wieldy.mcp.client.manager import McpServers
 
-    servers = box.workspace.service(McpServers)
+    servers = box.workspace.services.mcp_servers
     with show_waiting(servers):
         await box.connected(CONNECT_SECONDS)
     for name, state in servers.states().items():

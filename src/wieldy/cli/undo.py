@@ -54,11 +54,10 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _run(command: str, options: argparse.Namespace) -> int:
-    from wieldy.files.journal.journal import Journal
     from wieldy.files.journal.undo import UndoSelector
 
     async with with_notices(Toolbox(options.root, load_settings=True)) as box:
-        journal = box.workspace.service(Journal)
+        journal = box.workspace.services.journal
         if command == "history":
             return await _history(journal, options)
         if command == "redo":

@@ -12,7 +12,7 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.messages import ContentBlock, History, Message
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
+    pass
 
 
 Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
@@ -138,10 +138,3 @@ class CompletionFunction(Protocol):
     async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
         """Return the answer. Raises `WieldyError`."""
         ...
-
-
-class SideModel:
-    """The model for requests beside the conversation, such as MCP sampling. A session provides one with `complete`."""
-
-    def __init__(self, workspace: Workspace | None = None, *, complete: CompletionFunction | None = None) -> None:
-        self.complete = complete

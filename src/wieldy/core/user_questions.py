@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from wieldy.core.errors import Refusal
-
-if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
 
 
 class UserQuestion(Struct, frozen=True):
@@ -33,7 +30,10 @@ class UserAnswer(Struct, frozen=True):
 
 
 class QuestionHandler(Protocol):
-    """Shows questions to the user: a terminal, an editor, or a program behind an API."""
+    """Shows questions to the user: a terminal, an editor, or a program behind an API.
+
+    One that cannot always ask has an attribute `available`, which says whether it can now.
+    """
 
     async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         """One answer to each question, in order, or None when the user does not want to answer."""
@@ -41,27 +41,32 @@ class QuestionHandler(Protocol):
 
 
 class UserQuestions:
-    """Asks the user of a workspace: `workspace.service(UserQuestions)`. The user interface sets `handler`."""
+    """Asks the user of a workspace through a handler; without one, nobody can answer."""
 
     def __init__(
         self,
-        workspace: Workspace,
+        handler: QuestionHandler | None = None,
         *,
         while_waiting: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        self.handler: QuestionHandler | None = None
+        self._handler = handler
         self._while_waiting = while_waiting  # entered while a question waits for the person, to run Notification hooks
+
+    @property
+    def available(self) -> bool:
+        """Whether somebody can answer now."""
+        return self._handler is not None and getattr(self._handler, "available", True)
 
     async def answer(self, questions: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
         """Return the answers. Raises `Refusal` where nobody is there, or the user does not want to answer."""
-        if self.handler is None:
+        if self._handler is None or not self.available:
             raise Refusal(
                 "permission",
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
             )
         async with self._while_waiting(questions[0].question):
-            answers = await self.handler.answer(questions)
+            answers = await self._handler.answer(questions)
         if answers is None:
             raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
         return tuple(answers)

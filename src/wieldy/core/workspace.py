@@ -1,25 +1,26 @@
-"""The project that tools work in: root, current folder, settings, and services that live as long as it does."""
+"""The project that tools work in: root, current folder, settings, and the services that live as long as it does."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
 from wieldy.core.setting_keys import find_key
 from wieldy.core.state_dirs import state_home
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from wieldy.workspace_services import WorkspaceServices
 
 PATH_MAX = 4096
 NAME_MAX = 255
 
 
 class Workspace:
-    """One project. Its services are created at first use and closed with the workspace."""
+    """One project. `services` builds its long-lived services; a program whose code needs none can leave it out."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Workspace:
         env: Mapping[str, str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
+        services: Callable[[Workspace], WorkspaceServices] | None = None,
     ) -> None:
         self.root = os.path.realpath(root)
         self.cwd = self.root
@@ -40,7 +42,7 @@ class Workspace:
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.emit = emit
-        self._services: dict[type, object] = {}
+        self._services = services(self) if services is not None else None
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -58,26 +60,15 @@ class Workspace:
             value = value[step]
         return value if key.accepts(value) else key.default
 
-    def service(self, kind: type[T]) -> T:
-        """Return the one `kind` of this workspace, created as `kind(workspace)` on first use."""
-        service = self._services.get(kind)
-        if service is None:
-            service = self._services[kind] = kind(self)  # type: ignore[call-arg]
-        return cast(T, service)
-
-    def provide(self, service: object) -> None:
-        """Give this workspace a service that is not made from the workspace alone. It replaces none that is in use."""
-        kind = type(service)
-        assert kind not in self._services, f"{kind.__name__} is already in use"
-        self._services[kind] = service
+    @property
+    def services(self) -> WorkspaceServices:
+        assert self._services is not None, "this workspace was made without services; see `open_workspace`"
+        return self._services
 
     async def aclose(self) -> None:
-        """Close the services that can be closed, newest first."""
-        while self._services:
-            _, service = self._services.popitem()
-            close = getattr(service, "aclose", None)
-            if close is not None:
-                await close()
+        """Close the services, newest first."""
+        if self._services is not None:
+            await self._services.aclose()
 
     def resolve(self, path: str) -> str:
         """Make a path from the model absolute: `~` expanded, relative to cwd, `..` as the kernel resolves it."""
@@ -113,26 +104,24 @@ def _is_too_long(path: str) -> bool:
 
 
 class ChildWorkspace(Workspace):
-    """A subagent's view of a workspace: it shares its parent's services, except the `isolated` kinds and what it is given.
-
-    It starts in the parent's current folder; from then on, each has a cwd of its own.
-    """
+    """A subagent's view of a workspace. It starts in the parent's current folder; from then on, each has a cwd of its own."""
 
     def __init__(
         self,
         parent: Workspace,
         *,
         session_dir: str | os.PathLike[str],
-        isolated: Collection[type],
         emit: Callable[[Event], None],
+        services: Callable[[Workspace], WorkspaceServices],
     ) -> None:
-        super().__init__(parent.root, session_dir=session_dir, settings=parent.settings, env=parent.env, emit=emit)
-        self.state_dir = parent.state_dir
+        super().__init__(
+            parent.root,
+            session_dir=session_dir,
+            settings=parent.settings,
+            env=parent.env,
+            state_dir=parent.state_dir,
+            emit=emit,
+            services=services,
+        )
         self.cwd = parent.cwd
         self.extra_roots = parent.extra_roots
-        self._parent = parent
-        self._isolated = frozenset(isolated)
-
-    def service(self, kind: type[T]) -> T:
-        is_own = kind in self._isolated or kind in self._services
-        return super().service(kind) if is_own else self._parent.service(kind)

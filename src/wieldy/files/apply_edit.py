@@ -22,7 +22,6 @@ from wieldy.core.errors import Refusal, ToolFailure, WieldyError
 from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Revision, load_target, make_report
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
@@ -54,17 +53,17 @@ class EditResult(Struct, frozen=True):
 
 async def apply_edit(ctx: ToolContext, path: str, edit: EditFunction, *, tool: str) -> EditResult:
     """Edit one file. `edit` computes the new content; it raises `ToolFailure` where the edit cannot be made."""
-    return await ctx.workspace.service(Journal).run(_apply_edit, ctx, path, edit, tool)
+    return await ctx.workspace.services.journal.run(_apply_edit, ctx, path, edit, tool)
 
 
 async def apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], *, tool: str) -> tuple[str, ...]:
     """Edit several files, all or none; returns notes. Raises `StaleFileError` or `WriteError` when none was changed."""
-    return await ctx.workspace.service(Journal).run(_apply_edits, ctx, edits, tool)
+    return await ctx.workspace.services.journal.run(_apply_edits, ctx, edits, tool)
 
 
 async def change_files(ctx: ToolContext, changes: Sequence[FileChange], *, tool: str) -> WriteResult:
     """Create, replace or delete files whose old and new contents are known, all or none."""
-    journal = ctx.workspace.service(Journal)
+    journal = ctx.workspace.services.journal
     return await journal.run(write_changes, journal, changes, _origin(ctx, tool))
 
 
@@ -75,7 +74,7 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
     permission is given.
     """
     real_path, roots = ctx.resolved(path), ctx.workspace.roots
-    if ctx.workspace.service(ReadState).reading(real_path) is not None or any(
+    if ctx.workspace.services.read_state.reading(real_path) is not None or any(
         real_path == root or real_path.startswith(root.rstrip(os.sep) + os.sep) for root in roots
     ):
         with suppress(StaleFileError):  # it is changing right now: `apply_edit` will see what is there then
@@ -84,7 +83,7 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
 
 def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:
     settings = EditSettings.of(ctx.workspace)
-    return edit(load_target(path, settings, ctx.resolved(path)), ctx.workspace.service(ReadState), settings)
+    return edit(load_target(path, settings, ctx.resolved(path)), ctx.workspace.services.read_state, settings)
 
 
 def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> EditResult:
@@ -110,11 +109,11 @@ def _apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str)
 def _write_edits(
     ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str
 ) -> tuple[list[tuple[Revision, WrittenFile]], tuple[str, ...]]:
-    journal, settings = ctx.workspace.service(Journal), EditSettings.of(ctx.workspace)
+    journal, settings = ctx.workspace.services.journal, EditSettings.of(ctx.workspace)
     revisions: dict[str, Revision] = {}
 
     def compute(path: str, edit: EditFunction, target: Target) -> bytes:
-        revisions[path] = edit(target, ctx.workspace.service(ReadState), settings)
+        revisions[path] = edit(target, ctx.workspace.services.read_state, settings)
         return revisions[path].after
 
     requests = [
@@ -132,7 +131,7 @@ def _write_edits(
 
 
 def _origin(ctx: ToolContext, tool: str) -> ChangeOrigin:
-    return ChangeOrigin(ctx.workspace.service(Journal).session, ctx.call_id, tool, ctx.message_id)
+    return ChangeOrigin(ctx.workspace.services.journal.session, ctx.call_id, tool, ctx.message_id)
 
 
 def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
@@ -149,7 +148,7 @@ def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
 
 def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFile) -> tuple[str, ...]:
     """Verify the file and remember its content as known to the model, if the old one was; returns notes."""
-    state = ctx.workspace.service(ReadState)
+    state = ctx.workspace.services.read_state
     if revision.known_whole is None:
         return written.notes
     if written.stat is None or not _file_holds(written.real_path, revision.after):

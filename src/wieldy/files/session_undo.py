@@ -30,31 +30,25 @@ class SessionUndo:
 
         Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
         """
-        from wieldy.files.journal.journal import Journal
         from wieldy.files.journal.undo import UndoSelector
 
         everything = everything or since is not None
         selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
-        return self._forget_reads(await self.workspace.service(Journal).undo(selector, merge=merge))
+        return self._forget_reads(await self.workspace.services.journal.undo(selector, merge=merge))
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
         """Redo what the last undo took back."""
-        from wieldy.files.journal.journal import Journal
-
-        return self._forget_reads(await self.workspace.service(Journal).redo(merge=merge, session=self.id))
+        return self._forget_reads(await self.workspace.services.journal.redo(merge=merge, session=self.id))
 
     async def changes_since(self, times: Sequence[float]) -> list[ChangesSince]:
         """What this session has changed since each of these times and not taken back."""
-        from wieldy.files.journal.journal import Journal
         from wieldy.files.journal.undo import changes_since
 
-        journal = self.workspace.service(Journal)
+        journal = self.workspace.services.journal
         return await journal.run(changes_since, journal, times, self.id)
 
     def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
-        from wieldy.files.editing.read_state import ReadState
-
-        state = self.workspace.service(ReadState)
+        state = self.workspace.services.read_state
         for file in plan.files:
             state.forget(file.path)
         return plan

@@ -224,15 +224,13 @@ def new_message_id() -> str:
 def _agent_types(session: Session) -> list[str]:
     if "Agent" not in session.offered:
         return []
-    from wieldy.subagents.definitions import AgentTypes
 
-    return list(session.box.workspace.service(AgentTypes).definitions)
+    return list(session.box.workspace.services.agent_types.definitions)
 
 
 def _mcp_servers(session: Session) -> list[dict[str, str]]:
     if not session.box.settings.get("mcpServers"):
         return []
-    from wieldy.mcp.client.manager import McpServers
 
-    states = session.box.workspace.service(McpServers).states()
+    states = session.box.workspace.services.mcp_servers.states()
     return [{"name": name, "status": state.name} for name, state in states.items()]

@@ -99,9 +99,8 @@ class SandboxAdviser:
 
     async def advise(self, plan: PlannedCall) -> Advice:
         from wieldy.core.threads import in_thread
-        from wieldy.shell.sandbox.sandbox import Sandbox
 
-        sandbox = self._workspace.service(Sandbox)
+        sandbox = self._workspace.services.sandbox
         analyses = [self._policy.analyze(effect.command) for effect in plan.effects if isinstance(effect, Runs)]
         if any(map(sandbox.excludes, analyses)) or not await sandbox.holds():
             return Advice()

@@ -11,7 +11,6 @@ from msgspec import Struct
 from wieldy.core.workspace import Workspace
 from wieldy.settings.load import Settings
 from wieldy.settings.store import set_value, user_file
-from wieldy.shell.sandbox.sandbox import Sandbox
 
 OFFER = (
     "A sandbox works here (bubblewrap, tried just now). If you agree, commands run in it without a question:",
@@ -38,7 +37,7 @@ async def sandbox_offer(settings: Settings, workspace: Workspace) -> SandboxOffe
     """
     if settings.origin("sandbox.autoAllow") is not None or settings.get("sandbox.enabled"):
         return None
-    return SandboxOffer() if await workspace.service(Sandbox).holds() else None
+    return SandboxOffer() if await workspace.services.sandbox.holds() else None
 
 
 def store_sandbox_choice(accepted: bool, env: Mapping[str, str] = os.environ) -> Path:

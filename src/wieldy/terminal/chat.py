@@ -14,10 +14,10 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, Notice, RunEnded
 from wieldy.core.state_dirs import state_home
-from wieldy.core.user_questions import UserQuestions
 from wieldy.terminal.commands import COMMANDS, ExitChat, send_mcp_prompt
 from wieldy.terminal.questions import NoAnswer, TerminalQuestions, ask_permission
 from wieldy.terminal.view import Painter, View
+from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -83,9 +83,8 @@ class Chat:
                 sys.stdout.write("\n")
 
     def _create_session(self, resume: str | None) -> Session:
-        session = self._open_session(ask=self._ask_permission, resume=resume)
-        session.box.workspace.service(UserQuestions).handler = TerminalQuestions(self._read_answer)
-        return session
+        host = HostServices(question_handler=TerminalQuestions(self._read_answer))
+        return self._open_session(ask=self._ask_permission, resume=resume, host=host)
 
     def _use_session(self, session: Session) -> None:
         self.session = session

@@ -53,10 +53,9 @@ async def _call(chat: Chat, rest: str) -> None:
 
 
 async def _mcp(chat: Chat, rest: str) -> None:
-    from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.prompts import list_prompts
 
-    servers = chat.session.box.workspace.service(McpServers)
+    servers = chat.session.box.workspace.services.mcp_servers
     for name, state in servers.states().items():
         server = servers.servers.get(name)
         about = f"{len(server.tools)} tools" if server and state.name == "ready" else str(state)
@@ -70,15 +69,13 @@ async def _mcp(chat: Chat, rest: str) -> None:
 
 
 async def _agents(chat: Chat, rest: str) -> None:
-    from wieldy.subagents.definitions import AgentTypes
-    from wieldy.subagents.tasks import SubagentRegistry
 
     workspace = chat.session.box.workspace
-    types = workspace.service(AgentTypes)
+    types = workspace.services.agent_types
     for kind in (await in_thread(types.refresh)).values():
         where = "" if kind.origin == "built-in" else f" ({kind.origin})"
         chat.say(f"  {kind.name:<18} {first_sentence(kind.description)}{where}")
-    subagents = workspace.service(SubagentRegistry).all()
+    subagents = workspace.services.subagent_registry.all()
     chat.say("  started in this session:" if subagents else "  none was started in this session")
     for subagent in subagents:
         report = subagent.future.result() if not subagent.running else subagent.current_report()
@@ -89,10 +86,9 @@ async def _agents(chat: Chat, rest: str) -> None:
 
 async def send_mcp_prompt(chat: Chat, name: str, rest: str) -> None:
     """Send a prompt of an MCP server to the model."""
-    from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.prompts import list_prompts, render_prompt
 
-    servers = chat.session.box.workspace.service(McpServers)
+    servers = chat.session.box.workspace.services.mcp_servers
     await servers.wait_for_tool(name.removeprefix("/"))
     prompt = (await list_prompts(servers)).get(name.removeprefix("/"))
     if prompt is None:

@@ -13,8 +13,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
-from wieldy.subagents.definitions import AgentTypes
-from wieldy.subagents.tasks import SubagentAccess, SubagentHandle, SubagentRegistry
+from wieldy.subagents.tasks import SubagentHandle
 
 if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
@@ -43,7 +42,7 @@ def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Fill in the agent type, so that rules and hooks see it."""
     if input.get("agent_type"):
         return input
-    handle = workspace.service(SubagentRegistry).find(str(input.get("agent_id", "")))
+    handle = workspace.services.subagent_registry.find(str(input.get("agent_id", "")))
     agent_type = handle.task.definition.name if handle is not None else "general"
     return {**input, "agent_type": agent_type}
 
@@ -53,21 +52,21 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
         return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
         return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
-    definition = workspace.service(AgentTypes).definitions.get(str(input.get("agent_type")))
+    definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
     return NO_EFFECTS if definition is None or definition.reads_only else UNKNOWN_EFFECTS
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
-    if (refusal := workspace.service(SubagentAccess).refusal()) is not None:
+    if (refusal := workspace.services.subagent_access.refusal()) is not None:
         return refusal
-    types = workspace.service(AgentTypes)
+    types = workspace.services.agent_types
     await types.refresh_in_thread()
     types.report_problems()
     return True
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.service(SubagentAccess).refusal()) is not None:
+    if (refusal := ctx.workspace.services.subagent_access.refusal()) is not None:
         raise Refusal("check", f"Agent cannot be used: {refusal}. Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
@@ -76,7 +75,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         return
     if not prompt:
         raise Refusal("check", "Say in `prompt` what the agent is to do, and all that it needs to know.")
-    types = ctx.workspace.service(AgentTypes)
+    types = ctx.workspace.services.agent_types
     if input["agent_type"] not in types.definitions and input["agent_type"] not in await in_thread(types.refresh):
         raise Refusal("check", f"There is no agent `{input['agent_type']}`. The kinds are:\n{types.listing()}")
 
@@ -125,7 +124,7 @@ async def agent(
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
     task = SubagentTask(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
-    access = ctx.workspace.service(SubagentAccess)
+    access = ctx.workspace.services.subagent_access
     assert access.start is not None
     handle = await access.start(task, ctx)
     if (run_in_background or definition.background) and access.depth == 0:
@@ -137,10 +136,10 @@ async def agent(
 
 async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> AgentDefinition:
     """The definition of an agent type; an earlier agent keeps the one it was started with."""
-    handle = ctx.workspace.service(SubagentRegistry).find(agent_id)
+    handle = ctx.workspace.services.subagent_registry.find(agent_id)
     if handle is not None and handle.task.definition.name == agent_type:
         return handle.task.definition
-    types = ctx.workspace.service(AgentTypes)
+    types = ctx.workspace.services.agent_types
     definition = types.definitions.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
     if definition is None:
         raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
@@ -163,7 +162,7 @@ async def _await_or_stop(handle: SubagentHandle, *, stop: bool) -> Output:
 
 
 def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
-    registry = ctx.workspace.service(SubagentRegistry)
+    registry = ctx.workspace.services.subagent_registry
     if (handle := registry.find(agent_id)) is not None:
         return handle
     known = ", ".join(f"{each.id} ({'at work' if each.running else 'over'})" for each in registry.all()) or "none"

@@ -12,7 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.definitions import ARCHITECT
-from wieldy.subagents.tasks import SubagentAccess, SubagentTask
+from wieldy.subagents.tasks import SubagentTask
 from wieldy.tools.agent import MAX_SECONDS, await_report
 
 
@@ -25,11 +25,11 @@ class Architect(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.service(SubagentAccess).refusal() or True
+    return workspace.services.subagent_access.refusal() or True
 
 
 def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.service(SubagentAccess).refusal()) is not None:
+    if (refusal := ctx.workspace.services.subagent_access.refusal()) is not None:
         raise Refusal("check", f"Architect cannot be used: {refusal}. Work the plan out yourself.")
     if not str(input["prompt"]).strip():
         raise Refusal("check", "Say in `prompt` what is to be planned.")
@@ -52,7 +52,7 @@ async def architect(
     prompt: Annotated[str, "What is to be done"],
     context: Annotated[str, "What is known already"] = "",
 ) -> Output:
-    access = ctx.workspace.service(SubagentAccess)
+    access = ctx.workspace.services.subagent_access
     assert access.start is not None
     task = f"{prompt}\n\nWhat is known already:\n{context}" if context.strip() else prompt
     return await await_report(await access.start(SubagentTask(ARCHITECT, task, "a plan"), ctx), ctx)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
-from wieldy.core.user_questions import UserQuestion, UserQuestions
+from wieldy.core.user_questions import UserQuestion
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
@@ -28,7 +28,7 @@ class AskUser(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.service(UserQuestions).handler is not None or "nobody is there to answer"
+    return workspace.services.user_questions.available or "nobody is there to answer"
 
 
 @tool(
@@ -45,7 +45,7 @@ async def ask_user(
     ctx: ToolContext, questions: Annotated[list[QuestionInput], Param(min_length=1, max_length=8)]
 ) -> Output:
     user_questions = [UserQuestion(each.question, each.options, each.multi_select) for each in questions]
-    replies = await ctx.workspace.service(UserQuestions).answer(user_questions)
+    replies = await ctx.workspace.services.user_questions.answer(user_questions)
     answers = {each.question: str(reply) for each, reply in zip(questions, replies, strict=True)}
     lines = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
     return Output(f"The user answered:\n{lines}", {"answers": answers})

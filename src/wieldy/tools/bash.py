@@ -99,7 +99,7 @@ class Bash(Tool):
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
         """Run the command; yields progress, then the result."""
-        from wieldy.shell.running.session import ShellSession, ensure_working_directory
+        from wieldy.shell.running.session import ensure_working_directory
 
         workspace, command = ctx.workspace, args["command"]
         notices = [notice] if (notice := ensure_working_directory(workspace)) else []
@@ -114,7 +114,7 @@ class Bash(Tool):
             return
         read_only = analysis.verdict == "read_only"
         snapshot = None if read_only else await _take_snapshot(analysis, workspace)
-        shell = workspace.service(ShellSession).start(
+        shell = workspace.services.shells.start(
             command,
             cwd=cwd,
             extra_env=neutral_env,
@@ -156,7 +156,7 @@ class ForegroundRun(Struct, frozen=True):
 async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     """The output of a command that has exited or reached its timeout."""
     from wieldy.shell.running.exit_notes import end_notes, explain_exit_code, hidden_variable_notes, leftover_notes
-    from wieldy.shell.running.session import ShellSession, update_working_directory
+    from wieldy.shell.running.session import update_working_directory
     from wieldy.shell.running.shell import collect_result, stop_and_collect
 
     shell = run.shell
@@ -176,7 +176,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
         task = _background(workspace).adopt(shell, run.command, position=result.total_bytes).id
     notices += leftover_notes(result, task)
-    notices += hidden_variable_notes(workspace.service(ShellSession).hidden_variables, run.command, result.text)
+    notices += hidden_variable_notes(workspace.services.shells.hidden_variables, run.command, result.text)
     return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)
 
 
@@ -232,9 +232,8 @@ def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
 
 
 def _background(workspace: Workspace) -> BackgroundShells:
-    from wieldy.shell.running.background import BackgroundShells
 
-    return workspace.service(BackgroundShells)
+    return workspace.services.background_shells
 
 
 def _leaves_sandbox(input: Mapping[str, Any], workspace: Workspace) -> bool:
@@ -245,9 +244,8 @@ def _reason_to_leave(input: Mapping[str, Any], workspace: Workspace) -> str:
     """Why a command is to run outside the sandbox; empty if it is not."""
     if not _leaves_sandbox(input, workspace):
         return ""
-    from wieldy.shell.sandbox.sandbox import Sandbox
 
-    return workspace.service(Sandbox).reason_to_leave(input["command"])
+    return workspace.services.sandbox.reason_to_leave(input["command"])
 
 
 async def _confinement(
@@ -257,10 +255,8 @@ async def _confinement(
     workspace = ctx.workspace
     if not workspace.setting("sandbox.enabled") or _leaves_sandbox(args, workspace):
         return None, None
-    from wieldy.shell.running.session import ShellSession
-    from wieldy.shell.sandbox.sandbox import Sandbox
 
-    sandbox = workspace.service(Sandbox)
+    sandbox = workspace.services.sandbox
     if sandbox.excludes(analysis):
         return None, None
     if (await sandbox.wrapper()).mechanism == "none":
@@ -268,7 +264,7 @@ async def _confinement(
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
         return None, "no sandbox works on this system: the command ran unconfined"
     hidden, read_only = await _guarded_files(analysis, ctx)
-    folder = str(workspace.service(ShellSession).folder)
+    folder = str(workspace.services.shells.folder)
     return await sandbox.confinement(also_writable=(folder,), hidden=hidden, read_only=read_only), None
 
 
@@ -283,12 +279,12 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
 
 def _blocked_notes(command: str, output: str, workspace: Workspace) -> list[str]:
     """What the sandbox kept a failed command from, and how to go on."""
-    from wieldy.shell.sandbox.sandbox import Sandbox, blocked_note, find_blocked
+    from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked
 
     what = find_blocked(output)
     if what is None:
         return []
-    workspace.service(Sandbox).note_blocked(command, what)
+    workspace.services.sandbox.note_blocked(command, what)
     return [blocked_note(what, may_leave=workspace.setting("sandbox.allowUnsandboxed"))]
 
 

@@ -25,9 +25,8 @@ async def bash_output(
     filter: Annotated[str, "regex; only matching lines"] = "",
     wait: Annotated[float, Param("seconds to wait for new output", ge=0, le=600)] = 0.0,
 ) -> Output:
-    from wieldy.shell.running.background import BackgroundShells
 
-    shells = ctx.workspace.service(BackgroundShells)
+    shells = ctx.workspace.services.background_shells
     output = await shells.read_output(shell_id, filter=filter, wait=wait)
     notes = [_status(output.status, output.exit_code, output.seconds)]
     if output.omitted:

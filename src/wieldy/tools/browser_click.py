@@ -24,9 +24,9 @@ async def browser_click(
     double: Annotated[bool, "Double click"] = False,
 ) -> Output:
     """Click."""
-    from wieldy.browser.session import BrowserSession, snapshot
+    from wieldy.browser.session import snapshot
 
-    session = ctx.workspace.service(BrowserSession)
+    session = ctx.workspace.services.browser
     async with session.act(ctx.judge) as page:
         element = await session.element(page, ref)
         await (element.dblclick() if double else element.click())

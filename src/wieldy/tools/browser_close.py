@@ -21,7 +21,6 @@ from wieldy.core.tool_decorator import tool
 )
 async def browser_close(ctx: ToolContext) -> Output:
     """Close the browser."""
-    from wieldy.browser.session import BrowserSession
 
-    was_open = await ctx.workspace.service(BrowserSession).close()
+    was_open = await ctx.workspace.services.browser.close()
     return Output("The browser is closed." if was_open else "No browser was open.")

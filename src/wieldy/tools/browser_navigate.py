@@ -20,8 +20,8 @@ from wieldy.web.url import canonical_page_url, fetches_url
 )
 async def browser_navigate(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
-    from wieldy.browser.session import BrowserSession, snapshot
+    from wieldy.browser.session import snapshot
 
-    session = ctx.workspace.service(BrowserSession)
+    session = ctx.workspace.services.browser
     status = await session.navigate(url, ctx.judge)
     return Output(await snapshot(session, ctx.judge), {"url": session.url, "code": status})

@@ -24,10 +24,9 @@ async def browser_screenshot(
     ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False
 ) -> Output:
     """Take a screenshot."""
-    from wieldy.browser.session import BrowserSession
     from wieldy.files.reading.images import prepare_image
 
-    session = ctx.workspace.service(BrowserSession)
+    session = ctx.workspace.services.browser
     async with session.act(ctx.judge, settle=False) as page:
         if ref:
             png = await (await session.element(page, ref)).screenshot()

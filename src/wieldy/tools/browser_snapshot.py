@@ -20,7 +20,7 @@ from wieldy.core.tool_decorator import tool
 )
 async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
-    from wieldy.browser.session import BrowserSession, snapshot
+    from wieldy.browser.session import snapshot
 
-    session = ctx.workspace.service(BrowserSession)
+    session = ctx.workspace.services.browser
     return Output(await snapshot(session, ctx.judge, ref), {"url": session.url})

@@ -25,9 +25,9 @@ async def browser_type(
     submit: Annotated[bool, "Press Enter"] = False,
 ) -> Output:
     """Type."""
-    from wieldy.browser.session import BrowserSession, snapshot
+    from wieldy.browser.session import snapshot
 
-    session = ctx.workspace.service(BrowserSession)
+    session = ctx.workspace.services.browser
     async with session.act(ctx.judge) as page:
         field = await session.element(page, ref)
         if await field.evaluate("element => element.tagName") == "SELECT":

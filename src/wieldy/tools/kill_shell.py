@@ -16,9 +16,8 @@ from wieldy.core.tool_decorator import tool
     aliases={"bash_id": "shell_id"},
 )
 async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
-    from wieldy.shell.running.background import BackgroundShells
 
-    shells = ctx.workspace.service(BackgroundShells)
+    shells = ctx.workspace.services.background_shells
     had_ended = shells.find(shell_id).status != "running"
     background = await shells.kill(shell_id)
     data = {"shellId": shell_id, "pid": background.pid, "status": background.status, "exitCode": background.exit_code}

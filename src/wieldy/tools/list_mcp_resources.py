@@ -22,7 +22,6 @@ def has_mcp_servers(workspace: Workspace) -> bool | str:
     timeout=60.0,
 )
 async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
-    from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import list_resources
 
-    return await list_resources(ctx.workspace.service(McpServers), server)
+    return await list_resources(ctx.workspace.services.mcp_servers, server)

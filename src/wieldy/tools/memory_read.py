@@ -70,7 +70,6 @@ def _list_files(workspace: Workspace) -> Output:
 def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.detection import binary_kind
     from wieldy.files.editing.document import Document
-    from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.opening import OpenFile
 
     real = ctx.resolved(absolute)
@@ -81,7 +80,7 @@ def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Outp
             raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
-        ctx.workspace.service(ReadState).record_read(
+        ctx.workspace.services.read_state.record_read(
             absolute, data=data, stat=file.stat, first=1, last=0, complete=True
         )
     text = Document.of(data).text

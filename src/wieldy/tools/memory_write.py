@@ -61,12 +61,11 @@ async def memory_write(
 
 async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:
     from wieldy.files.apply_edit import change_files
-    from wieldy.files.editing.read_state import ReadState
     from wieldy.files.editing.revision import EditSettings, load_target
     from wieldy.files.journal.entries import FileChange
     from wieldy.files.writing.errors import StaleFileError, WriteError
 
-    state, real_path = ctx.workspace.service(ReadState), ctx.resolved(absolute)
+    state, real_path = ctx.workspace.services.read_state, ctx.resolved(absolute)
     target = load_target(absolute, EditSettings.of(ctx.workspace), real_path)
     if target.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")

@@ -29,7 +29,6 @@ async def notebook_read(
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
-    from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
     from wieldy.files.reading.opening import OpenFile
     from wieldy.files.reading.read_file import load_file
@@ -38,4 +37,4 @@ def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     with OpenFile(path, ctx.resolved(path)) as file:
         data = load_file(file, LARGEST_FILE)
         notebook = read_notebook(data, display_path(path))
-        return show_notebook(file, data, notebook, ctx.workspace.service(ReadState), cell_id)
+        return show_notebook(file, data, notebook, ctx.workspace.services.read_state, cell_id)

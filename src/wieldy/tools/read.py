@@ -36,7 +36,6 @@ async def read(
     as_images: Annotated[bool, "PDF pages as pictures, not text"] = False,
     encoding: Annotated[str | None, "Of the text, where the guess is wrong"] = None,
 ) -> Output:
-    from wieldy.files.editing.read_state import ReadState
     from wieldy.files.reading import read_file
 
     workspace = ctx.workspace
@@ -46,8 +45,8 @@ async def read(
         pages=pages,
         as_images=as_images,
         encoding=encoding,
-        state=workspace.service(ReadState),
-        recent=workspace.service(read_file.RecentReads) if workspace.setting("read.unchangedStub") else None,
+        state=workspace.services.read_state,
+        recent=workspace.services.recent_reads if workspace.setting("read.unchangedStub") else None,
     )
     try:
         real = ctx.resolved(file_path)

@@ -16,7 +16,6 @@ from wieldy.tools.list_mcp_resources import has_mcp_servers
     timeout=120.0,
 )
 async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
-    from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.resources import read_resource
 
-    return await read_resource(ctx.workspace.service(McpServers), server, uri)
+    return await read_resource(ctx.workspace.services.mcp_servers, server, uri)

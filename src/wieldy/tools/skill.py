@@ -22,7 +22,7 @@ class SkillTool(FunctionTool):
 
 
 async def _refresh(workspace: Workspace) -> Skills:
-    skills = workspace.service(Skills)
+    skills = workspace.services.skills
     await skills.refresh_in_thread()
     skills.report_problems()
     return skills
@@ -34,7 +34,7 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    skills = workspace.service(Skills)
+    skills = workspace.services.skills
     name = input.get("skill", "")
     skill = skills.definitions.get(name) or skills.refresh().get(name) if name else None
     return (Reads(skill.path),) if skill else tuple(Reads(str(folder)) for folder in skills.folders)

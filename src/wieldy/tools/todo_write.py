@@ -11,7 +11,6 @@ from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
-from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
 
 SYMBOLS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
@@ -28,9 +27,9 @@ class Todo(Struct, frozen=True):
 
 
 class TodoList:
-    """The current tasks of a workspace: `workspace.service(TodoList).todos`."""
+    """The current tasks of a workspace: `workspace.services.todo_list.todos`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self) -> None:
         self.todos: tuple[Todo, ...] = ()
 
 
@@ -50,7 +49,7 @@ class TodoWrite(FunctionTool):
     concurrency_safe=False,
 )
 async def todo_write(ctx: ToolContext, todos: Annotated[list[Todo], Param("The whole list", max_length=200)]) -> Output:
-    ctx.workspace.service(TodoList).todos = tuple(todos)
+    ctx.workspace.services.todo_list.todos = tuple(todos)
     data = {"todos": [asdict(todo) for todo in todos]}
     ctx.emit(Notice(text=_headline(todos), data=data))
     in_progress = sum(todo.status == "in_progress" for todo in todos)

@@ -22,9 +22,8 @@ async def tool_search(
     ctx: ToolContext,
     max_results: Annotated[int, "default 5"] = 5,
 ) -> Output:
-    from wieldy.toolset.toolset import Toolset
 
-    toolset = ctx.workspace.service(Toolset)
+    toolset = ctx.workspace.services.toolset
     missing: list[str] = []
     if query.strip().lower().startswith(SELECT_PREFIX):
         names = [name.strip() for name in query.strip()[len(SELECT_PREFIX) :].split(",") if name.strip()]

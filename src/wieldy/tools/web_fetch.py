@@ -29,22 +29,22 @@ async def web_fetch(
     url: Annotated[str, "https:// or http://"],
     prompt: Annotated[str, "What you want to know from the page"] = "",
 ) -> Output:
-    from wieldy.web.fetch import Fetcher, HttpRedirect
-    from wieldy.web.page import PageCache, read_page
-    from wieldy.web.summary import Summaries, SummaryFailed
+    from wieldy.web.fetch import HttpRedirect
+    from wieldy.web.page import read_page
+    from wieldy.web.summary import SummaryFailed
     from wieldy.web.url import parse_url
 
-    cache = ctx.workspace.service(PageCache)
+    cache = ctx.workspace.services.page_cache
     page = cache.get(url)
     if page is None:
-        response = await ctx.workspace.service(Fetcher).fetch(parse_url(url))
+        response = await ctx.workspace.services.fetcher.fetch(parse_url(url))
         if isinstance(response, HttpRedirect):
             return _redirect_output(response)
         page = await read_page(response, ctx.workspace.session_dir / "web")
         cache.put(url, page)
     remarks = page.remarks
     try:
-        answer = await ctx.workspace.service(Summaries).answer(prompt, page.text)
+        answer = await ctx.workspace.services.summaries.answer(prompt, page.text)
     except SummaryFailed as failure:
         answer, remarks = None, (*remarks, str(failure))
     if answer is not None:

@@ -13,9 +13,9 @@ from wieldy.schema.fields import Param
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.web.search import NONE_SET_UP, SearchServices
+    from wieldy.web.search import NONE_SET_UP
 
-    return True if workspace.service(SearchServices).service() is not None else NONE_SET_UP
+    return True if workspace.services.search_services.service() is not None else NONE_SET_UP
 
 
 @tool(
@@ -33,9 +33,9 @@ async def web_search(
     allowed_domains: list[str] | None = None,
     blocked_domains: list[str] | None = None,
 ) -> Output:
-    from wieldy.web.search import NONE_SET_UP, SearchQuery, SearchServices, filter_hits
+    from wieldy.web.search import NONE_SET_UP, SearchQuery, filter_hits
 
-    service = ctx.workspace.service(SearchServices).service()
+    service = ctx.workspace.services.search_services.service()
     if service is None:
         raise ToolFailure(f"The web cannot be searched: {NONE_SET_UP}.")
     search = SearchQuery(query, tuple(allowed_domains or ()), tuple(blocked_domains or ()))

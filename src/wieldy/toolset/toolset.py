@@ -65,7 +65,7 @@ class ServerStarts(Protocol):
 
 
 class Toolset:
-    """What requests are made from and `ToolSearch` searches: `workspace.service(Toolset)`, provided by `build_services`.
+    """What requests are made from and `ToolSearch` searches: `workspace.services.toolset`.
 
     `builtin` are the names of our own tools, `mode` returns the permission mode in force.
     """
@@ -74,6 +74,7 @@ class Toolset:
         self,
         catalog: Catalog,
         workspace: Workspace,
+        activations: Activations,
         *,
         judge: Judge,
         mode: Callable[[], str],
@@ -88,7 +89,7 @@ class Toolset:
         self._supervisor = supervisor
         self._builtin = builtin
         self._servers = servers
-        self.activations = workspace.service(Activations)
+        self.activations = activations
         self.deferred: Mapping[str, Tool] = {}
         self.sent: Mapping[str, Tool] = {}
         self._definitions: WeakKeyDictionary[Tool, ToolSpec] = WeakKeyDictionary()
@@ -207,11 +208,11 @@ class Toolset:
 
 
 class Activations:
-    """The activated tools of one workspace: `workspace.service(Activations)`. Names are only ever appended."""
+    """The activated tools of one workspace: `workspace.services.activations`. Names are only ever appended."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
+    def __init__(self, on_change: Callable[[tuple[str, ...]], None] | None = None) -> None:
         self._names: dict[str, None] = {}
-        self.on_change: Callable[[tuple[str, ...]], None] | None = None
+        self._on_change = on_change
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -222,8 +223,8 @@ class Activations:
         """Activate tools; returns, and reports to `on_change`, those that were not active before."""
         new = tuple(name for name in dict.fromkeys(names) if name not in self._names)
         self._names.update(dict.fromkeys(new))
-        if new and self.on_change is not None:
-            self.on_change(new)
+        if new and self._on_change is not None:
+            self._on_change(new)
         return new
 
     def restore(self, names: Iterable[str]) -> None:

@@ -58,7 +58,7 @@ class HttpRedirect(Struct, frozen=True):
 
 
 class Fetcher:
-    """Fetches pages for a workspace: `workspace.service(Fetcher)`. Resolver and connector can be replaced."""
+    """Fetches pages for a workspace: `workspace.services.fetcher`. Resolver and connector can be replaced."""
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Text, text_of
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
-from wieldy.core.workspace import Workspace
 from wieldy.files.detection import BOMS, HEAD, binary_kind, decodes, detect_encoding, media_type_of
 from wieldy.web.fetch import FetchedResponse
 from wieldy.web.markdown import MAX_CHARS, html_to_markdown, title_of
@@ -218,11 +217,9 @@ def _find_codec(label: str | None) -> str | None:
 
 
 class PageCache:
-    """The pages a workspace has read: `workspace.service(PageCache)`. Entries expire; the least recently used go first."""
+    """The pages a workspace has read: `workspace.services.page_cache`. Entries expire; the least recently used go first."""
 
-    def __init__(
-        self, workspace: Workspace, *, clock: Callable[[], float] = monotonic, budget: int = CACHE_BYTES
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic, budget: int = CACHE_BYTES) -> None:
         self._clock = clock
         self._budget = budget
         self._pages: OrderedDict[str, tuple[float, WebPage]] = OrderedDict()

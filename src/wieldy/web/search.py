@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote_plus
 
 from msgspec import Struct
@@ -14,6 +14,9 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.web.url import InvalidUrl, parse_url
+
+if TYPE_CHECKING:
+    from wieldy.web.fetch import Fetcher
 
 MAX_HITS = 20
 NONE_SET_UP = (
@@ -52,23 +55,25 @@ class SearchService(Protocol):
 
 
 class SearchServices:
-    """Chooses the search service of a workspace: `workspace.service(SearchServices)`.
+    """Chooses the search service of a workspace: that of the `host` (a session's model provider), of the settings, or ddgs."""
 
-    A session sets `provider` if its model provider can search; that comes before the services of the settings.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        fetcher: Callable[[], Fetcher],
+        host: Callable[[], SearchService | None] | None = None,
+    ) -> None:
         self._workspace = workspace
-        self.provider: SearchService | None = None
-        self.installed: Callable[[Mapping[str, str]], SearchService | None] = _installed_service
+        self._fetcher = fetcher
+        self._host = host
 
     def service(self) -> SearchService | None:
         """The service to use, or None if none is set up."""
-        if self.provider is not None:
-            return self.provider
+        if self._host is not None and (service := self._host()) is not None:
+            return service
         if server := self._workspace.setting("web.searxng"):
-            return SearXNG(server, self._workspace)
-        return self.installed(self._workspace.env)
+            return SearXNG(server, self._fetcher())
+        return _installed_service(self._workspace.env)
 
 
 def _installed_service(env: Mapping[str, str]) -> SearchService | None:
@@ -102,11 +107,9 @@ class SearXNG:
 
     name = "SearXNG"
 
-    def __init__(self, server: str, workspace: Workspace) -> None:
+    def __init__(self, server: str, fetcher: Fetcher) -> None:
         self._server = server
-        from wieldy.web.fetch import Fetcher
-
-        self._fetcher = workspace.service(Fetcher)
+        self._fetcher = fetcher
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         from wieldy.web.fetch import HttpRedirect

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from wieldy.core.errors import WieldyError
-from wieldy.core.workspace import Workspace
 
 MAX_CHARS = 100_000
 
@@ -15,22 +14,22 @@ class SummaryFailed(WieldyError):
 
 
 class Summarizer(Protocol):
-    async def __call__(self, question: str, page: str) -> str:
-        """Answer a question from the text of a page alone."""
+    async def __call__(self, question: str, page: str) -> str | None:
+        """Answer a question from the text of a page alone; None where there is no model for it."""
         ...
 
 
 class Summaries:
-    """`workspace.service(Summaries).ask` is the summarizer of a session; None if it has no small model."""
+    """Answers questions about the pages of a workspace, where it has a summarizer."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.ask: Summarizer | None = None
+    def __init__(self, summarizer: Summarizer | None = None) -> None:
+        self._summarizer = summarizer
 
     async def answer(self, question: str, page: str) -> str | None:
         """Answer a question from a page; None without a summarizer or a question. Raises `SummaryFailed`."""
-        if self.ask is None or not question.strip() or not page.strip():
+        if self._summarizer is None or not question.strip() or not page.strip():
             return None
         try:
-            return await self.ask(question, page[:MAX_CHARS])
+            return await self._summarizer(question, page[:MAX_CHARS])
         except WieldyError as failure:
             raise SummaryFailed(f"the question could not be put to the small model: {failure}") from None

@@ -14,7 +14,6 @@ from tests.unit.web.loopback import Names
 from wieldy import Toolbox
 from wieldy.browser.chromium import missing_requirement
 from wieldy.core.outcome import ToolResult
-from wieldy.web.fetch import Fetcher
 from wieldy.web.http import Streams, open_streams
 
 LOCAL = {"web": {"allowPrivateHosts": ["127.0.0.1", "*.test"]}, "browser": {"sandbox": False}}
@@ -39,14 +38,14 @@ def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | 
         skip_untested(f"browser tools: {missing}")
     options.setdefault("mode", "bypassPermissions")
     box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
-    fetcher = box.workspace.service(Fetcher)
+    fetcher = box.workspace.services.fetcher
     fetcher.client.connect, fetcher.resolver = OnlyLoopback(), names or Names()
     return box
 
 
 def connections(box: Toolbox) -> list[tuple[str, str]]:
     """Name and address of every connection the browser was let make."""
-    connect = box.workspace.service(Fetcher).client.connect
+    connect = box.workspace.services.fetcher.client.connect
     assert isinstance(connect, OnlyLoopback)
     return connect.attempts
 

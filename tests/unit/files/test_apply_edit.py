@@ -30,6 +30,7 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import HeldLocks
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.target import Target, read_target
+from wieldy.workspace_services import open_workspace
 
 TIMES = 60
 EDIT = ChangeOrigin("s", "c", "Edit")
@@ -38,7 +39,7 @@ BASE = b"one\ntwo\nthree\nfour\nfive\n"
 
 def workspace_of(root: Path, **settings: object) -> Workspace:
     env = {"WIELDY_HOME": str(root.parent / "home")}
-    return Workspace(root, session_dir=root.parent / "session", env=env, settings={"journal": settings})
+    return open_workspace(root, session_dir=root.parent / "session", env=env, settings={"journal": settings})
 
 
 def journal_of(root: Path, watch: Callable[[str], None] = lambda call: None) -> Journal:
@@ -263,7 +264,7 @@ def file(root: Path) -> Path:
 def ctx(root: Path, file: Path) -> ToolContext:
     """The context of a call whose model has read the file."""
     workspace = workspace_of(root)
-    workspace.service(ReadState).record_read(str(file), data=BASE, stat=file.stat(), first=1, last=5, complete=True)
+    workspace.services.read_state.record_read(str(file), data=BASE, stat=file.stat(), first=1, last=5, complete=True)
     judge: Any = None
     return ToolContext("call", workspace, Abort(), lambda event: None, judge, message_id="turn")
 
@@ -292,8 +293,8 @@ async def test_an_edit_is_written_recorded_known_and_reported(ctx: ToolContext, 
     after = BASE.replace(b"one", b"ONE")
     assert file.read_bytes() == after
     assert str(result.to_output().content).startswith(f"Changed {file}: 1 replacement")
-    assert ctx.workspace.service(ReadState).is_current(str(file), after, file.stat())
-    journal = ctx.workspace.service(Journal)
+    assert ctx.workspace.services.read_state.is_current(str(file), after, file.stat())
+    journal = ctx.workspace.services.journal
     [entry] = await journal.history()
     assert (entry.session, entry.call_id, entry.tool, entry.turn) == ("session", "call", "Edit", "turn")
     await journal.undo()
@@ -305,7 +306,7 @@ async def test_a_new_file_is_made_with_its_folders(ctx: ToolContext, root: Path,
     path = root / "x" / "y" / "b"
     await apply_edit(ctx, str(path), partial(rewrite_text, "new"), tool="Write")
     assert path.read_bytes() == b"new"
-    await ctx.workspace.service(Journal).undo()
+    await ctx.workspace.services.journal.undo()
     assert os.listdir(root) == ["a"]
 
 
@@ -332,10 +333,10 @@ async def test_a_change_right_after_ours_is_noticed(ctx: ToolContext, file: Path
             super().rename(name, new, dir_fd=dir_fd)
             file.write_bytes(file.read_bytes().upper())
 
-    ctx.workspace.service(Journal).disk = Formatting(lambda call: None)
+    ctx.workspace.services.journal.disk = Formatting(lambda call: None)
     result = await apply_edit(ctx, str(file), replacing("one", "1"), tool="Edit")
     assert "changed again right after it was written" in str(result.to_output().content)
-    assert ctx.workspace.service(ReadState).reading(str(file)) is None
+    assert ctx.workspace.services.read_state.reading(str(file)) is None
 
 
 @pytest.mark.asyncio
@@ -350,7 +351,7 @@ async def test_a_check_refuses_what_the_edit_would_refuse_and_writes_nothing(ctx
             await attempt
         refusals.append(caught.value.advice)
     assert refusals[0] == refusals[1] and file.read_bytes() == BASE
-    assert await ctx.workspace.service(Journal).history() == ()
+    assert await ctx.workspace.services.journal.history() == ()
 
 
 @pytest.mark.asyncio

@@ -11,8 +11,9 @@ import pytest
 
 from wieldy import Script, Session, Toolbox, tool
 from wieldy.core.decision import Question
-from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.hooks.config import python_hook
+from wieldy.workspace_services import HostServices
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,8 +84,8 @@ async def test_a_question_to_the_person_notifies(tmp_path: Path) -> None:
             await asyncio.wait_for(recorder.fired.wait(), 5)
             return [UserAnswer(words="red")]
 
-    async with Toolbox(tmp_path, settings={}, hooks=[recorder.hook]) as box:
-        box.workspace.service(UserQuestions).handler = Asker()
+    host = HostServices(question_handler=Asker())
+    async with Toolbox(tmp_path, settings={}, hooks=[recorder.hook], host=host) as box:
         result = await box.call("AskUser", questions=[{"question": "Which color?", "options": ["red", "blue"]}])
     assert "red" in result.text
     assert [(payload["notification_type"], payload["message"]) for payload in recorder.payloads] == [

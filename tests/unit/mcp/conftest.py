@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.mcp.client.manager import McpServers
+from wieldy.workspace_services import HostServices
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 
@@ -29,12 +29,19 @@ class Stage:
         args = ["-I", "-S", str(SCRIPT), told]
         return {"command": sys.executable, "args": args, "timeout": timeout, "startupTimeout": startup}
 
-    def box(self, ask: Any = None, settings: dict[str, Any] | None = None, **servers: dict[str, Any]) -> Toolbox:
+    def box(
+        self,
+        ask: Any = None,
+        settings: dict[str, Any] | None = None,
+        host: HostServices | None = None,
+        **servers: dict[str, Any],
+    ) -> Toolbox:
         """A toolbox with these servers, all of whose tools are allowed."""
         allow = [f"mcp__{name}__*" for name in servers]
         return Toolbox(
             self.folder,
             ask=ask,
+            host=host,
             settings={"mcpServers": servers, "permissions": {"allow": allow}, **(settings or {})},
         )
 
@@ -58,4 +65,4 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.fixture
 def states() -> Callable[[Toolbox], dict[str, str]]:
     """How the servers of a toolbox are doing, in words."""
-    return lambda box: {name: state.name for name, state in box.workspace.service(McpServers).states().items()}
+    return lambda box: {name: state.name for name, state in box.workspace.services.mcp_servers.states().items()}

@@ -32,7 +32,7 @@ async def connected(
 ) -> AsyncIterator[tuple[Client, ClientSession]]:
     """Yield a client and its session at the server. With `files` the settings files count, too."""
     session = ClientSession(
-        lambda ask: Toolbox(root, tools=tools, ask=ask, settings=settings or {}, load_settings=files)
+        lambda ask, host: Toolbox(root, tools=tools, ask=ask, settings=settings or {}, load_settings=files, host=host)
     )
     await session.open()
     try:

@@ -14,7 +14,6 @@ from wieldy.core.decision import Answer
 from wieldy.core.events import ToolProgress
 from wieldy.core.outcome import Image
 from wieldy.mcp.client.connection import ServerLogMessage
-from wieldy.mcp.client.manager import McpServers
 
 
 @pytest.mark.asyncio
@@ -145,7 +144,7 @@ async def test_a_server_waits_for_approval_when_the_project_brings_it(stage):
     (stage.folder / ".wieldy").mkdir()
     (stage.folder / ".wieldy" / "settings.json").write_text(json.dumps({"mcpServers": {"s": stage.entry()}}))
     async with Toolbox(stage.folder) as box:
-        state = box.workspace.service(McpServers).states()["s"]
+        state = box.workspace.services.mcp_servers.states()["s"]
         assert state.name == "needs approval" and "wieldy permissions trust" in state.why
         assert stage.words() == []
 
@@ -173,7 +172,7 @@ async def test_a_changed_definition_asks_again_once(stage):
 async def test_changed_settings_start_end_and_keep_servers(stage, states):
     async with stage.box(one=stage.entry(), two=stage.entry()) as box:
         await box.connected()
-        servers = box.workspace.service(McpServers)
+        servers = box.workspace.services.mcp_servers
         kept = box.catalog.find("mcp__two__echo")
         servers.update({"mcpServers": {"two": stage.entry(), "three": stage.entry()}})
         await servers.wait_settled()

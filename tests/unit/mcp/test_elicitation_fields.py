@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.mcp.client.server_requests import form_questions, form_values
+from wieldy.workspace_services import HostServices
 
 SCHEMA = {
     "type": "object",
@@ -78,9 +79,8 @@ class Answering:
 @pytest.mark.parametrize(("reply", "said"), [(UserAnswer(words="blue"), '"colour": "blue"'), (None, "decline")])
 @pytest.mark.asyncio
 async def test_a_server_s_form_is_filled_in_by_whoever_sits_at_the_screen(stage, reply, said):
-    async with stage.box(s=stage.entry()) as box:
-        person = Answering(reply)
-        box.workspace.service(UserQuestions).handler = person
+    person = Answering(reply)
+    async with stage.box(host=HostServices(question_handler=person), s=stage.entry()) as box:
         await box.connected()
         result = await box.call("mcp__s__ask", {})
     assert said in result.text

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.mcp.client.manager import McpServers
-
 
 def alive(pid: int) -> bool:
     try:
@@ -37,7 +35,7 @@ async def test_a_server_that_never_answers_fails_in_time_and_says_why(stage, sta
     async with stage.box(h=stage.entry(hang=True, startup=300, stderr=3)) as box:
         result = await box.call("mcp__h__echo", text="a")
         assert result.is_error
-        state = box.workspace.service(McpServers).states()["h"]
+        state = box.workspace.services.mcp_servers.states()["h"]
         assert state.name in ("failed", "connecting")
         assert "no answer within 0.3 s (last words)" in state.why
     assert vanished(stage.pids())
@@ -47,7 +45,7 @@ async def test_a_server_that_never_answers_fails_in_time_and_says_why(stage, sta
 async def test_a_server_that_exits_at_once_is_failed_with_its_own_last_words(stage):
     async with stage.box(e=stage.entry(exit=True)) as box:
         await box.connected(10)
-        assert "no licence" in box.workspace.service(McpServers).states()["e"].why
+        assert "no licence" in box.workspace.services.mcp_servers.states()["e"].why
 
 
 @pytest.mark.asyncio
@@ -112,7 +110,7 @@ async def test_an_interrupted_call_is_cancelled_at_the_server(stage):
 async def test_banners_on_stdout_and_a_flood_on_stderr_do_no_harm(stage):
     async with stage.box(s=stage.entry(banner=True, stderr=100_000)) as box:
         assert (await box.call("mcp__s__echo", text="fine")).text == "fine"
-        connection = box.workspace.service(McpServers).connections["s"]
+        connection = box.workspace.services.mcp_servers.connections["s"]
         assert len(connection.stderr.text) <= 16_384
         assert "last words" in connection.stderr.text or "(on stdout)" in connection.stderr.text
 
@@ -185,7 +183,7 @@ async def test_bad_definitions_cost_only_themselves(stage):
         assert "mcp__s__dot_ted" in names
         assert all(len(name) <= 64 for name in names)
         assert len(names) == 7
-        entry = box.workspace.service(McpServers).servers["s"]
+        entry = box.workspace.services.mcp_servers.servers["s"]
         assert set(entry.quarantined) == {"a string", "elsewhere"}
         for name in names:
             schema = box.catalog.find(name).schema

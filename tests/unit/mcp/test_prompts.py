@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.mcp.client.manager import McpServers
 from wieldy.mcp.client.prompts import ServerPrompt, list_prompts, parse_arguments, render_prompt
 
 SERVER = Path(__file__).with_name("prompting_server.py")
@@ -44,7 +43,7 @@ def test_what_is_missing_or_too_much_is_said_with_the_usage(words: str, said: st
 async def test_list_prompts_all_servers_are_listed_and_parse_arguments_in(stage):
     prompting = {"command": sys.executable, "args": [str(SERVER)]}
     async with stage.box(p=prompting, s=stage.entry()) as box:
-        servers = box.workspace.service(McpServers)
+        servers = box.workspace.services.mcp_servers
         await box.connected()
         found = await list_prompts(servers)
         assert found["mcp__p__greet"] == GREET

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from wieldy import Toolbox, tool
 from wieldy.mcp.server.http import AccessGuard, Address, parse_address, serve_http
 from wieldy.mcp.server.session_pool import SessionPool
+from wieldy.workspace_services import HostServices
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {
@@ -55,8 +56,8 @@ class Running:
 async def running(
     root: Path, *, token: str | None = None, tools: tuple[Any, ...] = (), **limits: Any
 ) -> AsyncIterator[Running]:
-    def make(ask: Any) -> Toolbox:
-        return Toolbox(root, ask=ask, settings={}, tools=tools)
+    def make(ask: Any, host: HostServices) -> Toolbox:
+        return Toolbox(root, ask=ask, settings={}, tools=tools, host=host)
 
     server = Running(SessionPool(make, **limits))
     async with asyncio.TaskGroup() as group:

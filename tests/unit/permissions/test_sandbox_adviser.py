@@ -11,7 +11,6 @@ from tests.needs import skip_untested
 
 from wieldy import Toolbox
 from wieldy.core.decision import Question
-from wieldy.shell.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.asyncio
 AGREED = {"enabled": True, "autoAllow": True}
@@ -44,7 +43,7 @@ class Person:
 async def sandboxed(root: Path, person: Person | None = None, mode: str | None = None, **settings: Any) -> Toolbox:
     sandbox: Mapping[str, Any] = {**AGREED, **settings.pop("sandbox", {})}
     box = Toolbox(root, settings={"sandbox": sandbox, **settings}, ask=person, mode=mode)
-    if not await box.workspace.service(Sandbox).holds():
+    if not await box.workspace.services.sandbox.holds():
         await box.aclose()
         skip_untested("commands that run unasked in the sandbox: bubblewrap does not work here")
     return box

@@ -12,7 +12,6 @@ from tests.unit.subagents.conftest import agent_file, events_of, told
 from wieldy import Script, Tool, tool
 from wieldy.agent.transcript import raw_records
 from wieldy.core.events import Notice, RunEnded, ToolStarted
-from wieldy.subagents.tasks import SubagentRegistry
 
 
 class Gate:
@@ -112,7 +111,7 @@ async def test_an_interrupt_stops_it_within_a_second_and_says_how_far_it_came(op
         assert time.monotonic() - began < 5.0  # a hang would be 30
         assert isinstance(last, RunEnded)
         assert last.why == "interrupted"
-        assert not [sent for sent in session.box.workspace.service(SubagentRegistry).all() if sent.running]
+        assert not [sent for sent in session.box.workspace.services.subagent_registry.all() if sent.running]
     (result,) = session.messages[-1]["content"]
     text = result["content"][0]["text"]
     assert "interrupted by the user" in text
@@ -126,7 +125,7 @@ async def test_a_time_limit_stops_it_too(opened):
     model = sending(agent)
     async with opened(model, settings={"tools": {"Agent": {"timeout": 0.5}}}) as session:
         assert await session.ask("go") == "done"
-        assert not [sent for sent in session.box.workspace.service(SubagentRegistry).all() if sent.running]
+        assert not [sent for sent in session.box.workspace.services.subagent_registry.all() if sent.running]
     text = told(model)[0]
     assert "did not finish within 0.5 s" in text
     assert "Read(file_path=" in text
@@ -167,7 +166,7 @@ async def test_one_in_the_background_can_be_waited_for_by_id(opened):
     model = Script().calls("Agent", prompt="p", run_in_background=True).then().calls("hold")
     async with opened(model.sends("general", agent), tools=[gate.tool()]) as session:
         task = asyncio.ensure_future(events_of(session))
-        registry = session.box.workspace.service(SubagentRegistry)
+        registry = session.box.workspace.services.subagent_registry
         while not registry.all():
             await asyncio.sleep(0.005)
         (sent,) = registry.all()
@@ -188,7 +187,7 @@ async def test_one_can_be_stopped_by_id_and_gone_on_with(opened):
     model.sends("general", agent, prompt="first").sends("general", again, prompt="go on")
     async with opened(model, tools=[gate.tool()]) as session:
         task = asyncio.ensure_future(events_of(session))
-        registry = session.box.workspace.service(SubagentRegistry)
+        registry = session.box.workspace.services.subagent_registry
         while not (registry.all() and len(agent.requests) == 2):
             await asyncio.sleep(0.005)
         (sent,) = registry.all()
@@ -252,7 +251,7 @@ async def test_closing_the_session_ends_those_in_the_background(opened, project)
             if isinstance(getattr(event, "event", None), ToolStarted):
                 break
         await run.aclose()
-        registry = session.box.workspace.service(SubagentRegistry)
+        registry = session.box.workspace.services.subagent_registry
     assert not [sent for sent in registry.all() if sent.running]
 
 
@@ -290,7 +289,7 @@ async def test_only_one_goes_on_with_an_agent_at_a_time(opened):
     model.sends("explore", part, prompt="more").sends("explore", Script().says("x"))
     async with opened(model) as session:
         await session.ask("go")
-        (sent,) = session.box.workspace.service(SubagentRegistry).all()
+        (sent,) = session.box.workspace.services.subagent_registry.all()
         more = {"agent_id": sent.id, "agent_type": "explore", "prompt": "more"}
         model.calls("Agent", **more).calls("Agent", **more).says("done")
         await session.ask("go on")

@@ -65,9 +65,8 @@ async def test_the_innermost_agent_is_named(opened):
 
 
 def _roster(session: Any) -> Any:
-    from wieldy.subagents.tasks import SubagentRegistry
 
-    return session.box.workspace.service(SubagentRegistry).all()
+    return session.box.workspace.services.subagent_registry.all()
 
 
 @pytest.mark.asyncio

@@ -11,8 +11,6 @@ from tests.unit.subagents.conftest import agent_file, events_of, told
 from wieldy import Script
 from wieldy.agent.transcript import raw_records
 from wieldy.core.events import AgentEvent, Notice, ToolStarted
-from wieldy.files.editing.read_state import ReadState
-from wieldy.subagents.tasks import SubagentRegistry
 
 
 def sending(agent: Script, kind: str = "general", **input: object) -> Script:
@@ -86,7 +84,7 @@ async def test_what_it_reads_its_parent_has_not_read(opened, project):
     model.calls("Agent", prompt="p").says("done").sends("general", agent)
     async with opened(model) as session:
         await session.ask("go")
-        assert session.box.workspace.service(ReadState).reading(str(project / "a.txt")) is not None
+        assert session.box.workspace.services.read_state.reading(str(project / "a.txt")) is not None
     assert "alpha" in told(model, 2)[0], "no stub: this model has not seen it"
     assert all("alpha" in told(agent, n)[0] for n in (1, 3))
 
@@ -194,7 +192,7 @@ async def test_an_agent_may_send_agents_but_not_for_ever(opened):
         model.sends("general", part, prompt=name)
     async with opened(model) as session:
         await session.ask("go")
-        assert [sent.running for sent in session.box.workspace.service(SubagentRegistry).all()] == [False] * 3
+        assert [sent.running for sent in session.box.workspace.services.subagent_registry.all()] == [False] * 3
     assert "Agent" not in [tool.name for tool in innermost.requests[0].tools]
     assert "No such tool: `Agent`" in told(innermost)[0]
     assert told(middle)[0].startswith("bottom")

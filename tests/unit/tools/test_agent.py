@@ -10,9 +10,9 @@ from wieldy import Script, Session, Toolbox
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS
 from wieldy.core.events import AgentEvent, ModelRequested
 from wieldy.core.outcome import Done, Text, ToolResult
-from wieldy.core.workspace import Workspace
 from wieldy.tools.agent import agent
 from wieldy.tools.architect import architect
+from wieldy.workspace_services import open_workspace
 
 ON = {"features": {"architect": True}}
 
@@ -66,7 +66,7 @@ async def test_architect_is_no_kind_that_agent_could_send(place):
 
 
 def test_effects_follow_the_kind(place):
-    workspace = Workspace(place, session_dir=place / "s")
+    workspace = open_workspace(place, session_dir=place / "s")
     for input, expected in (
         ({"prompt": "p", "agent_type": "explore"}, NO_EFFECTS),
         ({"prompt": "p", "agent_type": "general"}, UNKNOWN_EFFECTS),

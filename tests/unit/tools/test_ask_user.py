@@ -7,8 +7,9 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.outcome import Refused
-from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.tools.ask_user import ask_user
+from wieldy.workspace_services import HostServices
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,8 +41,7 @@ async def test_the_answers_come_back_options_and_own_words(tmp_path: Path) -> No
     person = Sitting(
         UserAnswer(("SQLite",)), UserAnswer(("linux", "mac"), "no windows yet"), UserAnswer(words="wieldy")
     )
-    async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.service(UserQuestions).handler = person
+    async with Toolbox(tmp_path, settings={}, host=HostServices(question_handler=person)) as box:
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.text == (
         "The user answered:\nWhich database?\n→ SQLite\nWhich targets?\n→ linux; mac; no windows yet\nWhich name?\n→ wieldy"
@@ -58,13 +58,13 @@ async def test_where_nobody_sits_it_is_neither_offered_nor_answered_but_says_how
         assert "Nobody is there to answer. Choose what is safest" in result.text
         (row,) = [row for row in await box.offer() if row.tool.name == "AskUser"]
         assert (row.offered, row.reason) == (False, "nobody is there to answer")
-        box.workspace.service(UserQuestions).handler = Sitting()
+    person = Sitting()
+    async with Toolbox(tmp_path, settings={}, host=HostServices(question_handler=person)) as box:
         assert next(row.offered for row in await box.offer() if row.tool.name == "AskUser")
 
 
 async def test_a_person_may_decline(tmp_path: Path) -> None:
-    async with Toolbox(tmp_path, settings={}) as box:
-        box.workspace.service(UserQuestions).handler = Sitting()
+    async with Toolbox(tmp_path, settings={}, host=HostServices(question_handler=Sitting())) as box:
         result = await box.call("AskUser", questions=QUESTIONS)
     assert result.is_error
     assert "does not want to answer" in result.text

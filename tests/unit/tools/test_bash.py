@@ -16,7 +16,6 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Decision, Opinion, Reason
 from wieldy.core.events import ToolProgress
 from wieldy.shell.running.reaper import ProcessTree, members
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.sandbox.sandbox import choose_wrapper
 from wieldy.tools.bash import bash
 
@@ -43,7 +42,7 @@ def open_box(tmp_path, monkeypatch):
 
 
 def alive(box: Toolbox) -> list[str]:
-    return [process.name for process in members(ProcessTree(box.workspace.service(ShellSession).token))]
+    return [process.name for process in members(ProcessTree(box.workspace.services.shells.token))]
 
 
 @pytest.mark.asyncio

@@ -11,8 +11,8 @@ import pytest_asyncio
 from wieldy import Toolbox
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.outcome import ToolResult
-from wieldy.core.workspace import Workspace
 from wieldy.tools.edit import edit as edit_tool
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.asyncio
 Edit = Callable[..., Awaitable[ToolResult]]
@@ -262,6 +262,6 @@ async def test_an_edit_can_be_undone(root: Path, edit: Edit, box: Toolbox) -> No
 
 
 async def test_an_edit_reads_and_writes_its_file_only(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, session_dir=tmp_path)
+    workspace = open_workspace(tmp_path, session_dir=tmp_path)
     assert edit_tool.effects({"file_path": "/a"}, workspace) == (Reads("/a"), Writes("/a"))
     assert edit_tool.needs_permission({}, edit_tool.effects({"file_path": "/a"}, workspace))

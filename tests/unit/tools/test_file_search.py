@@ -13,8 +13,8 @@ from wieldy import Toolbox
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import ToolResult
-from wieldy.core.workspace import Workspace
 from wieldy.tools.file_search import file_search
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.asyncio
 
@@ -211,7 +211,7 @@ async def test_a_fifo_named_as_path_does_not_hang(root: Path, box: Toolbox) -> N
 
 
 async def test_only_applying_writes_and_asks(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, session_dir=tmp_path)
+    workspace = open_workspace(tmp_path, session_dir=tmp_path)
     preview = {"pattern": "x", "replace_with": "y", "path": "/a"}
     assert file_search.effects(preview, workspace) == (Reads("/a"),)
     assert not file_search.needs_permission(preview, ())

@@ -9,8 +9,8 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.effects import Reads
 from wieldy.core.outcome import ToolResult
-from wieldy.core.workspace import Workspace
 from wieldy.tools.glob import glob
+from wieldy.workspace_services import open_workspace
 
 
 def put(root: Path, *names: str) -> None:
@@ -74,7 +74,7 @@ async def test_denied_files_are_not_listed(tmp_path):
 
 
 def test_a_pattern_that_leads_elsewhere_reads_there(tmp_path):
-    workspace = Workspace(tmp_path, session_dir=tmp_path)
+    workspace = open_workspace(tmp_path, session_dir=tmp_path)
     root = workspace.root
     assert glob.effects({"pattern": "*.py"}, workspace) == (Reads(root),)
     assert glob.effects({"pattern": "src/*.py"}, workspace) == (Reads(f"{root}/src"),)

@@ -15,7 +15,6 @@ from PIL import Image as pillow
 from wieldy import Toolbox
 from wieldy.core.effects import Reads
 from wieldy.core.outcome import Image, Text
-from wieldy.files.editing.read_state import ReadState
 from wieldy.tools.read import read
 
 
@@ -169,7 +168,7 @@ async def test_a_setting_turns_the_short_answer_off(root: Path) -> None:
 async def test_what_was_read_is_remembered_for_editing(root: Path, box: Toolbox) -> None:
     (root / "a.txt").write_bytes(b"1\n2\n3\n")
     await box.call("Read", {"file_path": "a.txt", "offset": 2, "limit": 1})
-    state = box.workspace.service(ReadState)
+    state = box.workspace.services.read_state
     reading = state.reading(str(root / "a.txt"))
     assert reading is not None
     assert (reading.line_ranges, reading.whole) == (((2, 2),), False)
@@ -221,7 +220,7 @@ async def test_a_broken_or_empty_notebook_is_shown_as_text_so_that_it_can_be_men
     (root / "empty.ipynb").touch()
     assert (await box.call("Read", {"file_path": "n.ipynb"})).text == '1\t{"cells": [\n2\t  oops\n3\t]}'
     assert "is empty" in (await box.call("Read", {"file_path": "empty.ipynb"})).text
-    assert box.workspace.service(ReadState).reading(str(root / "n.ipynb")) is not None
+    assert box.workspace.services.read_state.reading(str(root / "n.ipynb")) is not None
 
 
 @pytest.mark.asyncio
@@ -229,7 +228,7 @@ async def test_a_damaged_picture_does_not_count_as_read(root: Path, box: Toolbox
     (root / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     result = await box.call("Read", {"file_path": "torn.png"})
     assert (result.is_error, "is damaged" in result.text) == (True, True)
-    assert box.workspace.service(ReadState).reading(str(root / "torn.png")) is None
+    assert box.workspace.services.read_state.reading(str(root / "torn.png")) is None
 
 
 @pytest.mark.asyncio

@@ -7,7 +7,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.events import Event, Notice
-from wieldy.tools.todo_write import Todo, TodoList, todo_write
+from wieldy.tools.todo_write import Todo, todo_write
 
 pytestmark = pytest.mark.asyncio
 
@@ -29,7 +29,7 @@ async def test_the_list_is_kept_told_and_shown(tmp_path: Path) -> None:
         box.subscribe(heard.append)
         result = await box.call("TodoWrite", todos=TODOS)
         assert result.text == "Noted. 1 of 3 tasks done; now: Running tests."
-        assert box.workspace.service(TodoList).todos[2] == Todo("Commit", "pending")
+        assert box.workspace.services.todo_list.todos[2] == Todo("Commit", "pending")
         assert todo_write.show_result(result) == "☑ Write tests\n▶ Running tests\n☐ Commit"
     (notice,) = [event for event in heard if isinstance(event, Notice)]
     assert notice.text == "1 of 3 tasks done; now: Running tests"
@@ -40,10 +40,10 @@ async def test_each_call_replaces_the_list_in_the_order_of_the_calls(tmp_path: P
     async with Toolbox(tmp_path, settings={}) as box:
         calls = [("TodoWrite", {"todos": [{"content": str(n), "status": "pending"}]}) for n in range(5)]
         await box.call_many([*calls, ("TodoWrite", {"todos": TODOS[:1]})])
-        assert box.workspace.service(TodoList).todos == (Todo("Write tests", "completed"),)
+        assert box.workspace.services.todo_list.todos == (Todo("Write tests", "completed"),)
         result = await box.call("TodoWrite", todos=[])
         assert result.text == "Noted. There are no tasks."
-        assert box.workspace.service(TodoList).todos == ()
+        assert not box.workspace.services.todo_list.todos
 
 
 async def test_two_tasks_under_way_are_remarked_on(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_a_task_that_says_too_little_is_refused_and_the_list_stays(tmp_pat
     async with Toolbox(tmp_path, settings={}) as box:
         await box.call("TodoWrite", todos=TODOS)
         assert (await box.call("TodoWrite", todos=[todo])).is_error
-        assert len(box.workspace.service(TodoList).todos) == 3
+        assert len(box.workspace.services.todo_list.todos) == 3
 
 
 async def test_plan_mode_has_it_too(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from tests.unit.web.loopback import Names, Recorder, response, serving
 from wieldy import Toolbox
 from wieldy.core.errors import WieldyError
 from wieldy.tools.web_fetch import web_fetch
-from wieldy.web.fetch import Fetcher
-from wieldy.web.summary import Summaries
+from wieldy.workspace_services import HostServices
 
 PAGE = response(b"<title>Tea</title><h1>Tea</h1><p>Hot.", content_type="text/html")
 
 
-def toolbox(root: Path, mode: str = "bypassPermissions", **settings: Any) -> Toolbox:
-    return Toolbox(root, mode=mode, settings={"web": {"allowPrivateHosts": ["127.0.0.1"]}, **settings})
+def toolbox(root: Path, host: HostServices | None = None, mode: str = "bypassPermissions", **settings: Any) -> Toolbox:
+    return Toolbox(root, mode=mode, host=host, settings={"web": {"allowPrivateHosts": ["127.0.0.1"]}, **settings})
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +40,7 @@ async def test_a_question_is_answered_by_the_small_model_where_there_is_one(tmp_
     async def answer(question: str, page: str) -> str:
         return f"{question} {page.splitlines()[-1]}"
 
-    async with serving({"/tea": PAGE}) as site, toolbox(tmp_path) as box:
-        box.workspace.service(Summaries).ask = answer
+    async with serving({"/tea": PAGE}) as site, toolbox(tmp_path, HostServices(summarizer=answer)) as box:
         asked = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
         assert asked.text == f"Tea\n<{site.origin}/tea>\n\nHow is it? Hot."
         plain = await box.call("WebFetch", {"url": f"{site.origin}/tea"})
@@ -54,8 +52,7 @@ async def test_where_the_small_model_fails_the_page_itself_comes_back(tmp_path: 
     async def overloaded(question: str, page: str) -> str:
         raise WieldyError("529 overloaded")
 
-    async with serving({"/tea": PAGE}) as site, toolbox(tmp_path) as box:
-        box.workspace.service(Summaries).ask = overloaded
+    async with serving({"/tea": PAGE}) as site, toolbox(tmp_path, HostServices(summarizer=overloaded)) as box:
         result = await box.call("WebFetch", {"url": f"{site.origin}/tea", "prompt": "How is it?"})
         assert not result.is_error
         assert result.text.endswith(
@@ -84,7 +81,7 @@ async def test_a_redirect_to_another_host_is_told_to_the_model(tmp_path: Path) -
 async def test_inside_addresses_are_refused_even_when_everything_is_allowed(tmp_path: Path, url: str) -> None:
     connect = Recorder()
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        fetch = box.workspace.service(Fetcher)
+        fetch = box.workspace.services.fetcher
         fetch.client.connect, fetch.resolver = connect, Names(inside_example=[["192.168.0.9"]])
         result = await box.call("WebFetch", {"url": url})
     assert result.is_error

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from tests.unit.web.loopback import response, serving
 
 from wieldy import Toolbox
 from wieldy.tools.web_search import web_search
-from wieldy.web.search import SearchHit, SearchQuery, SearchServices
+from wieldy.web.search import SearchHit, SearchQuery
+from wieldy.workspace_services import HostServices
 
 RESULTS = [
     {"title": "Tea", "url": "https://tea.example/1", "content": "Hot."},
@@ -44,17 +46,17 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
         async def search(self, wanted: SearchQuery) -> Sequence[SearchHit]:
             return [SearchHit(wanted.query.upper(), "https://p.example/")]
 
-    async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": "http://127.0.0.1:9"}}) as box:
-        box.workspace.service(SearchServices).provider = OfProvider()
+    host, settings = HostServices(search_service=OfProvider), {"web": {"searxng": "http://127.0.0.1:9"}}
+    async with Toolbox(tmp_path, mode="bypassPermissions", settings=settings, host=host) as box:
         result = await box.call("WebSearch", {"query": "tea"})
     assert result.text == "1. TEA\n   https://p.example/"
     assert result.data["service"] == "provider"
 
 
 @pytest.mark.asyncio
-async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path) -> None:
+async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ddgs", None)  # not installed
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        box.workspace.service(SearchServices).installed = lambda env: None
         assert "web.searxng" in str(await web_search.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered

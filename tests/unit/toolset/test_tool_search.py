@@ -7,7 +7,7 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
 from wieldy.toolset.search import ToolIndex, split_words
-from wieldy.toolset.toolset import Activations
+from wieldy.workspace_services import HostServices
 
 
 def make(name: str, about: str, *parameters: str) -> Tool:
@@ -26,8 +26,8 @@ SERVER = [
 ]
 
 
-def box_with(tmp_path, tools=SERVER, **settings) -> Toolbox:
-    return Toolbox(tmp_path, tools=tools, settings=settings)
+def box_with(tmp_path, tools=SERVER, host=None, **settings) -> Toolbox:
+    return Toolbox(tmp_path, tools=tools, host=host, settings=settings)
 
 
 def test_names_of_any_style_are_taken_apart():
@@ -80,19 +80,18 @@ async def test_a_deferred_tool_called_by_name_is_checked_runs_and_is_loaded(tmp_
         assert wrong.is_error and "to" in wrong.text
         assert "send_mail" in [tool.name for tool in (await box.offering()).tools]
         assert (await box.call("list_issues", {})).text == "list_issues ran"
-        assert box.workspace.service(Activations).names == ("send_mail", "list_issues")
+        assert box.workspace.services.activations.names == ("send_mail", "list_issues")
 
 
 @pytest.mark.asyncio
 async def test_activations_are_told_and_can_be_given_back(tmp_path):
     told: list[tuple[str, ...]] = []
-    async with box_with(tmp_path) as box:
-        box.workspace.service(Activations).on_change = told.append
+    async with box_with(tmp_path, host=HostServices(on_activated=told.append)) as box:
         await box.call("ToolSearch", query="select:send_mail")
         await box.call("ToolSearch", query="select:send_mail")
     assert told == [("send_mail",)]
     async with box_with(tmp_path) as box:
-        box.workspace.service(Activations).restore(told[0])
+        box.workspace.services.activations.restore(told[0])
         assert [tool.name for tool in (await box.offering()).tools][-1] == "send_mail"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from wieldy.core.workspace import Workspace
 from wieldy.web.http import Streams
+from wieldy.workspace_services import open_workspace
 
 Say = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -96,4 +97,4 @@ class Names:
 
 def workspace(folder: Path, env: dict[str, str] | None = None, **web: Any) -> Workspace:
     """A workspace with these settings of `web`."""
-    return Workspace(folder, session_dir=folder / "session", settings={"web": web}, env=env or {})
+    return open_workspace(folder, session_dir=folder / "session", settings={"web": web}, env=env or {})

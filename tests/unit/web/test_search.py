@@ -48,7 +48,9 @@ async def test_a_searxng_server_is_asked_for_json(tmp_path: Path) -> None:
         "?",
     ]
     async with serving({"/searx/search": response(json.dumps({"results": results}).encode())}) as site:
-        found = await SearXNG(f"{site.origin}/searx/", workspace(tmp_path)).search(SearchQuery("tea & cake"))
+        found = await SearXNG(f"{site.origin}/searx/", workspace(tmp_path).services.fetcher).search(
+            SearchQuery("tea & cake")
+        )
         assert found == [SearchHit("T", "https://a.org/", "one two"), SearchHit("", "https://b.org/")]
         assert site.asked == ["/searx/search?q=tea+%26+cake&format=json"]
 
@@ -67,10 +69,10 @@ async def test_a_searxng_server_is_asked_for_json(tmp_path: Path) -> None:
 async def test_a_server_that_is_of_no_use_is_explained(tmp_path: Path, said: bytes, message: str) -> None:
     async with serving({"/search": said}) as site:
         with pytest.raises(ToolFailure, match=message):
-            await SearXNG(site.origin, workspace(tmp_path)).search(SearchQuery("tea"))
+            await SearXNG(site.origin, workspace(tmp_path).services.fetcher).search(SearchQuery("tea"))
 
 
 @pytest.mark.asyncio
 async def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure, match=r"web\.searxng"):
-        await SearXNG("search.example", workspace(tmp_path)).search(SearchQuery("tea"))
+        await SearXNG("search.example", workspace(tmp_path).services.fetcher).search(SearchQuery("tea"))

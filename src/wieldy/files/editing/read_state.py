@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.files.detection import Encoding
 
 
@@ -70,7 +69,7 @@ class ReadRecord(Struct, frozen=True):
 class ReadState:
     """The readings of one workspace, one for each real file however its path was spelled."""
 
-    def __init__(self, workspace: Workspace | None = None, *, memory: int = MAX_MEMORY) -> None:
+    def __init__(self, *, memory: int = MAX_MEMORY) -> None:
         self._readings: dict[str, ReadRecord] = {}
         self._spellings: dict[str, list[str]] = {}
         self._contents: OrderedDict[str, bytes] = OrderedDict()

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.tree_snapshot import TreeSnapshot, TreeSnapshots
+from wieldy.files.journal.tree_snapshot import TreeSnapshot
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
 
 
@@ -26,7 +25,7 @@ class CommandSnapshot:
     @classmethod
     async def take(cls, workspace: Workspace, roots: tuple[str, ...]) -> CommandSnapshot:
         """Store the files at and below `roots`, as far as they lie in the workspace and no ignore rule hides them."""
-        snapshots = workspace.service(TreeSnapshots)
+        snapshots = workspace.services.snapshots
         return cls(workspace, roots, await in_thread(lambda: snapshots.take(_walk(roots, workspace))))
 
     async def record_changes(self, call_id: str, tool: str, turn: str | None = None) -> None:
@@ -34,13 +33,13 @@ class CommandSnapshot:
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             return
-        snapshots = self._workspace.service(TreeSnapshots)
+        snapshots = self._workspace.services.snapshots
         result = await in_thread(lambda: snapshots.compare(snapshot, _walk(self._roots, self._workspace)))
         self.changed_paths = tuple(change.path for change in result.changes)
         uncovered = "; ".join(result.uncovered)
         coverage = f"not covered: {uncovered}" if uncovered else "every file that no ignore rule hides"
         try:
-            journal = self._workspace.service(Journal)
+            journal = self._workspace.services.journal
             await journal.record_command(result.changes, call_id=call_id, tool=tool, turn=turn, coverage=coverage)
         except (OSError, WieldyError) as error:
             self.problem = f"undo does not cover this command: {error}"

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Journal:
-    """The service `workspace.service(Journal)`. Files are written through it by `files/apply_edit.py` alone.
+    """The service `workspace.services.journal`. Files are written through it by `files/apply_edit.py` alone.
 
     Settings: `journal.enabled`, `journal.required`, `journal.maxAgeDays`, `journal.maxBytes`. The async methods run the
     blocking functions of `files/journal/undo.py` in a thread and emit what recovery had to say.

@@ -14,9 +14,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import FileChange, content_hash
-from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.store import ContentUnavailable, FileStamp, JournalStore, SnapshotFile
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
@@ -55,15 +53,15 @@ class TreeSnapshot:
 
 
 class TreeSnapshots:
-    """The service `workspace.service(TreeSnapshots)`. Its methods block: call them in a thread.
+    """The service `workspace.services.snapshots`. Its methods block: call them in a thread.
 
     The caller names the paths to look at, because it knows the ignore rules. `reads` counts the files that were opened.
     """
 
-    def __init__(self, workspace: Workspace, limits: SnapshotLimits | None = None) -> None:
+    def __init__(self, store: JournalStore, limits: SnapshotLimits | None = None) -> None:
         self.reads = 0
         self._limits = limits or SnapshotLimits()
-        self._store = workspace.service(Journal).store
+        self._store = store
         self._known: dict[str, SnapshotFile] | None = None
         self._lock = threading.Lock()  # subagents use the same service
 

@@ -18,7 +18,6 @@ from wieldy.files.reading.pages import Page, read_page
 from wieldy.search.format import display_path, format_size
 
 if TYPE_CHECKING:
-    from wieldy.core.workspace import Workspace
     from wieldy.files.editing.read_state import ReadState
 
 # Below this, handing a file to a thread takes longer than reading it.
@@ -46,7 +45,7 @@ def is_plain_text(file: OpenFile) -> bool:
 class RecentReads:
     """The pages a workspace has shown. An unchanged page is withheld once; read again, it is shown."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
+    def __init__(self) -> None:
         self._pages: set[tuple[str, int, int]] = set()
 
     def withhold(self, page: tuple[str, int, int], is_unchanged: Callable[[str, int, int], bool]) -> bool:

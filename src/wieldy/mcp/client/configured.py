@@ -46,6 +46,4 @@ class ConfiguredServers:
             await self._manager().wait_for_tool(name)
 
     def _manager(self) -> McpServers:
-        from wieldy.mcp.client.manager import McpServers
-
-        return self._workspace.service(McpServers)
+        return self._workspace.services.mcp_servers

@@ -16,8 +16,9 @@ from wieldy.core.decision import Approver
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
-from wieldy.core.provider import SideModel
+from wieldy.core.provider import CompletionFunction
 from wieldy.core.threads import in_thread
+from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.config import ServerConfig, parse_servers
 from wieldy.mcp.client.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
@@ -49,10 +50,12 @@ class ManagedServer:
 
 
 class McpServers:
-    """`workspace.service(McpServers)`. Nothing happens until `start`."""
+    """`workspace.services.mcp_servers`. Nothing happens until `start`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, questions: UserQuestions, side_model: CompletionFunction | None) -> None:
         self.workspace = workspace
+        self._questions = questions
+        self._side_model = side_model
         self.problems: list[str] = []
         self.pending: tuple[str, ...] = ()
         self.servers: dict[str, ManagedServer] = {}
@@ -133,9 +136,9 @@ class McpServers:
 
     def _add(self, config: ServerConfig, key: str) -> None:
         server: ManagedServer
-        requests = ServerRequestHandler(config.name, self.workspace, self._approver)
+        requests = ServerRequestHandler(config.name, self.workspace, self._questions, self._approver)
         # The sampling capability is announced only where there is a model.
-        has_model = self.workspace.service(SideModel).complete is not None
+        model = self._side_model
         context = ConnectionContext(
             workspace=self.workspace,
             requests=requests,
@@ -143,7 +146,7 @@ class McpServers:
             on_state=lambda state: self._report_state(server, state),
             on_process=self._guard_process,
             mark=f"{self._mark}.{next(self._process_numbers)}.",
-            sampling=SamplingHandler(config.name, self.workspace, requests) if has_model else None,
+            sampling=SamplingHandler(config.name, self.workspace, model, requests) if model is not None else None,
         )
         server = self.servers[config.name] = ManagedServer(Connection(config, context), key)
         server.task = asyncio.get_running_loop().create_task(self._run(server.connection))

@@ -11,7 +11,7 @@ from wieldy.core.decision import Approver, Decision, Question, Reason
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
-from wieldy.core.provider import SideModel
+from wieldy.core.provider import CompletionFunction
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
@@ -35,9 +35,10 @@ class ElicitationTool(Tool):
 class ServerRequestHandler:
     """The roots and elicitation callbacks of one connection."""
 
-    def __init__(self, server: str, workspace: Workspace, approver: Approver | None) -> None:
+    def __init__(self, server: str, workspace: Workspace, questions: UserQuestions, approver: Approver | None) -> None:
         self._server = server
         self._workspace = workspace
+        self._questions = questions
         self._approver = approver
         self._question_count = 0
 
@@ -67,8 +68,8 @@ class ServerRequestHandler:
 
     async def _ask_person(self, message: str, schema: Mapping[str, Any], url: str | None) -> dict[str, Any] | None:
         """Ask field by field where the person can answer questions, else by a permission question with editable input."""
-        person = self._workspace.service(UserQuestions)
-        if url is None and person.handler is not None and (questions := form_questions(self._server, message, schema)):
+        person = self._questions
+        if url is None and person.available and (questions := form_questions(self._server, message, schema)):
             return form_values(schema, await person.answer(questions))
         if self._approver is None:
             return None
@@ -172,9 +173,12 @@ def _format_default(default: Any) -> str:
 class SamplingHandler:
     """The sampling callback of one connection. The person is asked for consent once per connection."""
 
-    def __init__(self, server: str, workspace: Workspace, requests: ServerRequestHandler) -> None:
+    def __init__(
+        self, server: str, workspace: Workspace, model: CompletionFunction, requests: ServerRequestHandler
+    ) -> None:
         self._server = server
         self._workspace = workspace
+        self._model = model
         self._requests = requests
         self._has_consent = False
 
@@ -182,14 +186,13 @@ class SamplingHandler:
         """Return the model's answer, or an error."""
         from mcp_types import CreateMessageResult, ErrorData, TextContent
 
-        complete = self._workspace.service(SideModel).complete
         messages = convert_messages(params.messages)
-        if complete is None:
-            return ErrorData(code=SAMPLING_FAILED, message="there is no model to ask")
         if not await self._check_consent(messages):
             return ErrorData(code=SAMPLING_REFUSED, message="the user did not agree to let the model answer")
         try:
-            answer = await complete(params.system_prompt or "", messages, min(params.max_tokens, MAX_SAMPLING_TOKENS))
+            answer = await self._model(
+                params.system_prompt or "", messages, min(params.max_tokens, MAX_SAMPLING_TOKENS)
+            )
         except WieldyError as failure:
             return ErrorData(code=SAMPLING_FAILED, message=str(failure))
         return CreateMessageResult(

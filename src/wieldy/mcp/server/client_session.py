@@ -41,13 +41,14 @@ from wieldy.mcp.server.tools import (
 )
 from wieldy.settings.load import SettingsWatcher
 from wieldy.toolbox import Toolbox
+from wieldy.workspace_services import HostServices
 
 # Keys of what a client must bring before a call can go on.
 PERMISSION = "permission"
 ROOTS = "roots"
 ROOTS_SECONDS = 5.0
 
-MakeToolbox: TypeAlias = Callable[[Ask], Toolbox]
+MakeToolbox: TypeAlias = Callable[[Ask, HostServices], Toolbox]
 
 
 class ClientSession:
@@ -55,7 +56,7 @@ class ClientSession:
 
     def __init__(self, make_toolbox: MakeToolbox) -> None:
         self._questions = ClientQuestions()
-        self.box = make_toolbox(self._questions.ask)
+        self.box = make_toolbox(self._questions.ask, HostServices(question_handler=self._questions))
         self.spilled = SpilledResults(self.box.workspace.session_dir / "tool-results")
         self.prompts = SkillPrompts(self.box)
         self.roots = ClientRoots(self.box)
@@ -81,7 +82,7 @@ class ClientSession:
 
     async def prepare(self, ctx: Context) -> None:
         """Before a request: note what its client supports, and reload changed settings."""
-        self._questions.use_client(ctx, self.box.workspace)
+        self._questions.use_client(ctx)
         self.notifier.use_client(ctx)
         if self._settings.changed():
             await self.box.reload()

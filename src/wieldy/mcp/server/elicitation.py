@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Refusal
-from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
-from wieldy.core.workspace import Workspace
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.mcp.server.forms import Form, FormResponse, parse_answers, parse_permission, permission_form, question_form
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -139,12 +138,12 @@ class ClientQuestions:
     def __init__(self) -> None:
         self._elicitors: dict[str, Elicitor] = {}
         self._allow_lists = False
+        self.available = False
 
-    def use_client(self, ctx: Context, workspace: Workspace) -> None:
+    def use_client(self, ctx: Context) -> None:
         """Learn from a request what its client supports; tools that ask are offered only if it can."""
         self._allow_lists = ctx.protocol_version >= LISTS_SINCE
-        can_ask = supports_elicitation(ctx.session.client_capabilities)
-        workspace.service(UserQuestions).handler = self if can_ask else None
+        self.available = supports_elicitation(ctx.session.client_capabilities)
 
     @contextmanager
     def use_elicitor(self, call_id: str, elicitor: Elicitor) -> Iterator[None]:

@@ -211,7 +211,7 @@ class SkillPrompts:
         return types.GetPromptResult(description=skill.description, messages=[message])
 
     async def _skills(self) -> Skills:
-        skills = self._box.workspace.service(Skills)
+        skills = self._box.workspace.services.skills
         await in_thread(skills.refresh)
         skills.report_problems()
         return skills

@@ -72,11 +72,11 @@ class BackgroundShell:
 
 
 class BackgroundShells:
-    """The background shells of a workspace: `workspace.service(BackgroundShells)`."""
+    """The background shells of a workspace: `workspace.services.background_shells`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, session: ShellSession) -> None:
         self._workspace = workspace
-        self._session = workspace.service(ShellSession)
+        self._session = session
         self._shells: dict[str, BackgroundShell] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._count = 0

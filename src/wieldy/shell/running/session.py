@@ -33,7 +33,7 @@ CLOSE_TIMEOUT = 2.0
 
 
 class ShellSession:
-    """The shells of a workspace: `workspace.service(ShellSession)`. Each gets a tag by which its processes are found."""
+    """The shells of a workspace: `workspace.services.shells`. Each gets a tag by which its processes are found."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -29,11 +29,11 @@ class ProxyEndpoint(Struct, frozen=True):
 
 
 class SandboxProxy:
-    """The proxy of a workspace: `workspace.service(SandboxProxy)`. The first command that needs it opens it."""
+    """The proxy of a workspace: `workspace.services.sandbox_proxy`. The first command that needs it opens it."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, fetcher: Fetcher) -> None:
         self._allowed: Sequence[str] = workspace.setting("sandbox.allowedDomains")
-        self._fetcher = workspace.service(Fetcher)
+        self._fetcher = fetcher
         self._proxy = ForwardProxy(self._connect)
         self._opening = asyncio.Lock()
         self._endpoint: ProxyEndpoint | None = None

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,7 +27,7 @@ from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
-    from wieldy.shell.sandbox.proxy import ProxyEndpoint
+    from wieldy.shell.sandbox.proxy import ProxyEndpoint, SandboxProxy
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
@@ -82,10 +82,11 @@ class SandboxReport(Struct, frozen=True):
 
 
 class Sandbox:
-    """The sandbox of a workspace: `workspace.service(Sandbox)`. The first use tries out what works."""
+    """The sandbox of a workspace: `workspace.services.sandbox`. The first use tries out what works."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, proxy: Callable[[], SandboxProxy]) -> None:
         self._workspace = workspace
+        self._proxy = proxy
         self._wrapper: Wrapper | None = None
         self._holds: bool | None = None
         self._blocked: dict[str, str] = {}
@@ -136,7 +137,7 @@ class Sandbox:
         policy = await in_thread(
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
-        endpoint, proxy_env = await self._proxy(policy)
+        endpoint, proxy_env = await self._open_proxy(policy)
         prefix = wrapper.prefix(policy, endpoint)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
@@ -144,13 +145,13 @@ class Sandbox:
 
         return confine
 
-    async def _proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
+    async def _open_proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
         if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
             return None, {}
-        from wieldy.shell.sandbox.proxy import SandboxProxy, proxy_environment
+        from wieldy.shell.sandbox.proxy import proxy_environment
 
-        endpoint = await self._workspace.service(SandboxProxy).open()
+        endpoint = await self._proxy().open()
         return endpoint, proxy_environment(endpoint.port)
 
 
@@ -247,7 +248,7 @@ def blocked_note(what: str, *, may_leave: bool) -> str:
 
 async def probe(workspace: Workspace) -> SandboxReport:
     """Test what the workspace's sandbox enforces, whether it is enabled or not."""
-    wrapper = await workspace.service(Sandbox).wrapper()
+    wrapper = await workspace.services.sandbox.wrapper()
     return await in_thread(probe_wrapper, wrapper, find_bash(workspace.env.get("PATH")))
 
 

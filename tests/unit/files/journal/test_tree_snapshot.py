@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import FileChange
-from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.tree_snapshot import CLOCK_TICK_NS, SnapshotLimits, TreeChanges, TreeSnapshots
+from wieldy.workspace_services import open_workspace
 
 
 class Tree:
@@ -27,11 +26,11 @@ class Tree:
         self.root = folder / "tree"
         self.root.mkdir(exist_ok=True)
         env = {"WIELDY_HOME": str(folder / "home")}
-        self.workspace = Workspace(self.root, session_dir=folder / "session", env=env)
-        self.snapshots = TreeSnapshots(self.workspace, limits)
+        self.workspace = open_workspace(self.root, session_dir=folder / "session", env=env)
+        self.snapshots = TreeSnapshots(self.workspace.services.journal.store, limits)
 
     def close(self) -> None:
-        self.workspace.service(Journal).store.close()
+        self.workspace.services.journal.store.close()
 
     def paths(self) -> list[str]:
         return sorted(str(path) for path in self.root.rglob("*"))

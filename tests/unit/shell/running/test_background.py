@@ -9,20 +9,20 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event, Notice
-from wieldy.core.workspace import Workspace
-from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.output import SPILL_BYTES
 from wieldy.shell.running.reaper import ProcessTree, members
-from wieldy.shell.running.session import ShellSession
+from wieldy.workspace_services import open_workspace
 
 
 class Place:
     def __init__(self, tmp_path, **settings) -> None:
         self.events: list[Event] = []
-        self.workspace = Workspace(tmp_path, session_dir=tmp_path / "s", settings=settings, emit=self.events.append)
+        self.workspace = open_workspace(
+            tmp_path, session_dir=tmp_path / "s", settings=settings, emit=self.events.append
+        )
 
     async def __aenter__(self) -> Place:
-        self.shells = self.workspace.service(BackgroundShells)
+        self.shells = self.workspace.services.background_shells
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -33,7 +33,7 @@ class Place:
         return self.shells.start(command, cwd=self.workspace.cwd).id
 
     def alive(self) -> list[str]:
-        return [process.name for process in members(ProcessTree(self.workspace.service(ShellSession).token))]
+        return [process.name for process in members(ProcessTree(self.workspace.services.shells.token))]
 
 
 @pytest.mark.asyncio

@@ -17,10 +17,9 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.reaper import HAS_PROC
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import Shell, collect_result, stop_and_collect
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: escaping processes: there is no /proc")
 
@@ -105,13 +104,13 @@ def escapee(tmp_path: Path) -> Iterator[Escapee]:
 
 @pytest_asyncio.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "session")
     yield workspace
     await workspace.aclose()
 
 
 def start(workspace: Workspace, command: str) -> Shell:
-    return workspace.service(ShellSession).start(command, cwd=workspace.cwd)
+    return workspace.services.shells.start(command, cwd=workspace.cwd)
 
 
 async def exited(shell: Shell) -> None:
@@ -167,7 +166,7 @@ async def test_it_is_ended_by_an_abort_of_the_call(tmp_path: Path, escapee: Esca
 async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
     workspace: Workspace, escapee: Escapee, tmp_path: Path
 ) -> None:
-    shells = workspace.service(BackgroundShells)
+    shells = workspace.services.background_shells
     (tmp_path / "other").mkdir()
     other = Escapee(tmp_path / "other")
     first = shells.start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
@@ -187,7 +186,7 @@ async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
 async def test_it_is_ended_with_a_background_shell_that_was_over_long_before(
     workspace: Workspace, escapee: Escapee
 ) -> None:
-    shells = workspace.service(BackgroundShells)
+    shells = workspace.services.background_shells
     background = shells.start("python3 daemon.py", cwd=workspace.cwd)
     await escapee.out()
     await asyncio.wait((background.finished,), timeout=10)
@@ -201,7 +200,7 @@ async def test_it_is_found_where_its_command_was_taken_for_one_that_only_reads(
     workspace: Workspace, escapee: Escapee
 ) -> None:
     command = f"{ESCAPES[0].values[0]}; sleep 300"
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, keeps_directory=True)
+    shell = workspace.services.shells.start(command, cwd=workspace.cwd, keeps_directory=True)
     await escapee.out()
     await stop_and_collect(shell, "interrupted")
     assert not escapee.lives
@@ -249,11 +248,12 @@ async def test_the_host_is_left_as_it_was(workspace: Workspace, escapee: Escapee
 WORKER = """
 import asyncio, sys
 from wieldy.core.workspace import Workspace
+from wieldy.workspace_services import open_workspace
 from wieldy.shell.running.session import ShellSession
 
 async def main():
-    workspace = Workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
-    workspace.service(ShellSession).start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
+    workspace = open_workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
+    workspace.services.shells.start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
     await asyncio.sleep(300)
 
 asyncio.run(main())

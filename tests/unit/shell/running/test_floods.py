@@ -15,26 +15,26 @@ from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.output import SPILL_BYTES
 from wieldy.shell.running.reaper import ProcessTree, members
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
+from wieldy.workspace_services import open_workspace
 
 
 @pytest_asyncio.fixture
 async def workspace(tmp_path) -> AsyncIterator[Workspace]:
-    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "session")
     yield workspace
     await workspace.aclose()
 
 
 async def ran(workspace: Workspace, command: str, limit: float = 60.0) -> CommandResult:
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.services.shells.start(command, cwd=workspace.cwd)
     while await shell.next_progress(shell.started + limit):
         pass
     return await collect_result(shell) if shell.exit.done() else await stop_and_collect(shell, "timed out")
 
 
 def alive(workspace: Workspace) -> list[str]:
-    return [process.name for process in members(ProcessTree(workspace.service(ShellSession).token))]
+    return [process.name for process in members(ProcessTree(workspace.services.shells.token))]
 
 
 @pytest.mark.asyncio
@@ -87,7 +87,7 @@ async def test_a_child_that_holds_the_pipe_does_not_hold_the_call(workspace, com
     # A program that has not begun yet still has the name of the one that started it.
     assert {process.name for process in result.leftovers} <= {"sleep", "setsid", "bash", "nohup"}
     assert result.leftovers
-    token = workspace.service(ShellSession).token
+    token = workspace.services.shells.token
     await workspace.aclose()
     assert members(ProcessTree(token)) == []
 
@@ -103,7 +103,7 @@ async def test_two_hundred_children_in_the_background_all_end_with_the_session(w
     result = await ran(workspace, "for i in $(seq 200); do sleep 300 & done; echo started")
     assert result.text == "started\n"
     assert len(result.leftovers) == 200
-    token = workspace.service(ShellSession).token
+    token = workspace.services.shells.token
     await workspace.aclose()
     assert members(ProcessTree(token)) == []
 
@@ -147,7 +147,7 @@ async def test_no_descriptor_is_lost_over_many_commands(workspace):
 
 @pytest.mark.asyncio
 async def test_signs_of_life_come_while_a_command_runs_and_not_too_often(workspace):
-    shell = workspace.service(ShellSession).start("for i in $(seq 60); do echo $i; sleep 0.01; done", cwd=workspace.cwd)
+    shell = workspace.services.shells.start("for i in $(seq 60); do echo $i; sleep 0.01; done", cwd=workspace.cwd)
     pulses = []
     while progress := await shell.next_progress(shell.started + 20):
         pulses.append(progress)

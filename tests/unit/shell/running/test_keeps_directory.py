@@ -8,13 +8,13 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
+from wieldy.workspace_services import open_workspace
 
 
 async def stayed(workspace: Workspace, command: str) -> CommandResult:
     try:
-        shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, keeps_directory=True)
+        shell = workspace.services.shells.start(command, cwd=workspace.cwd, keeps_directory=True)
         while await shell.next_progress(shell.started + 20):
             pass
         return await collect_result(shell)
@@ -24,7 +24,7 @@ async def stayed(workspace: Workspace, command: str) -> CommandResult:
 
 @pytest.mark.asyncio
 async def test_it_runs_as_in_bash_without_a_trap_and_ends_where_it_started(tmp_path: Path) -> None:
-    result = await stayed(Workspace(tmp_path, session_dir=tmp_path / "s"), "trap -p; echo a; (exit 3)")
+    result = await stayed(open_workspace(tmp_path, session_dir=tmp_path / "s"), "trap -p; echo a; (exit 3)")
     assert (result.text, result.code, result.directory) == ("a\n", 3, str(tmp_path))
 
 
@@ -33,14 +33,18 @@ async def test_it_runs_as_in_bash_without_a_trap_and_ends_where_it_started(tmp_p
 async def test_an_env_file_is_read_first_all_the_same(tmp_path: Path, name: str) -> None:
     (tmp_path / "first").write_text("export GREETING=hello\n")
     env = {name: str(tmp_path / "first"), "PATH": "/usr/bin:/bin"}
-    assert (await stayed(Workspace(tmp_path, session_dir=tmp_path / "s", env=env), "echo $GREETING")).text == "hello\n"
+    assert (
+        await stayed(open_workspace(tmp_path, session_dir=tmp_path / "s", env=env), "echo $GREETING")
+    ).text == "hello\n"
 
 
 @pytest.mark.asyncio
 async def test_a_bash_env_of_the_users_own_still_reaches_scripts_but_not_the_command(tmp_path: Path) -> None:
     (tmp_path / "rc").write_text("echo from the rc\n")
     env = {"BASH_ENV": str(tmp_path / "rc"), "PATH": "/usr/bin:/bin"}
-    result = await stayed(Workspace(tmp_path, session_dir=tmp_path / "s", env=env), "echo first; bash -c 'echo second'")
+    result = await stayed(
+        open_workspace(tmp_path, session_dir=tmp_path / "s", env=env), "echo first; bash -c 'echo second'"
+    )
     assert result.text == "first\nfrom the rc\nsecond\n"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import PREAMBLE
 from wieldy.shell.running.process_tag import (
     COUNT_BITS,
@@ -25,7 +24,7 @@ from wieldy.shell.running.process_tag import (
     tag_numbers,
     tag_process,
 )
-from wieldy.shell.running.session import ShellSession
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has limits of other processes")
 
@@ -174,7 +173,7 @@ async def test_only_where_nothing_can_hide_bash_is_not_told_its_tag(
         told.append(env.get(TAG_NUMBER_VARIABLE))
         return ["true"], env
 
-    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd, confine=confine, keeps_directory=stays)
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "session")
+    shell = workspace.services.shells.start(command, cwd=workspace.cwd, confine=confine, keeps_directory=stays)
     assert told == [str(tag_numbers(shell.tag).start) if by_bash else None]
     await workspace.aclose()

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
+from wieldy.workspace_services import open_workspace
 
 
 @pytest.fixture
 def workspace(tmp_path):
     (tmp_path / "project").mkdir()
-    return Workspace(tmp_path / "project", session_dir=tmp_path / "session")
+    return open_workspace(tmp_path / "project", session_dir=tmp_path / "session")
 
 
 async def ran(workspace: Workspace, command: str, limit: float = 20.0) -> CommandResult:
-    shell = workspace.service(ShellSession).start(command, cwd=workspace.cwd)
+    shell = workspace.services.shells.start(command, cwd=workspace.cwd)
     while await shell.next_progress(shell.started + limit):
         pass
     return await collect_result(shell) if shell.exit.done() else await stop_and_collect(shell, "timed out")
@@ -122,7 +122,7 @@ async def test_every_ascii_character_reaches_the_program_unchanged(workspace):
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_quoting_of_punctuation_reads_as_in_bash(tmp_path, words):
     command = "printf '%s\\n' " + " ".join(map(shlex.quote, words)) + ' "${#}"'
-    workspace = Workspace(tmp_path, session_dir=tmp_path / "session")
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "session")
     result = asyncio.run(once(workspace, command))
     assert (result.text, result.code) == in_bash(command, str(tmp_path))
 
@@ -181,7 +181,7 @@ async def test_a_command_that_tampers_with_its_report_is_not_believed(workspace,
 
 @pytest.mark.asyncio
 async def test_a_session_may_be_kept_in_a_folder_of_any_name(tmp_path):
-    workspace = Workspace(tmp_path, session_dir=tmp_path / "it's a 'b' \"c\" $d\n`e` \\f")
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "it's a 'b' \"c\" $d\n`e` \\f")
     result = await once(workspace, "mkdir sub && cd sub")
     assert (result.directory, result.text) == (f"{workspace.root}/sub", "")
     await workspace.aclose()
@@ -205,7 +205,7 @@ async def test_the_preamble_leaves_nothing_behind(workspace):
 @pytest.mark.asyncio
 async def test_a_bash_env_of_the_users_own_reaches_scripts_but_not_the_command(tmp_path):
     (tmp_path / "rc").write_text("echo from the rc\n")
-    workspace = Workspace(
+    workspace = open_workspace(
         tmp_path, session_dir=tmp_path / "s", env={"BASH_ENV": str(tmp_path / "rc"), "PATH": "/usr/bin:/bin"}
     )
     assert (await once(workspace, "echo first; bash -c 'echo second'")).text == "first\nfrom the rc\nsecond\n"
@@ -215,7 +215,7 @@ async def test_a_bash_env_of_the_users_own_reaches_scripts_but_not_the_command(t
 @pytest.mark.parametrize("name", ["WIELDY_ENV_FILE", "CLAUDE_ENV_FILE"])
 async def test_the_env_file_is_sourced_first_and_variables_do_not_persist(tmp_path, name):
     (tmp_path / "env file").write_text("export GREETING='from the file'\nfalse\n")
-    workspace = Workspace(
+    workspace = open_workspace(
         tmp_path, session_dir=tmp_path / "s", env={name: str(tmp_path / "env file"), "PATH": "/usr/bin:/bin"}
     )
     assert (await ran(workspace, 'echo "$? $GREETING"; export LATER=1')).text == "0 from the file\n"

@@ -11,11 +11,10 @@ import pytest_asyncio
 from tests.unit.web.loopback import Names, Recorder
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
-from wieldy.shell.sandbox.proxy import SandboxProxy, is_allowed
-from wieldy.shell.sandbox.sandbox import Sandbox, choose_wrapper
-from wieldy.web.fetch import Fetcher
+from wieldy.shell.sandbox.proxy import is_allowed
+from wieldy.shell.sandbox.sandbox import choose_wrapper
+from wieldy.workspace_services import open_workspace
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
@@ -37,12 +36,12 @@ async def origin() -> AsyncIterator[int]:
 
 def place(tmp_path, *allowed: str, **sandbox) -> Workspace:
     settings = {"sandbox": {"enabled": True, "allowedDomains": list(allowed), **sandbox}}
-    return Workspace(tmp_path, session_dir=tmp_path / "session", settings=settings)
+    return open_workspace(tmp_path, session_dir=tmp_path / "session", settings=settings)
 
 
 async def said(workspace: Workspace, request: bytes) -> bytes:
     try:
-        endpoint = await workspace.service(SandboxProxy).open()
+        endpoint = await workspace.services.sandbox_proxy.open()
         reader, writer = await asyncio.open_unix_connection(endpoint.socket)
         writer.write(request)
         if request.startswith(b"CONNECT"):
@@ -90,7 +89,7 @@ async def test_anything_else_is_refused_by_name(tmp_path, origin, request_line):
 async def test_a_named_host_that_resolves_to_an_internal_address_is_refused(tmp_path, address):
     workspace = place(tmp_path, "intra.example")
     connect = Recorder()
-    fetcher = workspace.service(Fetcher)
+    fetcher = workspace.services.fetcher
     fetcher.client.connect, fetcher.resolver = connect, Names(intra_example=[[address]])
     answer = await said(workspace, b"GET http://intra.example/ HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403")
@@ -118,8 +117,8 @@ def test_patterns_cover_what_they_say(host, port, pattern, expected):
 
 
 async def ran(workspace: Workspace, command: str) -> CommandResult:
-    session = workspace.service(ShellSession)
-    confine = await workspace.service(Sandbox).confinement(also_writable=(str(session.folder),))
+    session = workspace.services.shells
+    confine = await workspace.services.sandbox.confinement(also_writable=(str(session.folder),))
     shell = session.start(command, cwd=workspace.cwd, confine=confine)
     while await shell.next_progress(shell.started + 30):
         pass

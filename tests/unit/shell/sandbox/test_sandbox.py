@@ -16,19 +16,18 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import find_bash
-from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox import landlock
 from wieldy.shell.sandbox.policy import policy_for
 from wieldy.shell.sandbox.sandbox import (
     NO_SANDBOX,
-    Sandbox,
     Wrapper,
     choose_wrapper,
     find_blocked,
     probe,
     probe_wrapper,
 )
+from wieldy.workspace_services import open_workspace
 
 BASH = find_bash(None)
 
@@ -55,12 +54,12 @@ def place(tmp_path: Path, mechanism: str, keep_env: Sequence[str] = (), **sandbo
     (tmp_path / "home" / ".ssh" / "id").write_text("the key\n")
     env = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "project"), "API_TOKEN": "t"}
     settings = {"sandbox": {"enabled": True, "mechanism": mechanism, **sandbox}, "bash": {"keepEnv": list(keep_env)}}
-    return Workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
+    return open_workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
 
 
 async def ran(workspace: Workspace, command: str, *, without_temp: bool = True) -> CommandResult:
-    session = workspace.service(ShellSession)
-    sandbox = workspace.service(Sandbox)
+    session = workspace.services.shells
+    sandbox = workspace.services.sandbox
     policy = policy_for(workspace, also_writable=(str(session.folder),))
     if without_temp:
         # The tests themselves live in the system's temp folder, which is writable by rule.
@@ -173,8 +172,8 @@ async def test_a_linked_work_tree_can_commit(tmp_path):
 @pytest.mark.asyncio
 async def test_processes_in_a_sandbox_end_with_the_session(tmp_path, mechanism):
     workspace = place(tmp_path, mechanism)
-    session = workspace.service(ShellSession)
-    confine = await workspace.service(Sandbox).confinement(also_writable=(str(tmp_path),))
+    session = workspace.services.shells
+    confine = await workspace.services.sandbox.confinement(also_writable=(str(tmp_path),))
     shell = session.start("setsid sleep 300 & trap '' TERM; sleep 300", cwd=workspace.cwd, confine=confine)
     await shell.next_progress(shell.started + 0.5)
     from wieldy.shell.running.reaper import ProcessTree, members
@@ -267,8 +266,8 @@ async def test_unix_sockets_outside_temp_are_not_reachable_unless_named(tmp_path
 
 
 async def ran_confined(workspace: Workspace, command: str) -> CommandResult:
-    session = workspace.service(ShellSession)
-    confine = await workspace.service(Sandbox).confinement(also_writable=(str(session.folder),))
+    session = workspace.services.shells
+    confine = await workspace.services.sandbox.confinement(also_writable=(str(session.folder),))
     shell = session.start(command, cwd=workspace.cwd, confine=confine)
     while await shell.next_progress(shell.started + 30):
         pass

@@ -1,0 +1,299 @@
+"""`WorkspaceServices`: what lives as long as a workspace, each made at first use from the collaborators that it names."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from msgspec import Struct
+
+from wieldy.core.events import Event
+from wieldy.core.user_questions import QuestionHandler, UserQuestions
+from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.browser.session import BrowserSession
+    from wieldy.core.provider import CompletionFunction
+    from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.journal.journal import Journal
+    from wieldy.files.journal.tree_snapshot import TreeSnapshots
+    from wieldy.files.reading.read_file import RecentReads
+    from wieldy.mcp.client.manager import McpServers
+    from wieldy.shell.running.background import BackgroundShells
+    from wieldy.shell.running.session import ShellSession
+    from wieldy.shell.sandbox.proxy import SandboxProxy
+    from wieldy.shell.sandbox.sandbox import Sandbox
+    from wieldy.skills.skill import Skills
+    from wieldy.subagents.definitions import AgentTypes
+    from wieldy.subagents.tasks import StartSubagent, SubagentAccess, SubagentRegistry
+    from wieldy.tools.todo_write import TodoList
+    from wieldy.toolset.toolset import Activations, Toolset
+    from wieldy.web.fetch import Fetcher
+    from wieldy.web.page import PageCache
+    from wieldy.web.search import SearchService, SearchServices
+    from wieldy.web.summary import Summaries, Summarizer
+
+T = TypeVar("T")
+
+
+class HostServices(Struct, frozen=True, eq=False):
+    """What the program around a toolbox brings to its tools. A session adds its models and subagents.
+
+    `question_handler` shows the questions of AskUser and of MCP servers. `summarizer` answers questions about web pages.
+    `search_service` returns a web search that comes before those of the settings. `side_model` answers MCP sampling.
+    `start_subagent` starts the agents of Agent and Architect. `on_activated` hears of tools that are sent in full from now on.
+    """
+
+    question_handler: QuestionHandler | None = None
+    summarizer: Summarizer | None = None
+    search_service: Callable[[], SearchService | None] | None = None
+    side_model: CompletionFunction | None = None
+    start_subagent: StartSubagent | None = None
+    subagent_depth: int = 0
+    on_activated: Callable[[tuple[str, ...]], None] | None = None
+
+
+class _Service(Generic[T]):
+    """An attribute that is made at first use. A subagent has the `own` ones to itself and shares the others of its parent."""
+
+    def __init__(self, make: Callable[[WorkspaceServices], T], *, own: bool) -> None:
+        self._make = make
+        self._own = own
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, services: None, owner: type) -> _Service[T]: ...
+    @overload
+    def __get__(self, services: WorkspaceServices, owner: type) -> T: ...
+    def __get__(self, services: WorkspaceServices | None, owner: type) -> T | _Service[T]:
+        if services is None:
+            return self
+        if services.parent is not None and not self._own:
+            value: T = getattr(services.parent, self._name)
+        else:
+            value = services.create(self._name, self._make)
+        return value
+
+
+def own(make: Callable[[WorkspaceServices], T]) -> _Service[T]:
+    """State of one conversation: never shared with a parent."""
+    return _Service(make, own=True)
+
+
+def shared(make: Callable[[WorkspaceServices], T]) -> _Service[T]:
+    """One for a workspace and all subagents in it."""
+    return _Service(make, own=False)
+
+
+class WorkspaceServices:
+    """The services of one workspace: `workspace.services`. With `parent`, those of a subagent.
+
+    `make_toolset` builds the tools of requests, `while_asking` is entered while a question waits for the person. Modules
+    are imported at first use, because most programs need a few of them.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        host: HostServices,
+        *,
+        parent: WorkspaceServices | None = None,
+        make_toolset: Callable[[Workspace, Activations], Toolset] | None = None,
+        while_asking: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext,
+    ) -> None:
+        self.parent = parent
+        self._workspace = workspace
+        self._host = host
+        self._make_toolset = make_toolset
+        self._while_asking = while_asking
+        self._lock = threading.RLock()  # tools that work in threads ask for services, too
+        self._made: list[str] = []
+
+    def create(self, name: str, make: Callable[[WorkspaceServices], T]) -> T:
+        """Make a service, once. From then on it is a plain attribute."""
+        with self._lock:
+            if name not in self.__dict__:
+                self.__dict__[name] = make(self)
+                self._made.append(name)
+            value: T = self.__dict__[name]
+            return value
+
+    async def aclose(self) -> None:
+        """Close the services that were made here and can be closed, newest first."""
+        while self._made:
+            service = self.__dict__.pop(self._made.pop())
+            close = getattr(service, "aclose", None)
+            if close is not None:
+                await close()
+
+    # Files
+
+    @shared
+    def journal(self) -> Journal:
+        from wieldy.files.journal.journal import Journal
+
+        return Journal(self._workspace)
+
+    @shared
+    def snapshots(self) -> TreeSnapshots:
+        from wieldy.files.journal.tree_snapshot import TreeSnapshots
+
+        return TreeSnapshots(self.journal.store)
+
+    @own
+    def read_state(self) -> ReadState:
+        from wieldy.files.editing.read_state import ReadState
+
+        return ReadState()
+
+    @own
+    def recent_reads(self) -> RecentReads:
+        from wieldy.files.reading.read_file import RecentReads
+
+        return RecentReads()
+
+    # Shell
+
+    @shared
+    def shells(self) -> ShellSession:
+        from wieldy.shell.running.session import ShellSession
+
+        return ShellSession(self._workspace)
+
+    @shared
+    def background_shells(self) -> BackgroundShells:
+        from wieldy.shell.running.background import BackgroundShells
+
+        return BackgroundShells(self._workspace, self.shells)
+
+    @shared
+    def sandbox(self) -> Sandbox:
+        from wieldy.shell.sandbox.sandbox import Sandbox
+
+        return Sandbox(self._workspace, lambda: self.sandbox_proxy)
+
+    @shared
+    def sandbox_proxy(self) -> SandboxProxy:
+        from wieldy.shell.sandbox.proxy import SandboxProxy
+
+        return SandboxProxy(self._workspace, self.fetcher)
+
+    # Web
+
+    @shared
+    def fetcher(self) -> Fetcher:
+        from wieldy.web.fetch import Fetcher
+
+        return Fetcher(self._workspace)
+
+    @shared
+    def page_cache(self) -> PageCache:
+        from wieldy.web.page import PageCache
+
+        return PageCache()
+
+    @shared
+    def summaries(self) -> Summaries:
+        from wieldy.web.summary import Summaries
+
+        return Summaries(self._host.summarizer)
+
+    @shared
+    def search_services(self) -> SearchServices:
+        from wieldy.web.search import SearchServices
+
+        return SearchServices(self._workspace, lambda: self.fetcher, self._host.search_service)
+
+    @shared
+    def browser(self) -> BrowserSession:
+        from wieldy.browser.session import BrowserSession
+
+        return BrowserSession(self._workspace, self.fetcher)
+
+    # Tools of a conversation
+
+    @own
+    def toolset(self) -> Toolset:
+        assert self._make_toolset is not None, "this workspace has no toolbox"
+        return self._make_toolset(self._workspace, self.activations)
+
+    @own
+    def activations(self) -> Activations:
+        from wieldy.toolset.toolset import Activations
+
+        return Activations(self._host.on_activated)
+
+    @own
+    def todo_list(self) -> TodoList:
+        from wieldy.tools.todo_write import TodoList
+
+        return TodoList()
+
+    @shared
+    def skills(self) -> Skills:
+        from wieldy.skills.skill import Skills
+
+        return Skills(self._workspace)
+
+    @shared
+    def mcp_servers(self) -> McpServers:
+        from wieldy.mcp.client.manager import McpServers
+
+        return McpServers(self._workspace, self.user_questions, self.side_model)
+
+    # People, models, subagents
+
+    @shared
+    def user_questions(self) -> UserQuestions:
+        return UserQuestions(self._host.question_handler, while_waiting=self._while_asking)
+
+    @shared
+    def side_model(self) -> CompletionFunction | None:
+        return self._host.side_model
+
+    @shared
+    def agent_types(self) -> AgentTypes:
+        from wieldy.subagents.definitions import AgentTypes
+
+        return AgentTypes(self._workspace)
+
+    @shared
+    def subagent_registry(self) -> SubagentRegistry:
+        from wieldy.subagents.tasks import SubagentRegistry
+
+        return SubagentRegistry(self._workspace)
+
+    @own
+    def subagent_access(self) -> SubagentAccess:
+        from wieldy.subagents.tasks import SubagentAccess
+
+        host = self._host
+        return SubagentAccess(self._workspace, start=host.start_subagent, depth=host.subagent_depth)
+
+
+def open_workspace(
+    root: str | os.PathLike[str],
+    *,
+    session_dir: str | os.PathLike[str],
+    settings: Mapping[str, Any] | None = None,
+    extra_roots: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    emit: Callable[[Event], None] = lambda event: None,
+    host: HostServices | None = None,
+) -> Workspace:
+    """A workspace with services and without a toolbox, for code that uses them directly."""
+    return Workspace(
+        root,
+        session_dir=session_dir,
+        settings=settings,
+        extra_roots=extra_roots,
+        env=env,
+        emit=emit,
+        services=lambda workspace: WorkspaceServices(workspace, host or HostServices()),
+    )
