@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from wieldy.schema.fields import Param
     from wieldy.shell.policy.analysis import classify
     from wieldy.toolbox import Toolbox
+    from wieldy.workspace_services import HostServices
 
 _MODULE_OF = {
     "Answer": "core.decision",
     "Cached": "engine.tool_limits",
+    "HostServices": "workspace_services",
     "Image": "core.outcome",
     "Logged": "engine.tool_limits",
     "Output": "core.tool",
@@ -49,6 +51,7 @@ _MODULE_OF = {
 __all__ = [
     "Answer",
     "Cached",
+    "HostServices",
     "Image",
     "Logged",
     "Output",
