@@ -7,18 +7,18 @@ import json
 import pytest
 from tests.needs import skip_untested
 
-from wieldy.core.workspace import Workspace
 from wieldy.settings.load import SettingsReader
 from wieldy.settings.sandbox_offer import sandbox_offer, store_sandbox_choice
 from wieldy.settings.store import user_file
 from wieldy.shell.sandbox.sandbox import choose_wrapper
+from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.asyncio
 
 
 async def offer(root, **settings):
     reader = SettingsReader(root, explicit=None, files=True, named=None)
-    workspace = Workspace(root, session_dir=root / "session", settings={"sandbox": settings})
+    workspace = open_workspace(root, session_dir=root / "session", settings={"sandbox": settings})
     return await sandbox_offer(reader.read(), workspace)
 
 
