@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
@@ -51,9 +51,10 @@ class Toolbox(SessionUndo):
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
     would be if there were one. `options` returns what tools read as `ctx.options`. `servers=False` ignores the MCP servers
-    of the settings. `env` replaces the environment of this process. `state_dir` replaces the user's state folder for this
-    toolbox, `session_dir` the folder of its session. `host` answers the questions of tools, summarizes pages and so on, in the
-    name of your program.
+    of the settings, a list of names all others. `load_settings` may name the layers of files to read: `user`, `project`,
+    `local`. `env` replaces the environment of this process. `state_dir` replaces the user's state folder for this toolbox,
+    `session_dir` the folder of its session. `host` answers the questions of tools, summarizes pages and so on, in the name of
+    your program.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -65,9 +66,9 @@ class Toolbox(SessionUndo):
         settings_file: str | os.PathLike[str] | None = None,
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
-        load_settings: bool | None = None,
+        load_settings: bool | Collection[str] | None = None,
         builtins: bool = True,
-        servers: bool = True,
+        servers: bool | Collection[str] = True,
         max_concurrency: int | None = None,
         hooks: Sequence[Hook] = (),
         advisers: Sequence[Adviser] = (),
@@ -113,7 +114,9 @@ class Toolbox(SessionUndo):
             policy=self.policy,
             judge=judge or self.policy,
             mode=lambda: self.policy.mode,
-            person=CallbackApprover(ask, self.policy, self.workspace, save_rules=use_files) if ask else NoApprover(),
+            person=CallbackApprover(ask, self.policy, self.workspace, save_rules=use_files is not False)
+            if ask
+            else NoApprover(),
             hooks=self._hooks.snapshot,
             servers=self._servers,
             supervisor=Supervisor(),

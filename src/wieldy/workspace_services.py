@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wieldy.files.journal.tree_snapshot import TreeSnapshots
     from wieldy.files.reading.read_file import RecentReads
     from wieldy.mcp.client.manager import McpServers
+    from wieldy.mcp.client.transport import McpRelay
     from wieldy.shell.running.background import BackgroundShells
     from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.proxy import SandboxProxy
@@ -45,6 +46,7 @@ class HostServices(Struct, frozen=True, eq=False):
     `question_handler` shows the questions of AskUser and of MCP servers. `summarizer` answers questions about web pages.
     `search_service` returns a web search that comes before those of the settings. `side_model` answers MCP sampling.
     `start_subagent` starts the agents of Agent and Architect. `on_activated` hears of tools that are sent in full from now on.
+    `mcp_relay` carries messages to the MCP servers of type `sdk`, which run inside the program.
     """
 
     question_handler: QuestionHandler | None = None
@@ -54,6 +56,7 @@ class HostServices(Struct, frozen=True, eq=False):
     start_subagent: StartSubagent | None = None
     subagent_depth: int = 0
     on_activated: Callable[[tuple[str, ...]], None] | None = None
+    mcp_relay: McpRelay | None = None
 
 
 class _Service(Generic[T]):
@@ -245,7 +248,7 @@ class WorkspaceServices:
     def mcp_servers(self) -> McpServers:
         from wieldy.mcp.client.manager import McpServers
 
-        return McpServers(self._workspace, self.user_questions, self.side_model)
+        return McpServers(self._workspace, self.user_questions, self.side_model, self._host.mcp_relay)
 
     # People, models, subagents
 

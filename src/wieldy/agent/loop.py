@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.model_turn import ModelTurn, TurnResult
-from wieldy.agent.records import UserMessage
+from wieldy.agent.records import ModelChanged, UserMessage
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
@@ -190,6 +190,7 @@ class AgentLoop:
         self._cost_before = transcript.conversation.cost
         self._model_turn = ModelTurn(box, provider, transcript)
         self._compactor: Compactor | None = None
+        self._next_provider: Provider | None = None
 
     async def run(self, content: Sequence[dict[str, Any]], context: Sequence[str], abort: Abort) -> RunEnd:
         """Send a user message, with `context` from hooks, and run turns until the end.
@@ -217,6 +218,10 @@ class AgentLoop:
             if not result.results:
                 await asyncio.sleep(0)  # a model that never waits must not starve other tasks
 
+    def switch(self, provider: Provider) -> None:
+        """Use another model from the next request on."""
+        self._next_provider = provider
+
     def limit_reached(self, turns: int = 0) -> RunEnd | None:
         """The limit that is reached after so many turns of a run, or None."""
         return self._limits.reached(turns, self.transcript.conversation.cost - self._cost_before)
@@ -231,6 +236,8 @@ class AgentLoop:
 
     async def _turn(self, number: int, abort: Abort) -> TurnResult:
         """Run one turn; compact the conversation where it is too long for the provider."""
+        if self._next_provider is not None:
+            await self._use(self._next_provider)
         if not self._prefix.is_current:
             await self._prefix.refresh()
         conversation = self.transcript.conversation
@@ -254,6 +261,14 @@ class AgentLoop:
                 if self._compactor is not None:
                     self._compactor.steps_tried = 0
                 return result
+
+    async def _use(self, provider: Provider) -> None:
+        self._next_provider = None
+        if provider.model != self.provider.model:
+            self.transcript.append(ModelChanged(provider.model))
+        self.provider = self._model_turn.provider = provider
+        self._compactor = None
+        await self._prefix.prepare(provider, self.transcript.conversation.activated)
 
     async def _reason_to_continue(self, text: str) -> str | None:
         """A report of a subagent, or what a stop hook says; None when the run is over."""

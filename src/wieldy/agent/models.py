@@ -23,8 +23,10 @@ class SessionModels:
         self._option = model
         self._small_option = small
         self._base_url = base_url
+        self._configured = model
         self._main: Provider | None = None
         self._small: Provider | None = None
+        self._replaced: list[Provider] = []
 
     @property
     def main(self) -> Provider:
@@ -37,6 +39,19 @@ class SessionModels:
                 window = self._box.settings.get("contextWindow")
                 self._main = pick(model, base_url=url, env=self._box.workspace.env, context_window=window)
         return self._main
+
+    def switch(self, model: str | Provider | None) -> Provider:
+        """Replace the main model; None is the configured one. Raises `SessionError` and keeps the old one."""
+        before, option = self._main, self._option
+        self._main, self._option = None, self._configured if model is None else model
+        try:
+            provider = self.main
+        except SessionError:
+            self._main, self._option = before, option
+            raise
+        if before is not None and before is not provider:
+            self._replaced.append(before)  # a request may still be under way
+        return provider
 
     @property
     def name(self) -> str:
@@ -72,7 +87,9 @@ class SessionModels:
 
     async def aclose(self) -> None:
         """Close connections."""
-        for provider in {id(each): each for each in (self._main, self._small) if each is not None}.values():
+        for provider in {
+            id(each): each for each in (self._main, self._small, *self._replaced) if each is not None
+        }.values():
             await provider.aclose()
 
     def _small_name(self) -> str | Provider | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -15,6 +15,8 @@ from wieldy.agent.records import ApprovalRequested
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.store import find_session
+from wieldy.agent.system_prompt import ROLE
+from wieldy.agent.transcript import NAME as TRANSCRIPT_NAME
 from wieldy.agent.transcript import Conversation, Transcript, clean_texts
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
@@ -37,8 +39,9 @@ class Session:
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
     `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
-    beginning of it; with `fork`, in a copy of it. `max_cost` is in US dollars and counts from now on. `env` replaces the
-    environment of this process. `state_dir` replaces the user's state folder, `session_dir` that of this session alone.
+    beginning of it; with `fork`, in a copy of it. `session_id` is the id of a new one. `max_cost` is in US dollars and
+    counts from now on. `system_prompt` replaces ours. `env` replaces the environment of this process. `state_dir` replaces
+    the user's state folder, `session_dir` that of this session alone. Other options are those of `Toolbox`.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -51,9 +54,10 @@ class Session:
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
         settings_file: str | os.PathLike[str] | None = None,
-        load_settings: bool | None = None,
+        load_settings: bool | Collection[str] | None = None,
         builtins: bool = True,
         hooks: Sequence[Hook] = (),
+        servers: bool | Collection[str] = True,
         small_model: str | Provider | None = None,
         base_url: str | None = None,
         max_turns: int | None = None,
@@ -61,8 +65,10 @@ class Session:
         thinking_budget: int | None = None,
         server_tools: Sequence[Mapping[str, Any]] = (),
         system: str = "",
+        system_prompt: str | None = None,
         resume: str | None = None,
         fork: bool = False,
+        session_id: str | None = None,
         persist: bool = True,
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
@@ -81,14 +87,21 @@ class Session:
             load_settings=load_settings,
             builtins=builtins,
             hooks=hooks,
+            servers=servers,
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             options=lambda: self._setup.tool_options(),  # noqa: PLW0108 - the setup is made below
             host=session_host(host or HostServices(), lambda: self._setup),
-            session_id=None if fork else resumed_id,
+            session_id=session_id if fork or resumed_id is None else resumed_id,
             env=env,
             session_dir=session_dir,
             state_dir=state_dir,
         )
+        if (
+            session_id is not None
+            and resumed_id is None
+            and (self.box.workspace.session_dir / TRANSCRIPT_NAME).exists()
+        ):
+            raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
         self._models = SessionModels(self.box, model, small_model, base_url)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
         self.rewind = Rewind(self.box, self.transcript, lambda: self._running)
@@ -97,6 +110,7 @@ class Session:
             self._models,
             self.transcript,
             system=system,
+            role=ROLE if system_prompt is None else system_prompt,
             limits=RunLimits(max_turns, max_cost),
             options=RequestOptions(thinking_budget, tuple(server_tools)),
             forked_from=resumed_id if fork else None,
@@ -127,6 +141,17 @@ class Session:
     def model_name(self) -> str:
         """The name of the model, as far as it is known."""
         return self._models.name
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """The parts of the system prompt as they are sent, once the session is ready."""
+        return self._setup.prefix.system
+
+    def set_model(self, model: str | Provider | None) -> None:
+        """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
+        provider = self._models.switch(model)
+        if self._loop is not None:
+            self._loop.switch(provider)
 
     @property
     def running(self) -> bool:

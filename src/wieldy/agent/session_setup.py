@@ -65,6 +65,7 @@ class SessionSetup:
         transcript: Transcript,
         *,
         system: str,
+        role: str,
         limits: RunLimits,
         options: RequestOptions,
         forked_from: str | None,
@@ -73,7 +74,7 @@ class SessionSetup:
         self._models = models
         self._transcript = transcript
         self.prefix = RequestPrefix(
-            box, system, record_activated=lambda names: transcript.append(ToolsActivated(names))
+            box, system, role, record_activated=lambda names: transcript.append(ToolsActivated(names))
         )
         self._limits = limits
         self._options = options

@@ -91,16 +91,21 @@ def _dispatch(argv: list[str]) -> int:
     if name in COMMANDS:
         code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, rest)
         return code
-    if "-p" in argv or "--print" in argv:
+    if _is_headless(argv):
         from wieldy.cli.headless import main
 
         return main("-p", argv)
     return _report_unknown(name)
 
 
+def _is_headless(argv: list[str]) -> bool:
+    """Recognize `-p`, or the formats of a program that talks to wieldy: the Claude Agent SDK leaves `-p` out."""
+    return any(word.partition("=")[0] in ("-p", "--print", "--input-format", "--output-format") for word in argv)
+
+
 def _is_chat(argv: list[str]) -> bool:
     """Recognize an interactive session: no words, one of its options first, or a prompt (more than one word)."""
-    if "-p" in argv or "--print" in argv:
+    if _is_headless(argv):
         return False
     return not argv or argv[0].partition("=")[0] in CHAT_OPTIONS or " " in argv[0].strip()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 
@@ -101,3 +103,67 @@ def amount(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError("must be more than 0")
     return value
+
+
+SETTING_LAYERS = ("user", "project", "local")
+NEW_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{3,63}")
+
+
+def new_session_id(text: str) -> str:
+    """Accept an id for a new session, which becomes the name of its folder."""
+    if not NEW_SESSION_ID.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"`{text}` is no id: use 4 to 64 letters, digits, `-` and `_`")
+    return text
+
+
+def setting_layers(text: str) -> tuple[str, ...]:
+    """Accept names of layers of settings files, separated by commas; none for an empty text."""
+    layers = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in layers:
+        if name not in SETTING_LAYERS:
+            raise argparse.ArgumentTypeError(f"`{name}` is none of {', '.join(SETTING_LAYERS)}")
+    return layers
+
+
+# Options of Claude Code that have no counterpart, and how many values each takes: "?" is one or none.
+IGNORED_OPTIONS: Mapping[str, int | str] = {
+    "--agent": 1,
+    "--allow-dangerously-skip-permissions": 0,
+    "--bare": 0,
+    "--betas": 1,
+    "--chrome": 0,
+    "--debug-file": 1,
+    "--disable-slash-commands": 0,
+    "--effort": 1,
+    "--file": 1,
+    "--ide": 0,
+    "--init": 0,
+    "--maintenance": 0,
+    "--mcp-debug": 0,
+    "--name": 1,
+    "--no-chrome": 0,
+    "--plugin-dir": 1,
+    "--resume-drops-turn": 1,
+    "--resume-session-at": 1,
+    "--session-mirror": 0,
+    "--task-budget": 1,
+    "--teammate-mode": 1,
+    "--thinking-display": 1,
+    "--tmux": 0,
+    "--worktree": "?",
+}
+
+
+class _Ignore(argparse.Action):
+    """Notes that an option without effect was given."""
+
+    def __call__(self, parser: Any, options: argparse.Namespace, value: Any, option: str | None = None) -> None:
+        options.ignored = [*options.ignored, option]
+
+
+def add_ignored(parser: argparse.ArgumentParser) -> None:
+    """Accept the options of Claude Code that have no effect; `options.ignored` lists those that were given."""
+    parser.set_defaults(ignored=[])
+    for option, values in IGNORED_OPTIONS.items():
+        nargs = values if isinstance(values, str) else None if values == 1 else 0
+        parser.add_argument(option, action=_Ignore, nargs=nargs, help=argparse.SUPPRESS)

@@ -15,16 +15,30 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import add_mode, add_root, amount, command_parser, count, folder, session_id
+from wieldy.cli.arguments import (
+    add_ignored,
+    add_mode,
+    add_root,
+    amount,
+    command_parser,
+    count,
+    folder,
+    new_session_id,
+    session_id,
+    setting_layers,
+)
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Prompt, Session
     from wieldy.core.decision import Behavior
+    from wieldy.headless.control import ControlProtocol, OpenSession
+    from wieldy.headless.host import ControlHost
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
+THINKING_TOKENS = 10_000  # for `--thinking` without a number
 SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 EXAMPLES = """examples:
@@ -44,9 +58,13 @@ def main(command: str, argv: list[str]) -> int:
     # Words after `--` are the prompt even if they look like options; parse_intermixed_args does not support that.
     words, prompt_words = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     options = _parser().parse_intermixed_args(words)
+    for option in options.ignored:
+        print(f"wieldy: {option} has no effect here", file=sys.stderr)
     try:
         if options.fork_session and not (options.resume or options.resume_last):
             raise UsageError("--fork-session goes with --resume or --continue")
+        if options.session_id and (options.resume or options.resume_last) and not options.fork_session:
+            raise UsageError("--session-id names a new session; to resume one, leave it out")
         settings, settings_file = build_settings(options), _settings_file(options)
         prompt = _prompt(" ".join([*options.prompt, *prompt_words]), options.input_format)
         with SignalHandler() as signals:
@@ -78,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="never run")
     add_mode(parser, "--permission-mode")
     add("--dangerously-skip-permissions", action="store_true", help="the same as --permission-mode bypassPermissions")
+    add("--system-prompt", metavar="TEXT", help="text in place of wieldy's own system prompt")
+    add("--system-prompt-file", metavar="FILE", help="the same from a file")
     add("--append-system-prompt", default="", metavar="TEXT", help="text to append to the system prompt")
     add("--add-dir", type=folder, action="append", default=[], metavar="DIR", help="another folder to work in")
     add("--settings", metavar="FILE", help="a settings file, or its JSON, merged over the others")
@@ -86,7 +106,16 @@ def _parser() -> argparse.ArgumentParser:
     add("-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder")
     add("-r", "--resume", type=session_id, metavar="ID", help="resume this session")
     add("--fork-session", action="store_true", help="resume a copy of the session")
+    add("--session-id", type=new_session_id, metavar="ID", help="the id of a new session (default: a random one)")
     add("--no-session-persistence", action="store_true", help="save no transcript")
+    add("--setting-sources", type=setting_layers, metavar="LAYERS", help="settings files to read: user,project,local")
+    add("--strict-mcp-config", action="store_true", help="start only the MCP servers of --mcp-config")
+    add("--permission-prompt-tool", metavar="NAME", help="who answers questions: stdio for the control protocol")
+    add("--replay-user-messages", action="store_true", help="with stream-json: write each prompt back with its id")
+    add("--max-thinking-tokens", type=count, metavar="N", help="tokens for thinking")
+    add("--thinking", choices=("enabled", "adaptive", "disabled"), help="whether the model thinks before it answers")
+    add("--include-hook-events", action="store_true", help=argparse.SUPPRESS)  # always written
+    add_ignored(parser)
     return parser
 
 
@@ -199,24 +228,44 @@ async def _run(
 ) -> int:
     from wieldy.agent.session import Session
     from wieldy.agent.store import last_session
+    from wieldy.workspace_services import HostServices
 
-    try:
+    system_prompt = _system_prompt(options)
+
+    def open_session(host: ControlHost | None = None) -> Session:
+        is_asked = host is not None and options.permission_prompt_tool == "stdio"
         session = Session(
             options.root,
             model=options.model,
             base_url=options.base_url,
             mode="bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
-            settings=settings,
+            settings=_with_servers(settings, host.servers if host is not None else {}),
             settings_file=settings_file,
-            load_settings=True,
+            load_settings=True if options.setting_sources is None else options.setting_sources,
             max_turns=options.max_turns,
             max_cost=options.max_budget_usd,
+            thinking_budget=_thinking_budget(options),
             system=options.append_system_prompt,
+            system_prompt=system_prompt,
             resume=options.resume or (last_session(options.root) if options.resume_last else None),
             fork=options.fork_session,
+            session_id=options.session_id,
             persist=not options.no_session_persistence,
+            hooks=() if host is None else host.hooks,
+            ask=host.ask if is_asked and host is not None else None,
+            servers=tuple(settings.get("mcpServers") or ()) if options.strict_mcp_config else True,
+            host=None if host is None else HostServices(mcp_relay=host.relay),
         )
         session.box.settings.require_rules()
+        return session
+
+    protocol: ControlProtocol | None = None
+    try:
+        if options.input_format == "stream-json":
+            protocol = _control_protocol(options, open_session)
+            session = await protocol.open()
+        else:
+            session = open_session()
     except WieldyError as failure:
         if options.output_format != "text":
             result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
@@ -226,12 +275,37 @@ async def _run(
         async with session:
             signals.interrupt_session(session)
             _report_problems(session)
-            code = await _converse(session, options, prompt)
+            code = await _converse(session, options, prompt, protocol)
     except asyncio.CancelledError:
         if signals.exit_code is None:
             raise
         code = signals.exit_code
+    finally:
+        if protocol is not None:
+            await protocol.aclose()
     return signals.exit_code or code
+
+
+def _system_prompt(options: argparse.Namespace) -> str | None:
+    if options.system_prompt_file is None:
+        text: str | None = options.system_prompt
+        return text
+    try:
+        return Path(options.system_prompt_file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"the system prompt {options.system_prompt_file} cannot be read: {reason}") from None
+
+
+def _with_servers(settings: Mapping[str, Any], servers: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**settings, "mcpServers": {**settings.get("mcpServers", {}), **servers}} if servers else settings
+
+
+def _thinking_budget(options: argparse.Namespace) -> int | None:
+    if options.thinking == "disabled":
+        return None
+    budget: int | None = options.max_thinking_tokens
+    return budget or (THINKING_TOKENS if options.thinking else None)
 
 
 def _report_problems(session: Session) -> None:
@@ -240,30 +314,36 @@ def _report_problems(session: Session) -> None:
         print(f"wieldy: {problem}", file=sys.stderr)
 
 
-async def _converse(session: Session, options: argparse.Namespace, prompt: str) -> int:
+async def _converse(
+    session: Session, options: argparse.Namespace, prompt: str, protocol: ControlProtocol | None
+) -> int:
     from wieldy.headless import converse
 
-    async def single() -> AsyncIterator[Prompt]:
-        yield prompt
-
-    prompts = _stream_json_prompts() if options.input_format == "stream-json" else single()
-    return await converse(session, prompts, options.output_format, _write, partial=options.include_partial_messages)
-
-
-async def _stream_json_prompts() -> AsyncIterator[Prompt]:
-    """Yield the prompts of JSON lines on stdin, each a user message; other types are skipped."""
-    async for line in _stdin_lines():
-        if not line.strip():
-            continue
+    async def prompts() -> AsyncIterator[Prompt]:
+        if protocol is None:
+            yield prompt
+            return
         try:
-            message = json.loads(line)
-            if message["type"] != "user":
-                continue
-            content = message["message"]["content"]
-        except (ValueError, KeyError, TypeError):
-            shown = line[:80].decode("utf-8", "replace")
-            raise UsageError(f"stdin holds a line that is not a user message: {shown!r}") from None
-        yield content
+            async for each in protocol.prompts():
+                yield each
+        except WieldyError as error:
+            raise UsageError(str(error)) from None
+
+    is_hosted = protocol is not None and protocol.is_hosted
+    partial = options.include_partial_messages
+    return await converse(session, prompts(), options.output_format, _write, partial=partial, hosted=is_hosted)
+
+
+def _control_protocol(options: argparse.Namespace, open_session: OpenSession) -> ControlProtocol:
+    from wieldy.headless.control import ControlProtocol
+
+    return ControlProtocol(
+        _stdin_lines(),
+        _write if options.output_format == "stream-json" else lambda text: None,
+        open_session,
+        replay_prompts=options.replay_user_messages,
+        report_states=os.environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1",
+    )
 
 
 async def _stdin_lines() -> AsyncIterator[bytes]:

@@ -25,10 +25,12 @@ async def converse(
     write: Write,
     *,
     partial: bool = False,
+    hosted: bool = False,
     waiting_seconds: float = WAITING_SECONDS,
 ) -> int:
     """Run a session over prompts, write the output in one format, and return the exit code.
 
+    A `hosted` session has a program at the other end: it decides what comes after a failure, and hears of it in the result.
     In text format, stderr says why a model is waited for, and every `waiting_seconds` that it still is.
     """
     from wieldy.headless.stream_json import StreamJsonWriter
@@ -56,6 +58,9 @@ async def converse(
             _write_text(end, totals, write)
         else:
             write(encode_line(summarize(session, end, totals, time.monotonic() - start)))
+        if hosted:
+            code = ERROR if end.is_error else DONE
+            continue
         code = exit_code(end, denied=bool(totals.denials))
         if code not in (DONE, DENIED):
             break

@@ -29,6 +29,9 @@ from wieldy.core.outcome import ToolResult
 from wieldy.engine.results import to_json_value
 from wieldy.headless.summary import encode_line, is_denied, usage_as_dict
 
+# Hosts read what they may expect from this: the version of Claude Code whose stream-json we follow.
+CLAUDE_CODE_VERSION = "2.1.248"
+
 
 class StreamJsonWriter:
     """Writes the events of a session as lines; with a `parent`, those of the subagent that this call started."""
@@ -103,6 +106,7 @@ class StreamJsonWriter:
             agents=_agent_types(self._session),
             skills=[],
             plugins=[],
+            claude_code_version=CLAUDE_CODE_VERSION,
             wieldy_version=__version__,
         )
 
@@ -112,7 +116,7 @@ class StreamJsonWriter:
             "type": "message",
             "role": "assistant",
             "model": self._session.provider.model,
-            "content": [dict(block) for block in event.content],
+            "content": [_block(block) for block in event.content],
             "stop_reason": event.stop_reason,
             "stop_sequence": None,
             "usage": usage_as_dict(event.usage),
@@ -214,6 +218,11 @@ class PartialMessages:
 
     def _emit_delta(self, index: int, delta: Mapping[str, Any]) -> None:
         self._emit({"type": "content_block_delta", "index": index, "delta": dict(delta)})
+
+
+def _block(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A block as hosts expect it: a thought without signature has an empty one."""
+    return {"signature": "", **block} if block["type"] == "thinking" else dict(block)
 
 
 def new_message_id() -> str:

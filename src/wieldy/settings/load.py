@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -132,7 +132,7 @@ def load_settings(
     root: str | os.PathLike[str],
     *,
     explicit: Mapping[str, Any] | None = None,
-    files: bool = True,
+    files: bool | Collection[str] = True,
     env: Mapping[str, str] = os.environ,
     layer: Layer = "code",
     managed: Path | None = None,
@@ -142,18 +142,21 @@ def load_settings(
     """Load the settings of the project that a folder belongs to.
 
     `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file `named`
-    on the command line. Without `files` only these two count.
+    on the command line. Without `files` only these two count; with layers, also managed files and those of these layers.
     """
-    root = find_project_root(root, env) if files else os.path.realpath(root)
+    root = os.path.realpath(root) if files is False else find_project_root(root, env)
     sources = [source_from_values(explicit, root, layer)] if explicit is not None else []
     if named is not None:
         sources.append(load_named_file(Path(named).absolute()))
     report: list[SettingsProblem] = []
-    if files:
-        loaded = (*map(load_source, own_locations(root, env, managed)), load_mcp_file(root))
+    if files is not False:
+        layers = LAYERS if files is True else ("managed", *files)
+        loaded = [load_source(location) for location in own_locations(root, env, managed) if location.layer in layers]
+        if "project" in layers:
+            loaded.append(load_mcp_file(root))
         sources = _sort_by_layer([*sources, *(source for source in loaded if source is not None)])
         restrictions_only = not _reads_claude(_hold_back(sources, root, trust, env)[0])
-        sources = _sort_by_layer([*sources, *_load_claude(root, env, report, restrictions_only)])
+        sources = _sort_by_layer([*sources, *_load_claude(root, env, report, restrictions_only, layers)])
     sources, pending = _hold_back(sources, root, trust, env)
     return _combine(root, sources, pending, report, env)
 
@@ -172,12 +175,16 @@ def _reads_claude(sources: Sequence[SettingsSource]) -> bool:
 
 
 def _load_claude(
-    root: str, env: Mapping[str, str], report: list[SettingsProblem], restrictions_only: bool
+    root: str,
+    env: Mapping[str, str],
+    report: list[SettingsProblem],
+    restrictions_only: bool,
+    layers: Collection[str],
 ) -> Iterator[SettingsSource]:
     from wieldy.settings.claude_compat import only_restrictions, translate
 
     for location in claude_locations(root, env):
-        if (source := load_source(location)) is not None:
+        if location.layer in layers and (source := load_source(location)) is not None:
             translated, changes = (only_restrictions if restrictions_only else translate)(source)
             report += changes
             yield translated
@@ -393,12 +400,12 @@ class SettingsReader:
         root: str | os.PathLike[str],
         *,
         explicit: Mapping[str, Any] | None,
-        files: bool,
+        files: bool | Collection[str],
         named: str | os.PathLike[str] | None,
     ) -> None:
-        self.watched = files or named is not None
+        self.watched = files is not False or named is not None
         self._read = partial(load_settings, root, explicit=explicit, files=files, named=named)
-        self._watcher = SettingsWatcher(root, named=named, others=files)
+        self._watcher = SettingsWatcher(root, named=named, others=files is not False)
 
     def read(self) -> Settings:
         return self._read()

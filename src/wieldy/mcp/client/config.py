@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-Kind: TypeAlias = Literal["stdio", "http", "sse"]
+Kind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
 
 CALL_SECONDS = 300.0
 START_SECONDS = 30.0
@@ -18,13 +18,17 @@ KINDS: Mapping[str, Kind] = {
     "streamable-http": "http",
     "streamable_http": "http",
     "sse": "sse",
+    "sdk": "sdk",
 }
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ServerConfig(Struct, frozen=True):
-    """How to reach one server. `timeout` bounds each call, `startup` each attempt to connect, in seconds."""
+    """How to reach one server; one of kind `sdk` runs inside the program that started us.
+
+    `timeout` bounds each call, `startup` each attempt to connect, in seconds.
+    """
 
     name: str
     kind: Kind
@@ -75,7 +79,7 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
     kind = _kind(entry)
     if kind == "stdio" and not _text(entry, "command"):
         raise InvalidServer("it has neither `command` nor `url`")
-    if kind != "stdio" and not _text(entry, "url").startswith(("http://", "https://")):
+    if kind in ("http", "sse") and not _text(entry, "url").startswith(("http://", "https://")):
         raise InvalidServer("its `url` must begin with http:// or https://")
     args = entry.get("args", ())
     if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
@@ -88,7 +92,7 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
         args=tuple(args) if kind == "stdio" else (),
         env=_strings(entry, "env"),
         cwd=_text(entry, "cwd") or None,
-        url=_text(entry, "url") if kind != "stdio" else "",
+        url=_text(entry, "url") if kind in ("http", "sse") else "",
         headers=_strings(entry, "headers"),
         timeout=_milliseconds(entry, "timeout", CALL_SECONDS),
         startup=_milliseconds(entry, "startupTimeout", START_SECONDS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from wieldy.core.catalog import Catalog
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class ConfiguredServers:
-    """Starts and awaits the servers of a workspace, whose tools go into `catalog`. With `enabled=False`, none is started."""
+    """Starts and awaits the servers of a workspace, whose tools go into `catalog`; `enabled` may be a list of names."""
 
-    def __init__(self, workspace: Workspace, catalog: Catalog, *, enabled: bool) -> None:
+    def __init__(self, workspace: Workspace, catalog: Catalog, *, enabled: bool | Collection[str]) -> None:
         self._workspace = workspace
         self._catalog = catalog
         self._enabled = enabled
@@ -24,12 +25,13 @@ class ConfiguredServers:
 
     def start(self, settings: Settings, approver: Approver) -> None:
         """Connect in the background, where any server is configured or waits for consent."""
-        if not self._enabled:
+        if self._enabled is False:
             return
         pending = [item.name.partition(".")[2] for item in settings.pending if item.name.startswith("mcpServers.")]
         if pending or self._started or settings.get("mcpServers"):
             self._started = True
-            self._manager().start(self._catalog, approver, pending)
+            only = None if self._enabled is True else self._enabled
+            self._manager().start(self._catalog, approver, pending, only)
 
     def connecting(self) -> list[str]:
         """The servers whose tools are not known yet."""

@@ -25,7 +25,15 @@ from wieldy.mcp.client.definitions import ToolDefinition
 from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.client.tools import RETRY_PAUSES, call_as_task, list_tools, needs_subscription, watch_tool_changes
-from wieldy.mcp.client.transport import OutputTail, ServerProgram, open_http, open_stdio, server_environment
+from wieldy.mcp.client.transport import (
+    McpRelay,
+    OutputTail,
+    ServerProgram,
+    open_http,
+    open_relay,
+    open_stdio,
+    server_environment,
+)
 
 # What wakes the owner of a connection; any other text is the reason why the connection was lost.
 REFRESH = "refresh"
@@ -82,6 +90,7 @@ class ConnectionContext(Struct, frozen=True):
     on_process: Callable[[int], None]
     mark: str
     sampling: SamplingHandler | None = None
+    relay: McpRelay | None = None
 
 
 class Connection:
@@ -211,7 +220,9 @@ class Connection:
     async def _connect(self) -> AsyncIterator[None]:
         """Connect, list the tools, and be ready until the block ends; entered and left by the owner alone."""
         sign_in = None
-        if self.config.kind != "stdio" and not any(name.lower() == "authorization" for name in self.config.headers):
+        if self.config.kind in ("http", "sse") and not any(
+            name.lower() == "authorization" for name in self.config.headers
+        ):
             sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
         try:
             client = self._create_client(sign_in.provider() if sign_in is not None else None)
@@ -246,7 +257,7 @@ class Connection:
             context.workspace.emit(message)
 
         return Client(
-            open_stdio(self._program()) if self.config.kind == "stdio" else open_http(self.config, auth),
+            self._open_transport(auth),
             cache=None,
             client_info=Implementation(name="wieldy", version=__version__),
             list_roots_callback=context.requests.list_roots,
@@ -256,6 +267,14 @@ class Connection:
             log_level="info",
             message_handler=handle_message,
         )
+
+    def _open_transport(self, auth: Any) -> Any:
+        match self.config.kind:
+            case "stdio":
+                return open_stdio(self._program())
+            case "sdk":
+                return open_relay(self.config.name, self._context.relay)
+        return open_http(self.config, auth)
 
     def _program(self) -> ServerProgram:
         config, context = self.config, self._context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import count
@@ -32,6 +32,7 @@ from wieldy.mcp.client.definitions import (
 )
 from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.client.tools import ServerTool
+from wieldy.mcp.client.transport import McpRelay
 from wieldy.shell.running.guardian import Guardian
 
 CLOSE_SECONDS = 12.0
@@ -50,17 +51,25 @@ class ManagedServer:
 
 
 class McpServers:
-    """`workspace.services.mcp_servers`. Nothing happens until `start`."""
+    """`workspace.services.mcp_servers`. Nothing happens until `start`; `relay` reaches servers of kind `sdk`."""
 
-    def __init__(self, workspace: Workspace, questions: UserQuestions, side_model: CompletionFunction | None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        questions: UserQuestions,
+        side_model: CompletionFunction | None,
+        relay: McpRelay | None = None,
+    ) -> None:
         self.workspace = workspace
         self._questions = questions
         self._side_model = side_model
+        self._relay = relay
         self.problems: list[str] = []
         self.pending: tuple[str, ...] = ()
         self.servers: dict[str, ManagedServer] = {}
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
+        self._only: Collection[str] | None = None
         self._pins = ToolPins(workspace.root, env=workspace.env)
         self._mark = os.urandom(8).hex()
         self._guardian = Guardian(self._mark)
@@ -74,10 +83,16 @@ class McpServers:
     def connections(self) -> Mapping[str, Connection]:
         return {name: server.connection for name, server in self.servers.items()}
 
-    def start(self, catalog: Catalog, approver: Approver | None, pending: Iterable[str] = ()) -> None:
-        """Start every configured server in the background. `pending` ones wait for the user's consent."""
-        self._catalog, self._approver = catalog, approver
-        self.pending = tuple(pending)
+    def start(
+        self,
+        catalog: Catalog,
+        approver: Approver | None,
+        pending: Iterable[str] = (),
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Start every configured server in the background, or `only` some. `pending` ones wait for the user's consent."""
+        self._catalog, self._approver, self._only = catalog, approver, only
+        self.pending = tuple(name for name in pending if only is None or name in only)
         self.update(self.workspace.settings)
 
     def update(self, settings: Mapping[str, Any]) -> None:
@@ -86,7 +101,7 @@ class McpServers:
         self.problems = problems
         for problem in problems:
             log.warning("%s", problem)
-        by_name = {config.name: config for config in configs}
+        by_name = {config.name: config for config in configs if self._only is None or config.name in self._only}
         for name in [name for name, server in self.servers.items() if by_name.get(name) != server.connection.config]:
             self._remove(name)
         keys = server_keys(by_name)
@@ -147,6 +162,7 @@ class McpServers:
             on_process=self._guard_process,
             mark=f"{self._mark}.{next(self._process_numbers)}.",
             sampling=SamplingHandler(config.name, self.workspace, model, requests) if model is not None else None,
+            relay=self._relay,
         )
         server = self.servers[config.name] = ManagedServer(Connection(config, context), key)
         server.task = asyncio.get_running_loop().create_task(self._run(server.connection))

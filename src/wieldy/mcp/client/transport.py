@@ -9,18 +9,22 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.mcp.client.config import ServerConfig
 from wieldy.mcp.client.definitions import sanitize_result
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.shell.running.reaper import ProcessTree, end_tree
+
+McpRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Carries a JSON-RPC message to the named server and returns the response. Raises `WieldyError`."""
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 3600.0
@@ -62,6 +66,37 @@ async def open_http(config: ServerConfig, auth: Any = None) -> AsyncIterator[Any
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (read, write),
     ):
         yield SanitizingStream(read), write
+
+
+@asynccontextmanager
+async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
+    """Open the streams of a server inside another program: `relay` carries each message there and returns the response."""
+    import anyio
+
+    if relay is None:
+        raise ConnectionError("it runs inside another program, and none is connected")
+    responses, read = anyio.create_memory_object_stream[Any](MAX_QUEUED_MESSAGES)
+    write, requests = anyio.create_memory_object_stream[Any](MAX_QUEUED_MESSAGES)
+
+    async def exchange(message: dict[str, Any]) -> None:
+        try:
+            response = dict(await relay(name, message))
+        except WieldyError as failure:
+            response = {"error": {"code": INTERNAL_ERROR, "message": str(failure)}}
+        if "id" in message:  # a notification has no response
+            line = json.dumps({"jsonrpc": "2.0", **response, "id": message["id"]}).encode()
+            await responses.send(StdoutParser(name, OutputTail())(line))
+
+    async def forward() -> None:
+        async for item in requests:
+            tasks.start_soon(exchange, item.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
+
+    async with responses, read, write, requests, anyio.create_task_group() as tasks:
+        tasks.start_soon(forward)
+        try:
+            yield read, write
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 class SanitizingStream:

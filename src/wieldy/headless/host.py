@@ -1,0 +1,153 @@
+"""The host of a session: the program at the other end of stream-json, which answers questions and runs hooks and MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from wieldy.core.decision import Answer, Question
+from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
+from wieldy.hooks.config import Hook, OnError, python_hook
+from wieldy.hooks.events import HOOK_EVENTS
+from wieldy.permissions.modes import find_mode
+
+if TYPE_CHECKING:
+    from wieldy.agent.session import Session
+
+ON_FAILURE: Mapping[str, OnError] = {"block": "block", "continue": "warn"}
+
+
+class ControlHost:
+    """What a host contributes to a session, from its `initialize` request; None where it sent none.
+
+    `hooks`, `agents` and `servers` are what it registered, `problems` what of that cannot be used.
+    """
+
+    def __init__(self, channel: ControlChannel, initialize: Fields | None) -> None:
+        self._channel = channel
+        self._session: Session | None = None
+        self.initialized = initialize is not None
+        self.problems: list[str] = []
+        fields = initialize or {}
+        self.hooks = tuple(self._parse_hooks(fields.get("hooks")))
+        agents = fields.get("agents")
+        self.agents: Mapping[str, Fields] = agents if isinstance(agents, Mapping) else {}
+        servers = fields.get("sdkMcpServers")
+        self.servers = {str(name): {"type": "sdk", "name": name} for name in servers or ()}
+
+    def attach(self, session: Session) -> None:
+        """Follow the session whose questions it answers."""
+        self._session = session
+
+    async def ask(self, question: Question) -> Answer:
+        """Have the host answer a permission question; a failure is a no."""
+        plan, decision = question.plan, question.decision
+        try:
+            reply = await self._channel.request(
+                "can_use_tool",
+                tool_name=plan.tool.name,
+                input=dict(plan.input),
+                permission_suggestions=[suggestion(rule) for rule in decision.suggestions],
+                blocked_path=None,
+                decision_reason=decision.why,
+                tool_use_id=plan.call.id,
+                **({"agent_id": question.agent} if question.agent else {}),
+            )
+            if reply.get("behavior") == "allow":
+                remember = self._apply_updates(reply.get("updatedPermissions"))
+                updated = reply.get("updatedInput")
+                is_changed = isinstance(updated, Mapping) and updated != plan.input
+                return Answer(True, remember=remember, updated_input=updated if is_changed else None)
+        except ControlFailure as failure:
+            return Answer(False, f"nobody could be asked: {failure}")
+        if reply.get("interrupt") is True and self._session is not None:
+            # Once the answer is in: aborting now would cancel this very question.
+            asyncio.get_running_loop().call_soon(self._session.abort, "interrupted with the answer to a question")
+        return Answer(False, str(reply.get("message") or ""))
+
+    async def relay(self, server: str, message: Fields) -> Fields:
+        """Carry a JSON-RPC message to an MCP server of the host and return its response. Raises `ControlFailure`."""
+        reply = await self._channel.request("mcp_message", server_name=server, message=message)
+        response = reply.get("mcp_response")
+        return response if isinstance(response, Mapping) else {}
+
+    def _apply_updates(self, updates: Any) -> tuple[str, ...]:
+        """Apply the changes of permissions that came with an answer; returns the rules to save in the settings."""
+        saved: list[str] = []
+        for update in updates if isinstance(updates, list) else ():
+            match update:
+                case {"type": "setMode", "mode": str(mode)}:
+                    assert self._session is not None
+                    set_mode(self._session, mode)
+                case {"type": "addRules", "behavior": "allow", "rules": list(rules)}:
+                    texts = [rule_text(rule) for rule in rules]
+                    if update.get("destination", "session") == "session":
+                        self._grant(texts)
+                    else:
+                        saved += texts
+        return tuple(saved)
+
+    def _grant(self, rules: list[str]) -> None:
+        from wieldy.permissions.suggest import select_savable_rules
+
+        assert self._session is not None
+        policy = self._session.box.policy
+        policy.grant(*select_savable_rules(rules, policy.paths.project).rules)
+
+    def _parse_hooks(self, section: Any) -> list[Hook]:
+        hooks: list[Hook] = []
+        for event, groups in section.items() if isinstance(section, Mapping) else ():
+            if event not in HOOK_EVENTS:
+                self.problems.append(f"the hooks for {event} never run: wieldy has no such event")
+                continue
+            for group in groups if isinstance(groups, list) else ():
+                try:
+                    hooks += [self._hook(event, group, str(id)) for id in group.get("hookCallbackIds") or ()]
+                except ValueError as error:
+                    raise ControlFailure(f"a hook for {event} cannot be used: {error}") from None
+        return hooks
+
+    def _hook(self, event: str, group: Fields, callback_id: str) -> Hook:
+        async def call(payload: dict[str, Any]) -> Fields | None:
+            call_id = payload.get("tool_use_id")
+            reply = await self._channel.request(
+                "hook_callback", callback_id=callback_id, input=payload, tool_use_id=call_id
+            )
+            return None if reply.get("async") is True else reply or None
+
+        matcher, failure, seconds = group.get("matcher"), group.get("onFailure"), group.get("timeout")
+        # A word that is not known must not make a guard fail open.
+        on_error = None if failure is None else ON_FAILURE.get(failure, "block")
+        hook = python_hook(event, call, match=matcher if isinstance(matcher, str) else "", on_error=on_error)
+        limit = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else hook.seconds
+        return replace(hook, name=f"{event} callback {callback_id}", seconds=limit)
+
+
+def set_mode(session: Session, name: str) -> str:
+    """Change the permission mode of a session. Raises `ControlFailure` for one that is unknown or disabled."""
+    try:
+        mode = find_mode(name).name
+    except ValueError as error:
+        raise ControlFailure(str(error)) from None
+    if session.box.settings.mode(mode) != mode:
+        raise ControlFailure(f"the mode {mode} is disabled by permissions.disableBypassPermissionsMode")
+    session.box.policy.mode = mode
+    return mode
+
+
+def suggestion(rule: str) -> dict[str, Any]:
+    """A rule that is offered with a question, as the permission update that would save it."""
+    tool, parenthesis, content = rule.partition("(")
+    value = {"toolName": tool, "ruleContent": content.removesuffix(")")} if parenthesis else {"toolName": tool}
+    return {"type": "addRules", "rules": [value], "behavior": "allow", "destination": "localSettings"}
+
+
+def rule_text(rule: Any) -> str:
+    """The text of a rule in a permission update."""
+    if not isinstance(rule, Mapping) or not isinstance(rule.get("toolName"), str):
+        raise ControlFailure("a rule in updatedPermissions has no toolName")
+    content = rule.get("ruleContent")
+    return f"{rule['toolName']}({content})" if content else rule["toolName"]
