@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+
+from wieldy.console import flush_streams, print_error, write
 
 INTERRUPTED = 130
 
@@ -25,11 +26,11 @@ def _print_version() -> int:
     from wieldy import __version__
 
     try:
-        print(f"wieldy {__version__}", flush=True)
+        write(f"wieldy {__version__}", flush=True)
     except BrokenPipeError:
         return 0
     except OSError as error:
-        print(f"wieldy: {error.strerror}", file=sys.stderr)
+        print_error(error.strerror)
         return 1
     return 0
 
@@ -41,9 +42,7 @@ def program() -> None:
     delay or crash it. Everything that must last is on disk and closed by now.
     """
     code = main()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
-            stream.flush()
+    flush_streams()
     os._exit(code)
 
 

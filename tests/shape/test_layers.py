@@ -14,6 +14,8 @@ ORDER = [
     # vocabulary
     "schema",
     "core",
+    # the way to the terminal
+    "console",
     # mechanism: one call, through protocols of core
     "engine",
     # domains: know nothing of models

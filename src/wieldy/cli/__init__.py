@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
+from wieldy import console
+
 # Command → its module and its line in `wieldy --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "call": ("call", "run one tool through the whole pipeline"),
@@ -31,24 +33,21 @@ def run(argv: list[str]) -> int:
     """Run a command line. An error is one line on stderr; `--debug` shows the traceback."""
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
-    _reopen_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    console.reopen_closed_streams()
+    console.guard_streams()
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of stdout is gone: drop what is still buffered, or flushing it at exit would fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        console.discard_stdout()
         return 0
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        console.write_error("interrupted")
         return INTERRUPTED
     except Exception as error:
         if debug:
-            raise
-        print(f"wieldy: {describe_error(error)}", file=sys.stderr)
+            raise  # printed by the interpreter, on the guarded stderr
+        console.print_error(describe_error(error))
         return 1
     return code
 
@@ -61,22 +60,9 @@ def describe_error(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _reopen_closed_streams() -> None:
-    """Open /dev/null for closed standard streams, so that no file opened later gets descriptor 0, 1 or 2."""
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(fd, True)
-    os.close(fd)
-    if sys.stdin is None:
-        sys.stdin = os.fdopen(0, closefd=False)
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-
-
 def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in ("-h", "--help", "help"):
-        print(usage())
+        console.write(usage())
         return 0
     if _is_chat(argv):
         from wieldy.cli.chat import main as chat
@@ -86,7 +72,7 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--version", "-V"):
         from wieldy import __version__
 
-        print(f"wieldy {__version__}")
+        console.write(f"wieldy {__version__}")
         return 0
     if name in COMMANDS:
         code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, rest)
@@ -112,13 +98,13 @@ def _is_chat(argv: list[str]) -> bool:
 
 def _report_unknown(name: str) -> int:
     if name.startswith("-"):
-        print(f"wieldy: no such option: {name}; `wieldy --help` and `wieldy -p --help` list them", file=sys.stderr)
+        console.print_error(f"no such option: {name}; `wieldy --help` and `wieldy -p --help` list them")
         return USAGE_ERROR
     from wieldy.engine.pipeline import nearest
 
     near = nearest(name, list(COMMANDS))
     hint = f" Did you mean `{near[0]}`?" if near else ""
-    print(f"wieldy: no such command: {name}.{hint} `wieldy --help` lists them.", file=sys.stderr)
+    console.print_error(f"no such command: {name}.{hint} `wieldy --help` lists them.")
     return USAGE_ERROR
 
 

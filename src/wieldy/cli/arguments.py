@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
+
+from wieldy import console
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -17,11 +20,16 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, and which prints through the console."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        write = console.write if file is sys.stdout else console.write_error
+        write(message, end="")
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with code 2."""
-        self.exit(2, f"wieldy: {message}; `{self.prog} --help` shows how\n")
+        console.print_error(f"{message}; `{self.prog} --help` shows how")
+        sys.exit(2)
 
 
 def command_parser(prog: str, about: str, examples: str, *, allow_abbrev: bool = True) -> Parser:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wieldy.cli.arguments import add_mode, add_root, command_parser
-from wieldy.cli.output import print_json, with_notices
+from wieldy.cli.output import with_notices
+from wieldy.console import write, write_error, write_json
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
@@ -72,9 +73,9 @@ async def _call(options: argparse.Namespace, words: list[str], stdin: str | None
             box.subscribe(_print_progress)
         result = await box.call(options.tool, input)
     if options.json:
-        print_json(_result_as_json(result))
+        write_json(_result_as_json(result))
     else:
-        print(format_result(result), file=sys.stdout if isinstance(result.outcome, Done) else sys.stderr)
+        (write if isinstance(result.outcome, Done) else write_error)(format_result(result))
     return 1 if result.is_error else 0
 
 
@@ -94,7 +95,7 @@ async def _read_edited_files(box: Toolbox, tool: Tool | None, input: Mapping[str
 
 def _print_progress(event: Event) -> None:
     if isinstance(event, ToolProgress):
-        print(f"  {event.text}", file=sys.stderr)
+        write_error(f"  {event.text}")
 
 
 def _result_as_json(result: ToolResult) -> dict[str, Any]:

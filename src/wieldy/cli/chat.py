@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from wieldy.cli.arguments import add_mode, command_parser, session_id
-from wieldy.cli.output import print_error
+from wieldy.console import print_error
 
 EXAMPLES = """examples:
   wieldy                                   use the model of WIELDY_MODEL or your settings

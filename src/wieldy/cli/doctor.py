@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from wieldy.cli import describe_error
 from wieldy.cli.arguments import add_root, command_parser
-from wieldy.cli.output import print_json
+from wieldy.console import write, write_json
 from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
 
@@ -53,9 +53,9 @@ def main(command: str, argv: list[str]) -> int:
     options = parser.parse_args(argv)
     results = list(run_checks(Path(options.root)))
     if options.json:
-        print_json([structs.asdict(result) for result in results])
+        write_json([structs.asdict(result) for result in results])
     else:
-        print("\n".join(map(str, results)))
+        write("\n".join(map(str, results)))
     return 1 if any(result.state == "broken" for result in results) else 0
 
 

@@ -27,6 +27,7 @@ from wieldy.cli.arguments import (
     session_id,
     setting_layers,
 )
+from wieldy.console import encode_json, print_error, write, write_json_text
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def main(command: str, argv: list[str]) -> int:
     words, prompt_words = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     options = _parser().parse_intermixed_args(words)
     for option in options.ignored:
-        print(f"wieldy: {option} has no effect here", file=sys.stderr)
+        print_error(f"{option} has no effect here")
     try:
         if options.fork_session and not (options.resume or options.resume_last):
             raise UsageError("--fork-session goes with --resume or --continue")
@@ -70,7 +71,7 @@ def main(command: str, argv: list[str]) -> int:
         with SignalHandler() as signals:
             return asyncio.run(_run(options, settings, settings_file, prompt, signals))
     except UsageError as error:
-        print(f"wieldy: {error}", file=sys.stderr)
+        print_error(error)
         return USAGE_ERROR
 
 
@@ -208,7 +209,7 @@ def _read_stdin(has_prompt: bool) -> str:
     if os.isatty(0):
         return ""
     if has_prompt and not stat.S_ISREG(kind) and not select.select([0], [], [], STDIN_SECONDS)[0]:
-        print("wieldy: nothing came on stdin; continuing without it (close it with </dev/null)", file=sys.stderr)
+        print_error("nothing came on stdin; continuing without it (close it with </dev/null)")
         return ""
     data = bytearray()
     while chunk := os.read(0, 1 << 16):
@@ -269,7 +270,7 @@ async def _run(
     except WieldyError as failure:
         if options.output_format != "text":
             result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
-            print(json.dumps(result), flush=True)
+            write_json_text(encode_json(result) + "\n")
         raise
     try:
         async with session:
@@ -311,7 +312,7 @@ def _thinking_budget(options: argparse.Namespace) -> int | None:
 def _report_problems(session: Session) -> None:
     settings = session.box.settings
     for problem in (*settings.errors, *settings.warnings, *session.box.hook_problems):
-        print(f"wieldy: {problem}", file=sys.stderr)
+        print_error(problem)
 
 
 async def _converse(
@@ -331,7 +332,8 @@ async def _converse(
 
     is_hosted = protocol is not None and protocol.is_hosted
     partial = options.include_partial_messages
-    return await converse(session, prompts(), options.output_format, _write, partial=partial, hosted=is_hosted)
+    output = _write_text if options.output_format == "text" else write_json_text
+    return await converse(session, prompts(), options.output_format, output, partial=partial, hosted=is_hosted)
 
 
 def _control_protocol(options: argparse.Namespace, open_session: OpenSession) -> ControlProtocol:
@@ -339,7 +341,7 @@ def _control_protocol(options: argparse.Namespace, open_session: OpenSession) ->
 
     return ControlProtocol(
         _stdin_lines(),
-        _write if options.output_format == "stream-json" else lambda text: None,
+        write_json_text if options.output_format == "stream-json" else lambda text: None,
         open_session,
         replay_prompts=options.replay_user_messages,
         report_states=os.environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1",
@@ -359,9 +361,8 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
         yield rest
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+def _write_text(text: str) -> None:
+    write(text, end="", flush=True)
 
 
 class SignalHandler:

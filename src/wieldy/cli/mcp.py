@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, add_subcommand, amount, command_parser
-from wieldy.cli.output import print_error, print_json, print_settings_problems
+from wieldy.cli.output import print_settings_problems
+from wieldy.console import print_error, write, write_error, write_json
 from wieldy.core.truncate import truncate_line
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 from wieldy.settings.store import local_file, project_file, set_value, user_file
@@ -113,7 +114,7 @@ def _add(options: argparse.Namespace) -> int:
     set_value(file, f"mcpServers.{options.name}", entry)
     # Typing the command is consent to what it adds.
     Trust().accept(find_project_root(options.root), [ConsentItem.for_value(f"mcpServers.{options.name}", entry)])
-    print(f"{options.name} → {file}")
+    write(f"{options.name} → {file}")
     return 0
 
 
@@ -156,18 +157,18 @@ def _remove(options: argparse.Namespace) -> int:
     if not files:
         places = f"{FOLDER}/{LOCAL}, {FOLDER}/{SHARED} or your own settings"
         return _fail(f"no server `{options.name}` in {places}; edit .mcp.json to remove one from there", code=1)
-    print(f"removed {options.name} from {', '.join(files)}")
+    write(f"removed {options.name} from {', '.join(files)}")
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     rows = asyncio.run(_describe_servers(options.root))
     if options.json:
-        print_json(rows)
+        write_json(rows)
     elif not rows:
-        print("no MCP server is configured; `wieldy mcp add --help` shows how")
+        write("no MCP server is configured; `wieldy mcp add --help` shows how")
     else:
-        print("\n".join(map(_format_line, rows)))
+        write("\n".join(map(_format_line, rows)))
     return 0
 
 
@@ -176,15 +177,15 @@ def _get(options: argparse.Namespace) -> int:
     if row is None:
         return _report_unknown(options.name, options.root)
     if options.json:
-        print_json(row)
+        write_json(row)
         return 0
-    print(_format_line(row))
+    write(_format_line(row))
     for title in ("tools", "quarantined", "prompts"):
         if row[title]:
-            print(f"\n{title}:")
-            print("\n".join(f"  {name:<40} {about}" for name, about in row[title].items()))
+            write(f"\n{title}:")
+            write("\n".join(f"  {name:<40} {about}" for name, about in row[title].items()))
     if row["stderr"]:
-        print(f"\nlast output on stderr:\n{row['stderr']}")
+        write(f"\nlast output on stderr:\n{row['stderr']}")
     return 0
 
 
@@ -192,7 +193,7 @@ def _reconnect(options: argparse.Namespace) -> int:
     row = _describe_server(options)
     if row is None:
         return _report_unknown(options.name, options.root)
-    print(_format_line(row))
+    write(_format_line(row))
     return 0 if row["state"] == "ready" else 1
 
 
@@ -227,7 +228,7 @@ def show_waiting(servers: McpServers, only: str | None = None) -> Iterator[None]
     def show() -> None:
         late = [name for name in servers.connecting() if only in (None, name)]
         if late and sys.stderr.isatty():
-            print(f"waiting for {', '.join(late)} …", file=sys.stderr)
+            write_error(f"waiting for {', '.join(late)} …")
 
     timer = asyncio.get_running_loop().call_later(REPORT_AFTER_SECONDS, show)
     try:
@@ -241,7 +242,7 @@ async def _sign_in(connection: Connection) -> None:
     if connection.state.name == "needs approval" and sys.stdin.isatty():
         import webbrowser
 
-        print(connection.state.why, file=sys.stderr)
+        write_error(connection.state.why)
         await asyncio.to_thread(webbrowser.open, connection.state.why.rpartition(" ")[2])
         await connection.wait_signed_in()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.approval import Ask
 from wieldy.cli.arguments import add_mode, add_root, command_parser
+from wieldy.console import print_error
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
@@ -95,14 +96,14 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
     # A server of the settings may be this very program: do not start servers from a server that was started by one.
     is_nested = len(os.environ.get(TAG_VARIABLE, "").split()) >= MAX_NESTING
     if options.servers and is_nested:
-        _print("--servers is left out: this server was started by one that serves on others")
+        print_error("--servers is left out: this server was started by one that serves on others")
 
     def make_toolbox(ask: Ask, host: HostServices) -> Toolbox:
         servers = options.servers and not is_nested
         box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers, host=host)
         box.settings.require_rules()
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
-            _print(str(problem))
+            print_error(str(problem))
         return box
 
     return make_toolbox
@@ -116,7 +117,7 @@ async def _serve_stdio(make_toolbox: MakeToolbox, stop: asyncio.Event) -> None:
     from wieldy.mcp.server.stdio import serve_stdio
 
     if sys.stdin.isatty():
-        _print("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
+        print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
     session = ClientSession(make_toolbox)
     try:
         await session.open()
@@ -144,7 +145,7 @@ async def _serve_http(
     from wieldy.mcp.server.session_pool import SessionPool
 
     def report(bound: Address) -> None:
-        _print(f"serving MCP at http://{bound}{PATH}")
+        print_error(f"serving MCP at http://{bound}{PATH}")
 
     await serve_http(SessionPool(make_toolbox), address, stop, token=token, hosts=hosts, on_ready=report)
 
@@ -164,7 +165,3 @@ async def _run_until_signal(serve: Callable[[asyncio.Event], Awaitable[None]]) -
             loop.add_signal_handler(number, handle, number)
     await serve(stop)
     return 128 + signals[0] if signals else 0
-
-
-def _print(text: str) -> None:
-    print(f"wieldy: {text}", file=sys.stderr, flush=True)

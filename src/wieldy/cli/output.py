@@ -1,25 +1,14 @@
-"""What commands print: JSON on stdout, errors and notices on stderr."""
+"""Settings problems and notices, which every command writes to stderr."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from wieldy.console import print_error
 from wieldy.core.events import Event, Notice
 
 if TYPE_CHECKING:
     from wieldy.toolbox import Toolbox
-
-
-def print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def print_error(text: object) -> None:
-    """Print one line on stderr."""
-    print(f"wieldy: {text}", file=sys.stderr)
 
 
 def print_settings_problems(box: Toolbox) -> None:

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from wieldy.agent.store import StoredSession, find_session, past_calls, read_session, stored_sessions
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
-from wieldy.cli.output import print_error, print_json, print_settings_problems
+from wieldy.cli.output import print_settings_problems
+from wieldy.console import print_error, read_line, write, write_json
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
@@ -95,9 +96,9 @@ def _list(options: argparse.Namespace) -> int:
     box = Toolbox(options.root, load_settings=True)
     rules = box.policy.rules.rules
     if options.json:
-        print_json(rules_as_json(rules))
+        write_json(rules_as_json(rules))
     else:
-        print("\n".join([f"project: {box.settings.root}", f"mode: {box.policy.mode}", *format_rules(rules)]))
+        write("\n".join([f"project: {box.settings.root}", f"mode: {box.policy.mode}", *format_rules(rules)]))
     print_settings_problems(box)
     for problem in box.settings.report:
         print_error(problem)
@@ -118,9 +119,9 @@ def _explain(options: argparse.Namespace) -> int:
         return 2
     explanation = explain(box.policy, plan)
     if options.json:
-        print_json(explanation.as_json())
+        write_json(explanation.as_json())
     else:
-        print("\n".join(explanation.lines()))
+        write("\n".join(explanation.lines()))
     return 0
 
 
@@ -154,7 +155,7 @@ def _add_rules(options: argparse.Namespace) -> int:
     else:
         file = project_file(options.root) if options.project else local_file(options.root)
         remember(options.root, rules, file=file)
-    print(f"{behavior}: {', '.join(map(str, rules))} → {file}")
+    write(f"{behavior}: {', '.join(map(str, rules))} → {file}")
     return 0
 
 
@@ -164,7 +165,7 @@ def _remove_rules(options: argparse.Namespace) -> int:
     removed: set[str] = set()
     for file in (local_file(options.root), project_file(options.root), user_file()):
         for rule in remove_rules(file, options.rule):
-            print(f"removed {rule} from {file}")
+            write(f"removed {rule} from {file}")
             removed.add(rule)
     missing = [rule for rule in options.rule if rule not in removed]
     for rule in missing:
@@ -177,13 +178,13 @@ def _test(options: argparse.Namespace) -> int:
     results = check_examples(box.policy, box.settings.left_out)
     if options.json:
         rows = [{"rule": str(row.rule), "examples": row.examples, "failures": list(row.failures)} for row in results]
-        print_json(rows)
+        write_json(rows)
     else:
         for result in results:
-            print(f"{'✗' if result.failures else '✓'} {result.rule} ({result.examples} examples)")
+            write(f"{'✗' if result.failures else '✓'} {result.rule} ({result.examples} examples)")
             for failure in result.failures:
-                print(f"    {failure}")
-        print(f"{len(results)} rule(s) with examples")
+                write(f"    {failure}")
+        write(f"{len(results)} rule(s) with examples")
     print_settings_problems(box)
     return 1 if any(result.failures for result in results) or box.settings.errors else 0
 
@@ -194,19 +195,19 @@ def _trust(options: argparse.Namespace) -> int:
     box = Toolbox(options.root, load_settings=True)
     pending = box.settings.pending
     if not pending:
-        print("nothing waits for your consent")
+        write("nothing waits for your consent")
         return 0
-    print("This project's settings ask for:")
+    write("This project's settings ask for:")
     for item in pending:
-        print(f"  {item}")
+        write(f"  {item}")
     if not options.yes:
         if not sys.stdin.isatty():
             print_error("there is no terminal to ask at; use --yes to consent to exactly these")
             return 1
-        if input("Consent to exactly these? [y/N] ").strip().lower() not in ("y", "yes"):
+        if (read_line("Consent to exactly these? [y/N] ") or "").strip().lower() not in ("y", "yes"):
             return 1
     Trust().accept(box.settings.root, pending)
-    print(f"{len(pending)} setting(s) are in force from now on; you are asked again when they change")
+    write(f"{len(pending)} setting(s) are in force from now on; you are asked again when they change")
     return 0
 
 
@@ -227,9 +228,9 @@ def _replay(options: argparse.Namespace) -> int:
     sessions = list(stored_sessions(options.root)) if options.all else [_find_session(options.session)]
     results = [_replay_session(session, options) for session in sessions]
     if options.json:
-        print_json([_change_as_json(result, change) for result in results for change in result.changes])
+        write_json([_change_as_json(result, change) for result in results for change in result.changes])
     else:
-        print("\n".join(_format_replay(results, by_session=options.all)))
+        write("\n".join(_format_replay(results, by_session=options.all)))
     return 1 if any(change.widened for result in results for change in result.changes) else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from wieldy.agent.store import StoredSession, find_session, last_session, stored_sessions
 from wieldy.agent.transcript import NAME, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
-from wieldy.cli.output import print_json
+from wieldy.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
 
 EXAMPLES = """examples:
@@ -67,30 +66,30 @@ def _parser() -> argparse.ArgumentParser:
 def _list(options: argparse.Namespace) -> int:
     sessions = stored_sessions(None if options.all else options.root)
     if options.json:
-        print_json([_as_json(session) for session in sessions])
+        write_json([_as_json(session) for session in sessions])
         return 0
     shown = list(sessions if options.all else islice(sessions, SHOWN_SESSIONS))
     for session in shown:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed))
         root = f"  {session.root}" if options.all else ""
-        print(f"{session.id}  {when}  {session.model}{root}  {session.prompt[:80]}")
+        write(f"{session.id}  {when}  {session.model}{root}  {session.prompt[:80]}")
     if not shown:
-        print("no sessions here" + ("" if options.all else "; --all lists those of every folder"), file=sys.stderr)
+        write_error("no sessions here" + ("" if options.all else "; --all lists those of every folder"))
     elif not options.all and next(sessions, None) is not None:
-        print(f"these are the last {SHOWN_SESSIONS} of this folder; --all lists all sessions", file=sys.stderr)
+        write_error(f"these are the last {SHOWN_SESSIONS} of this folder; --all lists all sessions")
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
     conversation = fold(records(find_session(options.id or last_session("."))))
     if options.json:
-        print_json([message.as_dict() for message in conversation.messages])
+        write_json([message.as_dict() for message in conversation.messages])
         return 0
     for message in conversation.messages:
         for block in message.content:
             if line := _format_block(message.role, block):
-                print(line)
-    print(f"\n{conversation.turns} turn(s), ${conversation.cost:.4f}", file=sys.stderr)
+                write(line)
+    write_error(f"\n{conversation.turns} turn(s), ${conversation.cost:.4f}")
     return 0
 
 
@@ -101,10 +100,10 @@ def _export(options: argparse.Namespace) -> int:
 
         script = json.dumps(record_script(folder), ensure_ascii=False, indent=1) + "\n"
         Path(options.script).write_text(script, encoding="utf-8")
-        print(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`", file=sys.stderr)
+        write_error(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`")
         return 0
     for record in raw_records(folder):
-        print(json.dumps(record, ensure_ascii=False))
+        write_json_text(encode_json(record) + "\n")
     return 0
 
 

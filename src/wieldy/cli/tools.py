@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, command_parser
-from wieldy.cli.output import print_error, print_json, print_settings_problems
+from wieldy.cli.output import print_settings_problems
+from wieldy.console import print_error, write, write_json
 from wieldy.core.catalog import ToolAvailability
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
@@ -46,12 +47,12 @@ def main(command: str, argv: list[str]) -> int:
     elif not options.all:
         rows = [row for row in rows if row["offered"]]
     if options.json:
-        print_json(rows)
+        write_json(rows)
     elif options.name is not None:
-        print(_format_details(rows[0]))
+        write(_format_details(rows[0]))
     else:
         width = max((len(row["name"]) for row in rows), default=0)
-        print("\n".join(_format_line(row, width) for row in rows))
+        write("\n".join(_format_line(row, width) for row in rows))
     return 0
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from wieldy.cli.arguments import command_parser, count, folder
 from wieldy.cli.output import with_notices
+from wieldy.console import write, write_error, write_json
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -75,11 +74,11 @@ async def _history(journal: Journal, options: argparse.Namespace) -> int:
 
     entries = await journal.history(options.n)
     if options.json:
-        print(json.dumps(to_json_value(list(entries)), ensure_ascii=False, indent=2))
+        write_json(to_json_value(list(entries)))
     elif entries:
-        print("\n".join(history_lines(entries)))
+        write("\n".join(history_lines(entries)))
     else:
-        print("nothing has been changed by tools in this project", file=sys.stderr)
+        write_error("nothing has been changed by tools in this project")
     return 0
 
 
@@ -89,5 +88,5 @@ def _print_plan(plan: UndoPlan, *, preview: bool = False) -> int:
     lines = plan_lines(plan)
     if preview:
         lines[0] = f"would {lines[0]}"
-    print("\n".join(lines))
+    write("\n".join(lines))
     return 1 if plan.problems else 0

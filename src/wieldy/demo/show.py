@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 from msgspec import Struct
 
 from wieldy.agent.session import Session
+from wieldy.console import StyledText, write
 from wieldy.core.events import RunEnded, ToolEnded
 from wieldy.core.outcome import Refused
 from wieldy.providers.script import Script
-from wieldy.terminal.view import Painter, View
+from wieldy.terminal.view import View
 
 FOLDER = Path(__file__).parent
 PROMPT = "The tests of this shop till fail. Find out why and fix it."
@@ -43,31 +43,27 @@ class DemoResult(Struct, frozen=True):
 
 async def show() -> int:
     """Run the demo and print a summary; return 0 when everything went as expected."""
-    paint = Painter.for_stream()
     with tempfile.TemporaryDirectory(prefix="wieldy-demo-") as folder:
         root = Path(folder) / "till"
         shutil.copytree(FOLDER / "sample", root, ignore=shutil.ignore_patterns("__pycache__"))
-        print(
-            paint("The model is a recording: no key, no network. The tools, the files and the tests are real.", "dim")
-        )
-        print(paint(f"Working on a copy of a sample project in {root}\n", "dim"))
-        print(paint(f"> {PROMPT}\n", "bold"))
-        result = await _run(root, paint)
-    print(f"\n{result}")
-    print("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-5-5")
+        about = "The model is a recording: no key, no network. The tools, the files and the tests are real."
+        write(StyledText(f"{about}\nWorking on a copy of a sample project in {root}\n", ("dim",)))
+        write(StyledText(f"> {PROMPT}\n", ("bold",)))
+        result = await _run(root)
+    write(f"\n{result}")
+    write("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-5-5")
     return 0 if result.is_expected else 1
 
 
-async def _run(root: Path, paint: Painter) -> DemoResult:
+async def _run(root: Path) -> DemoResult:
     original = (root / "till.py").read_bytes()
     calls = refused = 0
     seconds, edit_id, passed = 0.0, "", False
     script = Script.load(FOLDER / "script.json")
     async with Session(root, model=script, mode="acceptEdits", settings=SETTINGS, persist=False) as session:
-        view = View(session.box.catalog.find, paint)
+        view = View(session.box.catalog.find)
         async for event in session.run(PROMPT):
-            sys.stdout.write(view.show(event))
-            sys.stdout.flush()
+            write(*view.show(event), end="", flush=True)
             if isinstance(event, ToolEnded):
                 calls += 1
                 is_refused = isinstance(event.result.outcome, Refused)
@@ -78,6 +74,6 @@ async def _run(root: Path, paint: Painter) -> DemoResult:
                     passed = not event.result.is_error
             elif isinstance(event, RunEnded):
                 seconds = event.seconds
-        print(paint("\n> undo the edit", "bold"))
+        write(StyledText("\n> undo the edit", ("bold",)))
         await session.box.undo(edit_id)
     return DemoResult(calls, refused, passed, (root / "till.py").read_bytes() == original, seconds)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 from wieldy.agent.session import Prompt, Session
+from wieldy.console import print_error
 from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded
 from wieldy.headless.summary import RunTotals, encode_line, summarize
 
@@ -51,7 +51,7 @@ async def converse(
             elif output_format == "text":
                 waiting.update(event)
                 if isinstance(event, Notice) and not event.data:
-                    print(f"wieldy: {event.text}", file=sys.stderr)
+                    print_error(event.text)
         waiting.stop()
         assert end is not None
         if output_format == "text":
@@ -83,7 +83,7 @@ class WaitingNotices:
             self.stop()
         if isinstance(event, Retried):
             attempt = f"attempt {event.attempt + 1} of {event.most}"
-            print(f"wieldy: {event.why}; trying again in {max(event.seconds, 1):.0f} s ({attempt})", file=sys.stderr)
+            print_error(f"{event.why}; trying again in {max(event.seconds, 1):.0f} s ({attempt})")
 
     def stop(self) -> None:
         """Wait for nothing any more."""
@@ -95,7 +95,7 @@ class WaitingNotices:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._remind, since)
 
     def _remind(self, since: float) -> None:
-        print(f"wieldy: waiting for the model's answer ({time.monotonic() - since:.0f} s)", file=sys.stderr)
+        print_error(f"waiting for the model's answer ({time.monotonic() - since:.0f} s)")
         self._start(since)
 
 
@@ -115,6 +115,6 @@ def _write_text(end: RunEnded, totals: RunTotals, write: Write) -> None:
     if end.text:
         write(end.text if end.text.endswith("\n") else end.text + "\n")
     if end.why != "done":
-        print(f"wieldy: {end.detail or end.why}", file=sys.stderr)
+        print_error(end.detail or end.why)
     for line in totals.denial_lines():
-        print(f"wieldy: {line}", file=sys.stderr)
+        print_error(line)

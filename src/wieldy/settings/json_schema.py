@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from wieldy.console import write
 from wieldy.core.setting_keys import KEYS, SettingKey, key_tree
 
 _KIND_NAMES = {
@@ -112,4 +113,4 @@ def docs_table() -> str:
 
 if __name__ == "__main__":
     FILE.write_text(as_text(), "utf-8")
-    print(docs_table(), end="")
+    write(docs_table(), end="")

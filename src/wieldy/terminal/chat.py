@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wieldy.agent.session import Session
+from wieldy.console import Style, StyledText, write
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, Notice, RunEnded
 from wieldy.core.state_dirs import state_home
 from wieldy.terminal.commands import COMMANDS, ExitChat, send_mcp_prompt
 from wieldy.terminal.questions import NoAnswer, TerminalQuestions, ask_permission
-from wieldy.terminal.view import Painter, View
+from wieldy.terminal.view import View
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class Chat:
     ) -> None:
         self._open_session = open_session
         self._first_prompt = first_prompt
-        self._paint = Painter.for_stream()
         self._prompt = create_prompt()
         self._use_session(self._create_session(resume))
         self._interrupted = False
@@ -57,9 +56,9 @@ class Chat:
         finally:
             await self.session.aclose()
 
-    def say(self, text: str, *styles: str) -> None:
+    def say(self, text: str, *styles: Style) -> None:
         """Print a line."""
-        print(self._paint(text, *styles))  # type: ignore[arg-type]
+        write(StyledText(text, styles))
 
     async def resume(self, session_id: str) -> None:
         """Switch to another session."""
@@ -77,10 +76,9 @@ class Chat:
         async for event in self.session.run(prompt):
             if isinstance(event, Notice):  # printed by the subscription
                 continue
-            sys.stdout.write(self._view.show(event))
-            sys.stdout.flush()
+            write(*self._view.show(event), end="", flush=True)
             if isinstance(event, RunEnded) and not event.is_error:
-                sys.stdout.write("\n")
+                write("")
 
     def _create_session(self, resume: str | None) -> Session:
         host = HostServices(question_handler=TerminalQuestions(self._read_answer))
@@ -88,7 +86,7 @@ class Chat:
 
     def _use_session(self, session: Session) -> None:
         self.session = session
-        self._view = View(session.box.catalog.find, self._paint)
+        self._view = View(session.box.catalog.find)
         session.box.subscribe(self._print_notice)
 
     def _has_model(self) -> bool:

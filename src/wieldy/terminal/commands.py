@@ -49,7 +49,10 @@ async def _call(chat: Chat, rest: str) -> None:
         return
     box = chat.session.box
     result = await box.call(name, parse_input(split_words(fields.strip()), box.catalog.find(name)))
-    chat.say(format_result(result), *(["red"] if result.is_error else []))
+    if result.is_error:
+        chat.say(format_result(result), "red")
+    else:
+        chat.say(format_result(result))
 
 
 async def _mcp(chat: Chat, rest: str) -> None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from wieldy import console
 from wieldy.approval import Ask
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, Question
-from wieldy.core.invisible_text import escape_invisible
+from wieldy.core.invisible_text import escape_invisible, escape_to_line
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 
 MAX_SHOWN_CHARS = 4_000
+MAX_SUMMARY_CHARS = 200
+ROWS_BELOW = 8
+"""Rows of a question below the input: summary, reason, choices, prompt."""
+GUTTER = "  │ "
+"""Before every line of foreign text that may have line breaks, so that none can pass for a line of the question."""
 
 # Shows a prompt and returns the typed line.
 ReadLine: TypeAlias = Callable[[str], Awaitable[str]]
@@ -50,9 +59,8 @@ async def read_line(prompt: str) -> str:
 
 
 def _read_line(prompt: str) -> str:
-    print(prompt, end="", file=sys.stderr, flush=True)
-    if not (line := sys.stdin.readline()):
-        print(file=sys.stderr)
+    line = console.read_line(prompt)
+    if line is None:
         raise NoAnswer
     return line
 
@@ -63,10 +71,7 @@ async def ask_permission(question: Question, read_line: ReadLine, *, ask_instead
     With `ask_instead`, a no is followed by the question what to do instead.
     """
     rules = question.decision.suggestions
-    choices = "  [y] yes   " + (f"[a] yes, and always allow {', '.join(rules)}   " if rules else "") + "[n] no"
-    agent = [f"the {question.agent} asks:"] if question.agent else []
-    why = f"  {escape_invisible(question.decision.why)}"
-    print("\n".join(["", *agent, *format_call(question.plan), why, choices]), file=sys.stderr)
+    console.write_error("\n".join(["", *format_permission_question(question)]))
     try:
         while True:
             match (await read_line("  > ")).strip().lower():
@@ -78,27 +83,56 @@ async def ask_permission(question: Question, read_line: ReadLine, *, ask_instead
                     prompt = "  what should be done instead? (Enter: nothing) "
                     return Answer(False, (await read_line(prompt)).strip() if ask_instead else "")
                 case _:
-                    print(f"  please answer {'y, a or n' if rules else 'y or n'}", file=sys.stderr)
+                    console.write_error(f"  please answer {'y, a or n' if rules else 'y or n'}")
     except NoAnswer:
         return Answer(False)
 
 
-def format_call(plan: PlannedCall) -> Iterator[str]:
-    """Yield the call in one line, and every text of its input that this line does not show whole."""
-    summary = escape_invisible(plan.tool.show_use(plan.input))
-    yield summary
+def format_permission_question(question: Question) -> Iterator[str]:
+    """Yield the lines of a permission question. Its last lines name the call, whatever stands above them."""
+    rules = question.decision.suggestions
+    always = f"[a] yes, and always allow {', '.join(map(escape_to_line, rules))}   " if rules else ""
+    if question.agent:
+        yield f"the {escape_to_line(question.agent)} asks:"
+    yield from format_call(question.plan, shutil.get_terminal_size())
+    yield f"  {escape_to_line(question.decision.why)}"
+    yield f"  [y] yes   {always}[n] no"
+
+
+def format_call(plan: PlannedCall, size: os.terminal_size) -> Iterator[str]:
+    """Yield the call in one line, and every text of its input that this line does not show whole.
+
+    Where the whole would push its beginning off the screen, that line comes last.
+    """
+    whole = escape_to_line(plan.tool.show_use(plan.input))
+    summary = truncate(whole, MAX_SUMMARY_CHARS)
+    details = list(_format_input(plan, summary))
+    rows = sum(1 + len(line) // max(size.columns, 1) for line in details)
+    if rows + ROWS_BELOW <= size.lines:
+        yield summary
+        yield from details
+    else:
+        yield from details
+        yield f"{summary} (all of it is above: {rows} rows)"
+
+
+def _format_input(plan: PlannedCall, summary: str) -> Iterator[str]:
     for name, value in plan.input.items():
         if isinstance(value, bool | int | float | None):
             continue
-        text = escape_invisible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
-        if text in summary:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+        if escape_to_line(text) in summary and "\n" not in text:
             continue
         # Content of a file may be shortened; a command must be visible to its last character.
-        shown = text if name == "command" or len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
-        yield f"  {name}:"
-        yield from (f"    {line}" for line in shown.split("\n"))
+        shown = text if name == "command" else text[:MAX_SHOWN_CHARS]
+        yield f"  {escape_to_line(name)}:"
+        yield from (GUTTER + line for line in _lines(shown))
         if len(shown) < len(text):
-            yield f"    … {len(text) - len(shown)} more characters"
+            yield f"{GUTTER}… {len(text) - len(shown)} more characters"
+
+
+def _lines(text: str) -> list[str]:
+    return escape_invisible(text).split("\n")
 
 
 class TerminalQuestions:
@@ -111,7 +145,7 @@ class TerminalQuestions:
         """Return the answers; None where the user answered nothing, or left."""
         answers: list[UserAnswer] = []
         for question in questions:
-            print(f"\n{format_question(question)}", file=sys.stderr)
+            console.write_error(f"\n{format_question(question)}")
             try:
                 answers.append(parse_answer(await self._read_line("  > "), question))
             except NoAnswer:
@@ -121,8 +155,8 @@ class TerminalQuestions:
 
 def format_question(question: UserQuestion) -> str:
     """Return a question with its options, numbered."""
-    lines = [escape_invisible(question.question)]
-    lines += [f"  [{number}] {escape_invisible(option)}" for number, option in enumerate(question.options, start=1)]
+    lines = [GUTTER + line if number else line for number, line in enumerate(_lines(question.question))]
+    lines += [f"  [{number}] {escape_to_line(option)}" for number, option in enumerate(question.options, start=1)]
     if question.options:
         lines.append(f"  ({'numbers' if question.several else 'a number'}, or your own words; Enter: no answer)")
     return "\n".join(lines)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from textwrap import wrap
-from typing import Any, Literal, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
+from wieldy.console import Style, StyledText
 from wieldy.core.events import (
     AgentEvent,
     Compacted,
@@ -32,134 +31,118 @@ MAX_DIFF_LINES = 24
 WIDTH = 110
 _HUNK = re.compile(r"^@@ .* @@", re.MULTILINE)
 
-Style: TypeAlias = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
-_CODES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-
-
-class Painter:
-    """Adds ANSI styles to text, or leaves it as it is."""
-
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-
-    @classmethod
-    def for_stream(cls, stream: TextIO | None = None, env: Mapping[str, str] = os.environ) -> Painter:
-        """Enable styles on a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
-        stream = stream or sys.stdout
-        return cls(stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb")
-
-    def __call__(self, text: str, *styles: Style) -> str:
-        """Return the text in these styles."""
-        if not self.enabled or not styles:
-            return text
-        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+# What an event adds to the screen; `console.write` escapes and colors it.
+Shown: TypeAlias = list[StyledText]
 
 
 class View:
-    """Turns the events of a run into text. `find` returns the tool of a name, which formats its own calls and results."""
+    """Turns the events of a run into styled text. `find` returns the tool of a name, which formats its calls and results."""
 
-    def __init__(self, find: Callable[[str], Tool | None], paint: Painter) -> None:
+    def __init__(self, find: Callable[[str], Tool | None]) -> None:
         self._find = find
-        self._paint = paint
         self._streaming = ""
 
-    def show(self, event: Event) -> str:
+    def show(self, event: Event) -> Shown:
         """Return what an event adds to the screen."""
         if isinstance(event, ModelTextDelta):
             return self._show_delta(event)
-        line = self._format(event)
-        if line is None:
-            return ""
-        before = "\n" if self._streaming else ""
+        lines = self._format(event)
+        if lines is None:
+            return []
+        before = [StyledText("\n")] if self._streaming else []
         self._streaming = ""
-        return f"{before}{line}\n"
+        return [*before, *lines, StyledText("\n")]
 
-    def _show_delta(self, event: ModelTextDelta) -> str:
+    def _show_delta(self, event: ModelTextDelta) -> Shown:
         kind = "thinking" if event.thinking else "text"
-        before = "" if self._streaming in ("", kind) else "\n"
+        before = [] if self._streaming in ("", kind) else [StyledText("\n")]
         self._streaming = kind
-        return before + (self._paint(event.text, "dim") if event.thinking else event.text)
+        return [*before, StyledText(event.text, ("dim",) if event.thinking else ())]
 
-    def _format(self, event: Event) -> str | None:
+    def _format(self, event: Event) -> Shown | None:
         match event:
             case AgentEvent():
                 return self._format_subagent(event)
             case ToolStarted(name="AskUser"):
                 return None  # the questions are on the screen already
             case ToolStarted():
-                return self._paint("● ", "cyan") + self._paint(self._format_call(event.name, event.input), "bold")
+                return [StyledText("● ", ("cyan",)), StyledText(self._format_call(event.name, event.input), ("bold",))]
             case ToolCancelled():
-                return self._indent(event.result.text, "yellow")
+                return _indent(event.result.text, "yellow")
             case ToolFailed() if isinstance(event.result.outcome, Refused):
                 return self._format_denial(event)
             case ToolFailed():
-                return self._indent(event.result.text, "red")
+                return _indent(event.result.text, "red")
             case ToolEnded():
                 return self._format_result(event.name, event.result)
             case PermissionDecided() if event.answer is not None and event.answer.allowed:
-                return self._paint("  allowed", "dim")
+                return _line("  allowed", "dim")
             case Retried():
-                return self._paint(f"  {event.why}; retrying in {event.seconds:.0f} s", "yellow")
+                return _line(f"  {event.why}; retrying in {event.seconds:.0f} s", "yellow")
             case Compacted():
                 text = f"  the conversation was compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens"
-                return self._paint(text, "dim")
+                return _line(text, "dim")
             case Notice():
-                return self._paint(f"  {event.text}", "dim")
+                return _line("  " + event.text.replace("\n", "\n  "), "dim")
             case RunEnded() if event.is_error:
-                return self._paint(f"stopped: {event.detail or event.why}", "red")
+                return _line(f"stopped: {event.detail or event.why}", "red")
             case RunEnded() if event.why == "interrupted":
-                return self._paint("interrupted", "yellow")
+                return _line("interrupted", "yellow")
         return None
 
-    def _format_subagent(self, event: AgentEvent) -> str | None:
+    def _format_subagent(self, event: AgentEvent) -> Shown | None:
         """Show the calls, denials and notices of a subagent; the rest is in its report."""
         match event.event:
             case ToolStarted(name=name, input=input):
-                return self._paint(f"  ↳ {event.agent_type}: {self._format_call(name, input)}", "dim")
+                return _line(f"  ↳ {event.agent_type}: {self._format_call(name, input)}", "dim")
             case ToolFailed(result=result) if isinstance(result.outcome, Refused):
-                return self._paint(f"  ↳ {event.agent_type}: {_one_line(result.text)}", "red")
+                return _line(f"  ↳ {event.agent_type}: {_one_line(result.text)}", "red")
             case Notice(text=text):
-                return self._paint(f"  ↳ {event.agent_type}: {_one_line(text)}", "dim")
+                return _line(f"  ↳ {event.agent_type}: {_one_line(text)}", "dim")
         return None
 
     def _format_call(self, name: str, input: Mapping[str, Any]) -> str:
         tool = self._find(name)
         return _one_line(tool.show_use(input) if tool else name)
 
-    def _format_denial(self, event: ToolFailed) -> str:
+    def _format_denial(self, event: ToolFailed) -> Shown:
         tool, why = self._find(event.name), event.result.text
         if tool is None or event.input is None:
-            return f"{self._paint('● ', 'red')}{event.name}\n{self._indent(why, 'red')}"
+            return [StyledText("● ", ("red",)), StyledText(f"{event.name}\n"), *_indent(why, "red")]
         lines = [part for line in tool.show_rejection(event.input, why).splitlines() for part in wrap(line, WIDTH)]
-        first = self._paint("● ", "red") + self._paint(lines[0], "red")
-        return "\n".join((first, *([self._indent("\n".join(lines[1:]), "red")] if lines[1:] else [])))
+        rest = [StyledText("\n"), *_indent("\n".join(lines[1:]), "red")] if lines[1:] else []
+        return [StyledText(f"● {lines[0]}", ("red",)), *rest]
 
-    def _format_result(self, name: str, result: ToolResult) -> str:
+    def _format_result(self, name: str, result: ToolResult) -> Shown:
         if _HUNK.search(result.text):
             return self._format_diff(result.text)
         tool = self._find(name)
-        return self._indent(tool.show_result(result) if tool else result.text, "dim")
+        return _indent(tool.show_result(result) if tool else result.text, "dim")
 
-    def _format_diff(self, text: str) -> str:
+    def _format_diff(self, text: str) -> Shown:
         first, _, rest = text.partition("\n")
-        lines = [f"  {_one_line(first)}"]
+        lines = _line(f"  {_one_line(first)}")
         body = [line for line in rest.splitlines() if line.startswith(("+", "-", "@@", " "))]
         for line in body[:MAX_DIFF_LINES]:
             if line.startswith(("+++", "---")):
                 continue
-            added, removed = line.startswith("+"), line.startswith("-")
-            text = _one_line(line)
-            lines.append("  " + (self._paint(text, "green" if added else "red") if added or removed else text))
+            style: Style | None = "green" if line.startswith("+") else "red" if line.startswith("-") else None
+            lines.append(StyledText(f"\n  {_one_line(line)}", (style,) if style else ()))
         if len(body) > MAX_DIFF_LINES:
-            lines.append(self._paint(f"  … {len(body) - MAX_DIFF_LINES} more lines", "dim"))
-        return "\n".join(lines)
+            lines.append(StyledText(f"\n  … {len(body) - MAX_DIFF_LINES} more lines", ("dim",)))
+        return lines
 
-    def _indent(self, text: str, style: Any) -> str:
-        lines = text.splitlines() or [""]
-        indented = [self._paint(f"  {_one_line(line)}", style) for line in lines[:MAX_LINES]]
-        if len(lines) > MAX_LINES:
-            indented.append(self._paint(f"  … {len(lines) - MAX_LINES} more lines", "dim"))
-        return "\n".join(indented)
+
+def _line(text: str, *styles: Style) -> Shown:
+    return [StyledText(text, styles)]
+
+
+def _indent(text: str, style: Style) -> Shown:
+    lines = text.splitlines() or [""]
+    indented = [StyledText("\n".join(f"  {_one_line(line)}" for line in lines[:MAX_LINES]), (style,))]
+    if len(lines) > MAX_LINES:
+        indented.append(StyledText(f"\n  … {len(lines) - MAX_LINES} more lines", ("dim",)))
+    return indented
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,8 @@ import re
 import sys
 from html.parser import HTMLParser
 
+from wieldy.console import write_to_parent
+
 CPU_SECONDS = 20
 MAX_MEMORY = 2 << 30
 MAX_DEPTH = 1_000
@@ -31,7 +33,7 @@ def main(url: str) -> None:
 
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
-    sys.stdout.buffer.write(convert(sys.stdin.buffer.read().decode("utf-8", "replace"), url).encode("utf-8", "replace"))
+    write_to_parent(convert(sys.stdin.buffer.read().decode("utf-8", "replace"), url).encode("utf-8", "replace"))
 
 
 def convert(page: str, url: str) -> str:

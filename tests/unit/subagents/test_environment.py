@@ -13,13 +13,14 @@ from tests.unit.subagents.conftest import told
 
 from wieldy import Script, Session, Toolbox
 from wieldy.agent.models import MODEL_ALIASES, SubagentModels
+from wieldy.console import render
 from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
 from wieldy.subagents.definitions import AgentDefinition
-from wieldy.terminal.view import Painter, View
+from wieldy.terminal.view import View
 from wieldy.testing import record
 
 CLAUDE = f"anthropic/{MODEL_ALIASES['sonnet']}"
@@ -138,14 +139,14 @@ async def test_lines_of_agents_follow_the_message_that_sent_them_at_any_depth(op
 
 
 def test_a_terminal_shows_the_tools_of_an_agent_and_what_was_denied_to_it():
-    view = View(lambda name: None, Painter(False))
-    shown = view.show(inside("a", "1", ToolStarted(call_id="b", name="Read", input={})))
-    assert shown == "  ↳ explore: Read\n"
+    view = View(lambda name: None)
+    started = inside("a", "1", ToolStarted(call_id="b", name="Read", input={}))
+    assert render(*view.show(started), color=False) == "  ↳ explore: Read\n"
     refused = ToolFailed(
         call_id="b", name="Read", result=result("b", "not so", Refused("permission", "not so")), seconds=0
     )
-    assert view.show(inside("a", "1", refused)) == "  ↳ explore: not so\n"
-    assert view.show(inside("a", "1", answered())) == ""
+    assert render(*view.show(inside("a", "1", refused)), color=False) == "  ↳ explore: not so\n"
+    assert view.show(inside("a", "1", answered())) == []
 
 
 @pytest.mark.asyncio

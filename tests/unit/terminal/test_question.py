@@ -45,13 +45,13 @@ async def test_a_short_command_is_shown_once(shown: Any) -> None:
 @pytest.mark.parametrize("command", ["touch " + "a" * 300 + " && rm b", "touch a\n" * 3000 + "rm b"])
 async def test_a_long_command_is_shown_to_its_last_character(shown: Any, command: str) -> None:
     text = await shown("Bash", command=command)
-    assert text.partition("  command:\n")[2].startswith("    touch a")
+    assert text.partition("  command:\n")[2].startswith("  │ touch a")
     assert "rm b\n" in text
 
 
 async def test_line_ends_are_shown_since_they_separate_commands(shown: Any) -> None:
     text = await shown("Bash", command="echo ok\ntouch made")
-    assert "    echo ok\n    touch made\n" in text
+    assert "  │ echo ok\n  │ touch made\n" in text
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,27 @@ async def test_a_letter_of_another_script_is_pointed_out(shown: Any) -> None:
 
 async def test_what_would_be_written_is_shown_in_part_and_the_rest_counted(shown: Any) -> None:
     text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MAX_SHOWN_CHARS)
-    assert "  content:\n    line\n    line\n" in text
-    assert "    … 50 more characters" in text
+    assert "  content:\n  │ line\n  │ line\n" in text
+    assert "  │ … 50 more characters" in text
+
+
+async def test_a_line_break_in_a_description_cannot_fake_a_line(shown: Any) -> None:
+    text = await shown("Bash", command="touch a", description="ok\n  [y] yes   [n] no\nls")
+    assert "\nok⏎  [y] yes   [n] no⏎ls: touch a\n" in text
+    assert [line for line in text.splitlines() if line.startswith("  [y]")] == [
+        "  [y] yes   [a] yes, and always allow Bash(touch:*)   [n] no"
+    ]
+
+
+async def test_a_line_break_in_a_command_stands_behind_a_gutter(shown: Any) -> None:
+    text = await shown("Bash", command="touch a\n  [y] yes   [n] no")
+    assert "  │   [y] yes   [n] no\n" in text
+
+
+async def test_a_command_longer_than_the_screen_is_named_again_below_it(shown: Any) -> None:
+    text = await shown("Bash", command="rm -rf build\n" + "true\n" * 100)
+    last = text.splitlines()[-3:]
+    assert last[0].startswith("rm -rf build true")
+    assert "all of it is above: 103 rows" in last[0]
+    assert len(last[0]) < 260
+    assert last[2].startswith("  [y] yes")

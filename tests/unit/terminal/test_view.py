@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from wieldy import Toolbox, tool
+from wieldy.console import render
 from wieldy.core.tool_decorator import FunctionTool
-from wieldy.terminal.view import Painter, View
+from wieldy.terminal.view import View
 
 
 class Deploying(FunctionTool):
@@ -31,12 +32,12 @@ async def release(version: str) -> str:
 
 async def shown(root: Path, name: str, **fields: Any) -> str:
     async with Toolbox(root, settings={"permissions": {"deny": ["deploy", "release"]}}, tools=[deploy, release]) as box:
-        view = View(box.catalog.find, Painter(False))
+        view = View(box.catalog.find)
         async with box.stream() as events:
             await box.call(name, **fields)
             async for event in events:
                 if event.kind == "tool.failed":
-                    return view.show(event)
+                    return render(*view.show(event), color=False)
     raise AssertionError("the call was not refused")
 
 

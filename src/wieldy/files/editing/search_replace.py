@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from wieldy.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.files.detection import binary_kind, detect_encoding
@@ -164,8 +165,7 @@ def _search(request: FileSearchRequest) -> None:
 
 
 def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    write_to_parent(f"{line}\n".encode())
 
 
 def _list_files(request: FileSearchRequest) -> Iterator[str]:

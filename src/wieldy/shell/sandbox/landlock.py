@@ -8,6 +8,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
+from wieldy.console import print_error
 from wieldy.shell.sandbox.policy import SandboxPolicy
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -79,7 +80,7 @@ def main(policy: str, program: str, *arguments: str) -> None:
     try:
         restrict(SandboxPolicy.from_json(policy))
     except OSError as problem:
-        print(f"wieldy: the sandbox could not be set up: {problem.strerror}", file=sys.stderr)
+        print_error(f"the sandbox could not be set up: {problem.strerror}")
         sys.exit(125)
     os.execv(program, [program, *arguments])
 
