@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 from collections import Counter
 from typing import Any
 
@@ -14,6 +16,10 @@ from tests.needs import MARK
 for _variable in ("LC_ALL", "LC_CTYPE"):
     os.environ.pop(_variable, None)
 os.environ["LANG"] = "C.UTF-8"
+
+# Some commands in tests call `python3`; a machine may have Python under another name only.
+if shutil.which("python3") is None:
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
 # Tests may run behind `nohup` or `&`, which ignore signals; processes that tests start must receive them all the same.
 for _number, _usual in (

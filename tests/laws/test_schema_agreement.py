@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import operator
 import typing
 from dataclasses import make_dataclass
 from types import GenericAlias
@@ -99,7 +100,7 @@ def _objects(fitting: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def _optional(kind: Kind) -> Any:
-    return typing.Union.__getitem__((kind.annotation, None))
+    return operator.getitem(typing.Union, (kind.annotation, None))
 
 
 def _or_null(kind: Kind) -> st.SearchStrategy[Any]:
@@ -108,7 +109,7 @@ def _or_null(kind: Kind) -> st.SearchStrategy[Any]:
 
 def _union(kinds: tuple[Kind, Kind]) -> Kind:
     one, other = kinds
-    return Kind(typing.Union.__getitem__((one.annotation, other.annotation)), one.fitting | other.fitting)
+    return Kind(operator.getitem(typing.Union, (one.annotation, other.annotation)), one.fitting | other.fitting)
 
 
 def _fields(kinds: tuple[Kind, Kind]) -> st.SearchStrategy[Any]:

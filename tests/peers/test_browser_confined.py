@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.unit.browser.pages import browsing, connections, ref
+from tests.unit.browser.pages import browsing, connections, ref, skip_without_browser
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy.core.decision import Question
@@ -150,6 +150,7 @@ asyncio.run(main())
 
 @pytest.mark.asyncio
 async def test_nothing_survives_when_our_process_is_killed(tmp_path: Path) -> None:
+    skip_without_browser()
     tag = f"killed-{os.getpid()}-{tmp_path.name}"
     project = str(Path(__file__).parents[2])
     async with serving({"/": html("<title>T</title>")}) as site:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import psutil
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
@@ -143,8 +144,8 @@ async def test_every_kind_of_tool_works(transport: str, era: str, project: Path,
 
 def processes(mark: str) -> list[str]:
     """The processes whose command line holds a mark."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout.splitlines()
-    return [line for line in found if mark in line]
+    lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if mark in line]
 
 
 @everywhere

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -55,12 +57,24 @@ async def show() -> int:
     return 0 if result.is_expected else 1
 
 
+def _environment() -> dict[str, str]:
+    """The environment, with this interpreter as `python3` where the machine has Python under another name only."""
+    if shutil.which("python3") is not None:
+        return dict(os.environ)
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]),
+    }
+
+
 async def _run(root: Path) -> DemoResult:
     original = (root / "till.py").read_bytes()
     calls = refused = 0
     seconds, edit_id, passed = 0.0, "", False
     script = Script.load(FOLDER / "script.json")
-    async with Session(root, model=script, mode="acceptEdits", settings=SETTINGS, persist=False) as session:
+    async with Session(
+        root, model=script, mode="acceptEdits", settings=SETTINGS, persist=False, env=_environment()
+    ) as session:
         view = View(session.box.catalog.find)
         async for event in session.run(PROMPT):
             write(*view.show(event), end="", flush=True)

@@ -32,10 +32,14 @@ class OnlyLoopback:
         return await open_streams(address, port, tls, name)
 
 
-def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Toolbox:
-    """A toolbox that may open pages of this machine. Skips where there is no browser."""
+def skip_without_browser() -> None:
     if missing := missing_requirement(os.environ):
         skip_untested(f"browser tools: {missing}")
+
+
+def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Toolbox:
+    """A toolbox that may open pages of this machine. Skips where there is no browser."""
+    skip_without_browser()
     options.setdefault("mode", "bypassPermissions")
     box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
     fetcher = box.workspace.services.fetcher
