@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.approval import Ask, CallbackApprover, NoApprover
-from wieldy.core.abort import Abort
-from wieldy.core.call import RawInput, ToolCall
+from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.effects import UNKNOWN_EFFECTS
-from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
-from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options, Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
+from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
-from wieldy.engine.turn import Turn
+from wieldy.engine.turn import Flush, Turn
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
 from wieldy.mcp.client.configured import ConfiguredServers
@@ -32,15 +30,14 @@ from wieldy.settings.load import Settings, SettingsReader
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
 from wieldy.toolset.toolset import OfferedTools
-from wieldy.wiring import ConfiguredHooks, ServiceParts, build_services, build_toolset, configure_services
+from wieldy.wiring import ConfiguredHooks, LiveServices, ServiceParts, build_toolset
 from wieldy.workspace_services import HostServices, WorkspaceServices
 
 if TYPE_CHECKING:
+    from wieldy.engine.loop_breaker import LoopBreaker
     from wieldy.files.journal.undo import UndoPlan
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
-
-CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
 
 
 class Toolbox(SessionUndo):
@@ -85,16 +82,16 @@ class Toolbox(SessionUndo):
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings
-        self._reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
-        self.settings = self._reader.read()
+        reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
+        configured = reader.read()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
         for tool in tools:
             self.add(tool)
         self.workspace = Workspace(
             root,
             session_dir=session_dir or Path(state_dir or state_home()) / "sessions" / self.id,
-            settings=self.settings.values,
-            extra_roots=tuple(self.settings.get("permissions.additionalDirectories")),
+            settings=configured.values,
+            extra_roots=tuple(configured.get("permissions.additionalDirectories")),
             env=env,
             state_dir=state_dir,
             emit=self.events.emit,
@@ -105,8 +102,8 @@ class Toolbox(SessionUndo):
                 while_asking=lambda question: self._hooks.while_asking(question),  # noqa: PLW0108 - made later
             ),
         )
-        self.policy = self.settings.policy(self.workspace, mode)
-        self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
+        self.policy = configured.policy(self.workspace, mode)
+        self._hooks = ConfiguredHooks(configured, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
         self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)
         self.parts = ServiceParts(
             catalog=self.catalog,
@@ -124,18 +121,18 @@ class Toolbox(SessionUndo):
             on_question=on_question,
             options=options,
         )
-        self.services = build_services(self.settings, self.workspace, parts=self.parts, max_concurrency=max_concurrency)
-        self._call_count = self._turn_count = 0
+        self._live = LiveServices(
+            reader, configured, self.workspace, self.parts, self._hooks, self._servers, max_concurrency
+        )
+        self._call_numbers, self._turn_numbers = count(1), count(1)
 
     async def __aenter__(self) -> Self:
-        self._servers.start(self.settings, self.services.approver)
+        self._live.start_servers()
         if os.path.exists(journal_path(self.workspace)):
             await self.workspace.services.journal.start()  # recovers what a crash left half done
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -159,7 +156,7 @@ class Toolbox(SessionUndo):
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
         if name.startswith(MCP_PREFIX):
             await self._servers.wait_for_tool(name)  # called by a program: the tool will come
-        self._follow_settings()
+        self._live.follow_settings()
         return await handle(self._call((name, fields if input is None else input)), self.services)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
@@ -169,13 +166,18 @@ class Toolbox(SessionUndo):
                 turn.submit(self._call(call))
             return await turn.results()
 
-    def turn(self, message_id: str | None = None) -> Turn:
+    def turn(
+        self,
+        message_id: str | None = None,
+        *,
+        flush: Flush | None = None,
+        loop_breaker: LoopBreaker | None = None,
+    ) -> Turn:
         """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
-        self._follow_settings()
+        self._live.follow_settings()
         if message_id is None:
-            self._turn_count += 1
-            message_id = f"turn_{self.id}_{self._turn_count}"
-        return Turn(self.services, message_id)
+            message_id = f"turn_{self.id}_{next(self._turn_numbers)}"
+        return Turn(self.services, message_id, flush=flush, loop_breaker=loop_breaker)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
@@ -184,17 +186,7 @@ class Toolbox(SessionUndo):
         return self.services.judge.decide(plan, ())
 
     def _call(self, call: CallLike) -> ToolCall:
-        if isinstance(call, ToolCall):
-            return call
-        id = None
-        if isinstance(call, Mapping):
-            id, name, input = call.get("id"), call["name"], call.get("input", {})
-        else:
-            name, input = call
-        if not id:
-            self._call_count += 1
-            id = f"call_{self.id}_{self._call_count}"
-        return ToolCall(id, name, input)
+        return as_tool_call(call, lambda: f"call_{self.id}_{next(self._call_numbers)}")
 
     # Tools for a model
 
@@ -218,9 +210,7 @@ class Toolbox(SessionUndo):
 
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every running call; each ends in a result within a second. Later calls are not affected."""
-        flag = self.services.abort
-        self._configure_services(Abort())
-        flag.set(reason)
+        self._live.abort(reason)
 
     @property
     def hooks(self) -> Hooks:
@@ -232,38 +222,24 @@ class Toolbox(SessionUndo):
         """What is wrong with the hooks of the settings."""
         return self._hooks.problems
 
-    # Settings
+    # Settings and services
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._live.settings
+
+    @property
+    def services(self) -> Services:
+        """What the calls to come work with."""
+        return self._live.current
 
     async def reload(self) -> Settings:
         """Read the settings again; all but the mode is applied. Broken settings are reported and not applied.
 
         Returns what was read; its `errors` say why it is not in force.
         """
-        self._reader.changed()
-        settings = await in_thread(self._reader.read)
-        self._update_settings(settings)
-        return settings
-
-    def _follow_settings(self) -> None:
-        """Apply settings files that have changed; takes a few microseconds where none has."""
-        if self._reader.watched and self._reader.changed():
-            self._update_settings(self._reader.read())
-
-    def _update_settings(self, settings: Settings) -> None:
-        if settings.errors:
-            self.events.emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
-            return
-        settings.apply(self.workspace, self.policy, before=self.settings)
-        self.settings = settings
-        self._hooks.follow(settings)
-        self._configure_services(self.services.abort)
-        for problem in self.hook_problems:
-            self.events.emit(Notice(text=problem))
-        self._servers.start(settings, self.services.approver)
-
-    def _configure_services(self, abort: Abort) -> None:
-        """Build the services of the calls to come."""
-        self.services = configure_services(self.services, self.settings, self.parts, abort)
+        return await self._live.reload()
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, at most so many seconds."""

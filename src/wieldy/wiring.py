@@ -13,6 +13,8 @@ from wieldy.approval import ObservedApprover
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
+from wieldy.core.events import Notice
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
@@ -22,7 +24,7 @@ from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor
 from wieldy.permissions.advisers import CleanTreeAdviser, SandboxAdviser
 from wieldy.permissions.decide import Policy, RuleMatcher
-from wieldy.settings.load import Settings
+from wieldy.settings.load import Settings, SettingsReader
 from wieldy.tools import MODULES
 from wieldy.toolset.toolset import ActivatingCatalog, Activations, ServerStarts, Toolset
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from wieldy.engine.tool_limits import ToolLimits
     from wieldy.hooks.config import Hook
     from wieldy.hooks.dispatch import Hooks
+    from wieldy.mcp.client.configured import ConfiguredServers
 
 MAX_CONCURRENCY = 10
 
@@ -153,6 +156,65 @@ def _tool_limits(limits: ToolLimits | None, settings: Settings, catalog: Catalog
 def _max_concurrency(env: Mapping[str, str]) -> int:
     text = env.get("WIELDY_MAX_TOOL_CONCURRENCY", "")
     return int(text) if text.isdigit() and int(text) > 0 else MAX_CONCURRENCY
+
+
+class LiveServices:
+    """The services of a toolbox, for the calls to come: made anew when settings change and when calls are aborted."""
+
+    def __init__(
+        self,
+        reader: SettingsReader,
+        settings: Settings,
+        workspace: Workspace,
+        parts: ServiceParts,
+        hooks: ConfiguredHooks,
+        servers: ConfiguredServers,
+        max_concurrency: int | None,
+    ) -> None:
+        self.settings = settings
+        self.current = build_services(settings, workspace, parts=parts, max_concurrency=max_concurrency)
+        self._reader = reader
+        self._parts = parts
+        self._hooks = hooks
+        self._servers = servers
+
+    def start_servers(self) -> None:
+        """Connect the MCP servers of the settings in the background."""
+        self._servers.start(self.settings, self.current.approver)
+
+    def abort(self, reason: str) -> None:
+        """Stop the running calls."""
+        flag = self.current.abort
+        self._rebuild(Abort())
+        flag.set(reason)
+
+    async def reload(self) -> Settings:
+        """Read the settings again, and apply them unless they are broken."""
+        self._reader.changed()
+        settings = await in_thread(self._reader.read)
+        self._apply(settings)
+        return settings
+
+    def follow_settings(self) -> None:
+        """Apply settings files that have changed; takes a few microseconds where none has."""
+        if self._reader.watched and self._reader.changed():
+            self._apply(self._reader.read())
+
+    def _apply(self, settings: Settings) -> None:
+        emit = self._parts.events.emit
+        if settings.errors:
+            emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
+            return
+        settings.apply(self.current.workspace, self._parts.policy, before=self.settings)
+        self.settings = settings
+        self._hooks.follow(settings)
+        self._rebuild(self.current.abort)
+        for problem in self._hooks.problems:
+            emit(Notice(text=problem))
+        self.start_servers()
+
+    def _rebuild(self, abort: Abort) -> None:
+        self.current = configure_services(self.current, self.settings, self._parts, abort)
 
 
 class ConfiguredHooks:

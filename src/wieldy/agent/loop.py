@@ -178,13 +178,14 @@ class AgentLoop:
         *,
         limits: RunLimits,
         options: RequestOptions,
+        reports: Callable[[], PendingReports | None] = lambda: None,
     ) -> None:
         self.box = box
         self.provider = provider
         self.transcript = transcript
         self.hooks = hooks
         self.options = options
-        self.reports: PendingReports | None = None
+        self._reports = reports
         self._prefix = prefix
         self._limits = limits
         self._cost_before = transcript.conversation.cost
@@ -206,7 +207,7 @@ class AgentLoop:
                 raise Aborted(abort.reason)
             if (limit := self.limit_reached(turns)) is not None:
                 return RunEnd(limit.why, limit.detail, text)
-            for report in self.reports.ready() if self.reports is not None else ():
+            for report in reports.ready() if (reports := self._reports()) is not None else ():
                 self.transcript.append(UserMessage([_text_block(report)]))
             turns += 1
             result = await self._turn(turns, abort)
@@ -272,7 +273,8 @@ class AgentLoop:
 
     async def _reason_to_continue(self, text: str) -> str | None:
         """A report of a subagent, or what a stop hook says; None when the run is over."""
-        report = await self.reports.next() if self.reports is not None else None
+        reports = self._reports()
+        report = await reports.next() if reports is not None else None
         return await self.hooks.on_stop(text) if report is None else report
 
 

@@ -111,8 +111,7 @@ class ModelTurn:
         started = time.monotonic()
         failure: ProviderFailure | None = None
         interrupted = False
-        async with self.box.turn() as turn:
-            turn.flush, turn.loop_breaker = self.transcript.flush, self.loop_breaker
+        async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
             attempt = TurnAttempt(turn, self.transcript, self.box.events)
             message = attempt.message
             try:

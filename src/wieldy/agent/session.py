@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import ApprovalRequested
 from wieldy.agent.rewind import Rewind
+from wieldy.agent.runs import Prompt, SessionRuns
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.store import find_session
 from wieldy.agent.system_prompt import ROLE
 from wieldy.agent.transcript import NAME as TRANSCRIPT_NAME
-from wieldy.agent.transcript import Conversation, Transcript, clean_texts
+from wieldy.agent.transcript import Conversation, Transcript
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
-from wieldy.core.provider import Provider, ProviderFailure
+from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
-from wieldy.engine.results import clean
-from wieldy.engine.supervise import Aborted
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
-
-Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 
 class Session:
@@ -104,7 +99,7 @@ class Session:
             raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
         self._models = SessionModels(self.box, model, small_model, base_url)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
-        self.rewind = Rewind(self.box, self.transcript, lambda: self._running)
+        self.rewind = Rewind(self.box, self.transcript, lambda: self._runs.active)
         self._setup = SessionSetup(
             self.box,
             self._models,
@@ -116,7 +111,9 @@ class Session:
             forked_from=resumed_id if fork else None,
         )
         self._loop: AgentLoop | None = None
-        self._running = False
+        self._runs = SessionRuns(
+            self.box, self.transcript, load=self._load, run_loop=self._run_loop, on_ended=self._on_run_ended
+        )
 
     @property
     def id(self) -> str:
@@ -155,7 +152,7 @@ class Session:
 
     @property
     def running(self) -> bool:
-        return self._running
+        return self._runs.active
 
     @property
     def ready(self) -> bool:
@@ -172,7 +169,7 @@ class Session:
 
         Leaving the iteration early interrupts the run. With `stream_deltas`, text comes piece by piece as it is generated.
         """
-        async with self.box.events.stream(stream_deltas=stream_deltas) as events, self._started(prompt) as work:
+        async with self.box.events.stream(stream_deltas=stream_deltas) as events, self._runs.start(prompt) as work:
             async for event in events:
                 yield event
                 if isinstance(event, RunEnded):
@@ -181,7 +178,7 @@ class Session:
 
     async def ask(self, prompt: Prompt) -> str:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        async with self._started(prompt) as work:
+        async with self._runs.start(prompt) as work:
             ended = await asyncio.shield(work)
         if ended.is_error:
             raise SessionError(ended.detail or ended.why)
@@ -189,7 +186,7 @@ class Session:
 
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation by a summary. Raises `SessionError` or `ProviderFailure`."""
-        if self._running:
+        if self._runs.active:
             raise SessionError("this session is running; compact it when it has ended")
         await self._load()
         if self.conversation.messages:
@@ -219,62 +216,13 @@ class Session:
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    @asynccontextmanager
-    async def _started(self, prompt: Prompt) -> AsyncIterator[asyncio.Task[RunEnded]]:
-        """Run a prompt in a task; abort and await it when its consumer goes away."""
-        if self._running:
-            raise SessionError("this session is already running; wait for it, or start another")
-        self._running = True
-        work = asyncio.get_running_loop().create_task(self._run(prompt, self.box.services.abort))
-        try:
-            yield work
-        finally:
-            try:
-                if not work.done():
-                    self.box.abort()
-                    await asyncio.wait((work,))
-            finally:
-                self._running = False
+    async def _run_loop(self, content: list[dict[str, Any]], abort: Abort) -> RunEnd:
+        loop, context = await self._prepare()
+        return await loop.run(content, context, abort)
 
-    async def _run(self, prompt: Prompt, abort: Abort) -> RunEnded:
-        started = time.monotonic()
-        turns_before = self.conversation.turns
-        end = RunEnd("error")
-        try:
-            content = _content(prompt)
-            await self._load()
-            turns_before = self.conversation.turns
-            loop, context = await self._prepare()
-            end = await loop.run(content, context, abort)
-        except Aborted as aborted:
-            end = RunEnd("interrupted", aborted.reason)
-        except ProviderFailure as failure:
-            end = RunEnd("error", str(failure), failure=failure.kind)
-        except SessionError as failure:
-            end = RunEnd("error", str(failure))
-        except Exception as bug:
-            end = RunEnd("error", f"{type(bug).__name__}: {bug}")
-            raise
-        finally:
-            try:
-                await self.transcript.flush()
-            except SessionError as failure:
-                end = RunEnd("error", str(failure), end.text)
-            ended = RunEnded(
-                why=end.why,
-                text=end.text,
-                turns=self.conversation.turns - turns_before,
-                cost=self.conversation.cost,
-                seconds=time.monotonic() - started,
-                is_error=end.why not in ("done", "interrupted"),
-                detail=end.detail,
-                failure=end.failure,
-            )
-            if self._loop is not None:
-                self._loop.hooks.start_idle_timer()
-            if self.box.events.has_subscribers:
-                self.box.events.emit(ended)
-        return ended
+    def _on_run_ended(self) -> None:
+        if self._loop is not None:
+            self._loop.hooks.start_idle_timer()
 
     async def _load(self) -> None:
         """Read the transcript of the session to resume, once."""
@@ -289,13 +237,3 @@ class Session:
         loop = self._loop = await self._setup.make_loop()
         source = "resume" if self.conversation.turns else "startup"
         return loop, await loop.hooks.on_start(source, self.provider.model)
-
-
-def _content(prompt: Prompt) -> list[dict[str, Any]]:
-    blocks = [{"type": "text", "text": clean(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
-    content: list[dict[str, Any]] = blocks
-    if not all(isinstance(block.get("type"), str) for block in content):
-        raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")
-    if not any(block["type"] != "text" or block["text"].strip() for block in content):
-        raise SessionError("the prompt is empty")
-    return content

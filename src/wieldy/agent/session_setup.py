@@ -99,7 +99,14 @@ class SessionSetup:
             record(ModelChanged(provider.model))
         hooks = SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000)
         self._loop = AgentLoop(
-            box, provider, transcript, self.prefix, hooks, limits=self._limits, options=self._options
+            box,
+            provider,
+            transcript,
+            self.prefix,
+            hooks,
+            limits=self._limits,
+            options=self._options,
+            reports=lambda: None if self._subagents is None else self._subagents.reports,
         )
         return self._loop
 

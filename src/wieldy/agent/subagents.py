@@ -25,6 +25,7 @@ from wieldy.agent.records import (
     ToolsActivated,
     TranscriptRecord,
 )
+from wieldy.agent.runs import run_end
 from wieldy.agent.session_hooks import SubagentHooks
 from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentIdentity, SubagentToolbox
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
@@ -112,8 +113,7 @@ class SubagentStarter:
         self._parent = parent
         self._registry = parent.box.workspace.services.subagent_registry
         self._unwritten: dict[str, Conversation] = {}  # without persistence: conversations that may be resumed
-        if parent.depth == 0 and (loop := parent.loop()) is not None:
-            loop.reports = BackgroundReports(self._registry)
+        self.reports = BackgroundReports(self._registry)
 
     async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         """Start a subagent for a call. Raises `ToolFailure`."""
@@ -255,10 +255,8 @@ class SubagentRun:
                 SubagentStarted(identity.id, identity.type, identity.call_id, self._transcript_path())
             )
             self._end = await self._run_loop()
-        except Aborted as aborted:
-            self._end = RunEnd("interrupted", aborted.reason)
-        except (ProviderFailure, SessionError) as failure:
-            self._end = RunEnd("error", str(failure))
+        except (Aborted, ProviderFailure, SessionError) as error:
+            self._end = run_end(error)
         except Exception as bug:
             log.error("subagent %s failed", identity.id, exc_info=bug)
             self._end = RunEnd("error", f"it crashed: {type(bug).__name__}: {bug}")

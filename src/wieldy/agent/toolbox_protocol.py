@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from wieldy.core.catalog import Catalog
     from wieldy.core.workspace import Workspace
     from wieldy.engine.events import Events
+    from wieldy.engine.loop_breaker import LoopBreaker
     from wieldy.engine.services import Services
-    from wieldy.engine.turn import Turn
+    from wieldy.engine.turn import Flush, Turn
     from wieldy.hooks.dispatch import Hooks
     from wieldy.settings.load import Settings
     from wieldy.toolset.toolset import OfferedTools
@@ -50,7 +51,7 @@ class ToolboxProtocol(Protocol):
     @property
     def hooks(self) -> Hooks: ...
 
-    def turn(self) -> Turn:
+    def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> Turn:
         """Start a turn, to which calls are submitted one by one."""
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
@@ -22,6 +22,19 @@ class ToolCall(Struct, frozen=True):
     name: str
     input: RawInput
     complete: bool = True
+
+
+CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
+
+
+def as_tool_call(call: CallLike, new_id: Callable[[], str]) -> ToolCall:
+    """A call as a program writes it: a `ToolCall`, a mapping with `name`, `input` and perhaps `id`, or name and input."""
+    if isinstance(call, ToolCall):
+        return call
+    if isinstance(call, Mapping):
+        return ToolCall(call.get("id") or new_id(), call["name"], call.get("input", {}))
+    name, input = call
+    return ToolCall(new_id(), name, input)
 
 
 class BoundCall(Struct, frozen=True):

@@ -5,28 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from wieldy.core.call import ToolCall
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.services import Services
 
+Flush: TypeAlias = Callable[[], Awaitable[None]]
+
 
 class Turn:
     """Owns the tasks of its calls: leaving the block with an error cancels what is still running.
 
-    Where `flush` is set, it is awaited before a call does something that lasts, so that the transcript on disk already
+    Where there is a `flush`, it is awaited before a call does something that lasts, so that the transcript on disk already
     contains the call; `has_lasting_effects` says whether that happened.
     """
 
-    def __init__(self, services: Services, message_id: str | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        message_id: str | None = None,
+        *,
+        flush: Flush | None = None,
+        loop_breaker: LoopBreaker | None = None,
+    ) -> None:
         self.message_id = message_id
         self.calls: list[ToolCall] = []
         self.call_ids: list[str] = []
-        self.flush: Callable[[], Awaitable[None]] | None = None
+        self.flush = flush
         self.has_lasting_effects = False
-        self.loop_breaker: LoopBreaker | None = None
+        self.loop_breaker = loop_breaker
         self._services = services
         self._tasks: list[asyncio.Task[ToolResult]] = []
 

@@ -30,7 +30,7 @@ from wieldy.mcp.server.elicitation import (
     RetryElicitor,
     supports_elicitation,
 )
-from wieldy.mcp.server.notifications import Notifier
+from wieldy.mcp.server.notifications import Notifier, PublishChange
 from wieldy.mcp.server.tools import (
     JsonObject,
     SkillPrompts,
@@ -80,10 +80,10 @@ class ClientSession:
         await self.box.aclose()
         await self.notifier.aclose()
 
-    async def prepare(self, ctx: Context) -> None:
+    async def prepare(self, ctx: Context, publish_change: PublishChange | None = None) -> None:
         """Before a request: note what its client supports, and reload changed settings."""
         self._questions.use_client(ctx)
-        self.notifier.use_client(ctx)
+        self.notifier.use_client(ctx, publish_change)
         if self._settings.changed():
             await self.box.reload()
             self.notifier.check_tools()

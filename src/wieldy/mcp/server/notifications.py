@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -20,6 +20,8 @@ from wieldy.mcp.server.elicitation import Context
 from wieldy.mcp.server.tools import replace_surrogates
 from wieldy.toolbox import Toolbox
 
+PublishChange: TypeAlias = Callable[[], Awaitable[None]]
+
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 DEFAULT_LEVEL = "info"
 MAX_QUEUED = 1_000
@@ -30,9 +32,9 @@ class Notifier:
 
     def __init__(self, box: Toolbox) -> None:
         self.level = DEFAULT_LEVEL
-        self.publish_change: Callable[[], Awaitable[None]] | None = None
         self._box = box
         self._client: ServerSession | None = None
+        self._publish_change: PublishChange | None = None
         self._calls: dict[int, Context] = {}
         self._listed_tools: tuple[str, ...] | None = None
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(MAX_QUEUED)
@@ -49,9 +51,9 @@ class Notifier:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def use_client(self, ctx: Context) -> None:
-        """Remember the client of a request."""
-        self._client = ctx.session
+    def use_client(self, ctx: Context, publish_change: PublishChange | None) -> None:
+        """Remember the client of a request, and how the server publishes changes of the tools to subscribers."""
+        self._client, self._publish_change = ctx.session, publish_change
 
     def set_listed_tools(self, tools: Sequence[types.Tool]) -> None:
         """Remember the tools that the client was shown."""
@@ -99,8 +101,8 @@ class Notifier:
         if tools == self._listed_tools:
             return
         self._listed_tools = tools
-        if self.publish_change is not None:
-            await self.publish_change()
+        if self._publish_change is not None:
+            await self._publish_change()
         if self._client is not None:
             await self._client.send_notification(types.ToolListChangedNotification())
 

@@ -94,8 +94,7 @@ class RequestHandlers:
     @asynccontextmanager
     async def _session(self, ctx: Context) -> AsyncIterator[ClientSession]:
         async with self._sessions.acquire(ctx) as session:
-            session.notifier.publish_change = self._publish_change
-            await session.prepare(ctx)
+            await session.prepare(ctx, self._publish_change)
             yield session
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:

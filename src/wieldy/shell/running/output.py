@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -35,10 +34,9 @@ class OutputExcerpt(Struct, frozen=True):
 class OutputCapture:
     """Takes bytes as they arrive. Memory stays below a megabyte at any volume."""
 
-    def __init__(self, path: Path, *, max_chars: int = MAX_CHARS, on_bytes: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: Path, *, max_chars: int = MAX_CHARS) -> None:
         self.total = 0
         self.max_chars = max_chars
-        self.on_bytes = on_bytes
         self.spill = SpillFile(path)
         self._head = bytearray()
         self._tail = bytearray()
@@ -60,7 +58,6 @@ class OutputCapture:
             self._tail += data
             if len(self._tail) > 2 * TAIL_BYTES:
                 del self._tail[:-TAIL_BYTES]
-        self.on_bytes()
 
     def last_lines(self, count: int = 3) -> str:
         """The last lines so far, as a progress display."""

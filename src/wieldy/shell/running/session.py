@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
@@ -106,9 +106,9 @@ class ShellSession:
         names = (name, f"{name}-stdout", f"{name}-stderr") if separate else (name,)
         max_chars = max(self.workspace.setting("bash.maxOutputChars"), 1_000)
         captures = [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
-        reader = OutputReader(pipes, captures, self._buffer)
+        make_reader = partial(OutputReader, pipes, captures, self._buffer)
         files = CommandFiles(report, script, cwd)
-        shell = Shell(text, tag, process, reader, files, on_exit=self._report_exit, on_close=self._open.discard)
+        shell = Shell(text, tag, process, make_reader, files, on_exit=self._report_exit, on_close=self._open.discard)
         self._open.add(shell)
         self.guardian.report_shell(shell.pid, running=True)
         return shell

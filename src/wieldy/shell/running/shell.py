@@ -80,10 +80,17 @@ class OutputReader:
     `eof` is done when no process holds a write end any more.
     """
 
-    def __init__(self, pipes: Sequence[int], captures: Sequence[OutputCapture], buffer: bytearray) -> None:
+    def __init__(
+        self,
+        pipes: Sequence[int],
+        captures: Sequence[OutputCapture],
+        buffer: bytearray,
+        on_bytes: Callable[[], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.eof: asyncio.Future[None] = self._loop.create_future()
         self.capture, *self.streams = captures
+        self._on_bytes = on_bytes
         own: Sequence[OutputCapture | None] = self.streams or [None]
         self._open = dict(zip(pipes, own, strict=True))
         self._view = memoryview(buffer)
@@ -130,6 +137,7 @@ class OutputReader:
             if (own := self._open[pipe]) is not None:
                 own.feed(self._view[:count])
             self.capture.feed(self._view[:count])
+            self._on_bytes()
 
 
 class Shell:
@@ -140,7 +148,7 @@ class Shell:
         command: bytes,
         tag: str,
         process: subprocess.Popen[bytes],
-        reader: OutputReader,
+        make_reader: Callable[[Callable[[], None]], OutputReader],
         files: CommandFiles,
         *,
         on_exit: Callable[[Shell], None],
@@ -149,8 +157,8 @@ class Shell:
         self.command = command
         self.tag = tag
         self.pid = process.pid
-        self.reader = reader
-        self.capture = reader.capture
+        self.reader = make_reader(self._on_bytes)
+        self.capture = self.reader.capture
         self.started = time.monotonic()
         self.last_output = self.started
         self.in_background = False
@@ -163,7 +171,6 @@ class Shell:
         self._reported_bytes = 0
         self._closed = False
         self._next_output: asyncio.Future[None] | None = None
-        reader.capture.on_bytes = self._on_bytes
         self._watch_exit()
 
     @property
