@@ -291,6 +291,18 @@ def test_local_settings_stay_out_of_the_repository(project: Path, wieldy: Run) -
     assert excluded.count("/.wieldy/settings.local.json") == 1
 
 
+def test_local_settings_stay_out_of_the_repository_whoever_writes_them(project: Path, wieldy: Run) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    inner = project / "packages" / "one"
+    (inner / ".wieldy").mkdir(parents=True)
+    assert wieldy("mcp", "add", "a", "--", "true").returncode == 0
+    assert wieldy("mcp", "add", "a", "--", "true", cwd=inner).returncode == 0
+    shown = subprocess.run(
+        ["git", "status", "--short", "-uall"], cwd=project, capture_output=True, text=True, check=True
+    )
+    assert "settings.local.json" not in shown.stdout
+
+
 def test_both_names_of_the_mode_option_work(project: Path, wieldy: Run) -> None:
     for option in ("--mode", "--permission-mode"):
         assert wieldy("permissions", "explain", "Bash", "make", option, "plan").stdout.startswith("DENY")

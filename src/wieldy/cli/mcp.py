@@ -16,7 +16,7 @@ from wieldy.cli.output import print_settings_problems
 from wieldy.console import print_error, write, write_error, write_json
 from wieldy.core.truncate import truncate_line
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
-from wieldy.settings.store import local_file, project_file, set_value, user_file
+from wieldy.settings.store import local_file, project_file, remove_value, set_value, user_file
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   wieldy mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
-  wieldy mcp add docs https://example.org/mcp --header "Authorization: Bearer ${DOCS_TOKEN}"
+  wieldy mcp add docs https://example.org/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
   wieldy mcp add db --scope user --env URL='${DATABASE_URL}' -- my-server --read-only
   wieldy mcp list               every server and its state
   wieldy mcp get files          one server: its tools, prompts and last output
@@ -143,17 +143,9 @@ def _split_pair(text: str, separator: str) -> tuple[str, str]:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from wieldy.schema.json_positions import parse_json
-
-    files = []
-    for scope in (options.scope,) if options.scope else SCOPES:
-        file = _settings_file(scope, options.root)
-        if not file.exists():
-            continue
-        servers = parse_json(file.read_text("utf-8"), relaxed=True).value.get("mcpServers")
-        if isinstance(servers, dict) and options.name in servers:
-            set_value(file, "mcpServers", {name: entry for name, entry in servers.items() if name != options.name})
-            files.append(str(file))
+    scopes = (options.scope,) if options.scope else SCOPES
+    candidates = [_settings_file(scope, options.root) for scope in scopes]
+    files = [str(file) for file in candidates if remove_value(file, ("mcpServers", options.name))]
     if not files:
         places = f"{FOLDER}/{LOCAL}, {FOLDER}/{SHARED} or your own settings"
         return _fail(f"no server `{options.name}` in {places}; edit .mcp.json to remove one from there", code=1)

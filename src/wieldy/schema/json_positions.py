@@ -21,6 +21,12 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 _decode = json.JSONDecoder().raw_decode
 
 
+def comma_after(text: str, position: int) -> int | None:
+    """The position of the comma that follows, with only blanks and comments before it; None where another token does."""
+    end = _SPACE_OR_COMMENT.match(text, position).end()  # type: ignore[union-attr]
+    return end if text[end : end + 1] == "," else None
+
+
 class JsonSyntaxError(ValueError):
     """The text is not JSON: what is wrong, at which line and column (counted from 1)."""
 

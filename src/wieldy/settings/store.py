@@ -16,7 +16,7 @@ from wieldy.files.writing.locked_update import update_locked
 from wieldy.permissions.paths import is_below
 from wieldy.permissions.rules import Rule, parse
 from wieldy.permissions.trust import ConsentItem, Trust
-from wieldy.schema.json_positions import JsonDocument, JsonNode, JsonSyntaxError, parse_json
+from wieldy.schema.json_positions import JsonDocument, JsonNode, JsonSyntaxError, comma_after, parse_json
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 
 INDENT = "  "
@@ -68,6 +68,20 @@ def remove_rules(file: Path, rules: Sequence[str]) -> list[str]:
     return removed
 
 
+def remove_value(file: Path, path: Sequence[str]) -> bool:
+    """Remove one value from a settings file; return whether it was there. Blocks on disk and lock."""
+    if not file.exists():
+        return False
+    held = []
+
+    def change(text: str | None) -> str:
+        held.append(_parse(text).node(tuple(path)) is not None)
+        return without_member(text, path)
+
+    _update(file, change)
+    return held[-1]
+
+
 def set_value(file: Path, name: str, value: Any) -> None:
     """Set one value, by its dotted name, in a settings file. Blocks on disk and lock."""
     _update(file, lambda text: with_value(text, name.split("."), value))
@@ -85,30 +99,41 @@ def remember(
         texts = [rule.text for rule in rules if rule.behavior == behavior]
         if texts:
             add_rules(file, behavior, texts)
-    if file == local_file(root):
-        _exclude_from_git(Path(real_root))
     allowed = [ConsentItem.for_value("permissions.allow", rule.text) for rule in rules if rule.behavior == "allow"]
     (trust or Trust()).accept(real_root, allowed)
     return file
 
 
-def _exclude_from_git(root: Path) -> None:
+def _exclude_from_git(file: Path) -> None:
     """Keep the settings of one person out of the repository, by git's own list for this clone."""
-    exclude = root / ".git" / "info" / "exclude"
-    pattern = f"/{FOLDER}/{LOCAL}"
-    if not (root / ".git").is_dir():
+    top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    if top is None:
         return
+    pattern = f"/{file.relative_to(top).as_posix()}"
     with contextlib.suppress(OSError, UnicodeDecodeError):
+        exclude = _git_folder(top) / "info" / "exclude"
         lines = exclude.read_text("utf-8") if exclude.exists() else ""
         if pattern not in lines.splitlines():
             exclude.parent.mkdir(exist_ok=True)
-            with exclude.open("a", encoding="utf-8") as file:
-                file.write(("" if not lines or lines.endswith("\n") else "\n") + pattern + "\n")
+            with exclude.open("a", encoding="utf-8") as stream:
+                stream.write(("" if not lines or lines.endswith("\n") else "\n") + pattern + "\n")
+
+
+def _git_folder(top: Path) -> Path:
+    """The folder of the repository that all its worktrees share."""
+    git = top / ".git"
+    if git.is_dir():
+        return git
+    own = top / git.read_text("utf-8").removeprefix("gitdir:").strip()
+    common = own / "commondir"
+    return own / common.read_text("utf-8").strip() if common.exists() else own
 
 
 def _update(file: Path, change: Callable[[str | None], str]) -> None:
     try:
         update_locked(file, change)
+        if (file.parent.name, file.name) == (FOLDER, LOCAL):
+            _exclude_from_git(file)
     except JsonSyntaxError as error:
         problem = f"{file}:{error.line}:{error.column}: {error.message}"
     except ShapeError as error:
@@ -138,23 +163,49 @@ def with_items(text: str | None, path: Sequence[str], items: Sequence[Any]) -> s
 
 def without_items(text: str | None, path: Sequence[str], rules: Sequence[str]) -> tuple[str, list[str]]:
     """Remove rules from a list in a JSON text, each with its comma; return the text and what was removed."""
-    document = _parse(text)
-    node = document.node(tuple(path))
-    result, removed = document.text, []
-    items = node.items if node is not None and isinstance(node.value, list) else ()
-    for index in reversed(range(len(items))):
-        value = items[index].value
-        rule = value.get("rule") if isinstance(value, dict) else value
-        if rule not in rules:
-            continue
-        removed.append(str(rule))
-        if index:
-            start, end = items[index - 1].end, items[index].end
-        else:
-            start, end = items[0].start, items[1].start if len(items) > 1 else items[0].end
-        result = result[:start] + result[end:]
-        items = _parse(result).node(tuple(path)).items  # type: ignore[union-attr]
+    removed: list[str] = []
+    result = _parse(text).text
+    while (node := _parse(result).node(tuple(path))) is not None and isinstance(node.value, list):
+        values = [value.get("rule") if isinstance(value, dict) else value for value in node.value]
+        index = next((index for index, rule in enumerate(values) if rule in rules), None)
+        if index is None:
+            break
+        removed.append(str(values[index]))
+        result = _cut(result, node, [(item.start, item.end) for item in node.items], index)
     return result, removed
+
+
+def without_member(text: str | None, path: Sequence[str]) -> str:
+    """Remove one member of an object in a JSON text; comments stay."""
+    document = _parse(text)
+    section = document.node(tuple(path[:-1]))
+    names = [member.name for member in section.members] if section is not None else []
+    if section is None or path[-1] not in names:
+        return document.text
+    ranges = [(member.start, member.node.end) for member in section.members]
+    return without_member(_cut(document.text, section, ranges, names.index(path[-1])), path)
+
+
+def _cut(text: str, container: JsonNode, ranges: Sequence[tuple[int, int]], index: int) -> str:
+    """Remove one range of a container with the comma that separates it, and the line it leaves empty."""
+    start, end = ranges[index]
+    comma = comma_after(text, end)
+    before, after = text[:start], text[end:]
+    if comma is not None:
+        after = text[end:comma] + text[comma + 1 :]
+    elif index:
+        comma = comma_after(text, ranges[index - 1][1])
+        before = text[:comma] + text[comma + 1 : start] if comma is not None else before
+    if len(ranges) == 1 and not before[container.start + 1 :].strip():
+        return before[: container.start + 1] + after.lstrip()
+    line = before.rpartition("\n")[2]
+    if not line.strip() and after.startswith("\n") and "\n" in before:
+        return before[: len(before) - len(line)] + after[1:]
+    return (
+        before + after.lstrip(" ")
+        if after.startswith(" ") and before.endswith((" ", "{", "["))
+        else before.rstrip(" ") + after
+    )
 
 
 def with_value(text: str | None, path: Sequence[str], value: Any) -> str:

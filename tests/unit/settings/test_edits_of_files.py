@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.schema.json_positions import JsonDocument, parse_json
-from wieldy.settings.store import ShapeError, with_items, with_value
+from wieldy.settings.store import ShapeError, with_items, with_value, without_items, without_member
 
 
 def read(text: str) -> JsonDocument:
@@ -67,3 +67,50 @@ def test_a_file_of_another_shape_is_not_touched(text: str) -> None:
 
 def test_the_new_file_is_laid_out_for_people() -> None:
     assert with_items(None, ALLOW, ["A"]) == '{\n  "permissions": {\n    "allow": [\n      "A"\n    ]\n  }\n}\n'
+
+
+SERVERS = """{
+  // all of mine
+  "mcpServers": {
+    // about a
+    "a": {"command": "true"}, // after a
+    /* about b */
+    "b": {"command": "true"}
+  },
+  // the end
+  "model": "x/y"
+}
+"""
+
+
+def test_a_member_is_removed_and_every_comment_stays() -> None:
+    first = without_member(SERVERS, ("mcpServers", "a"))
+    assert read(first).value["mcpServers"] == {"b": {"command": "true"}}
+    last = without_member(SERVERS, ("mcpServers", "b"))
+    assert read(last).value["mcpServers"] == {"a": {"command": "true"}}
+    for changed in (first, last):
+        assert all(words in changed for words in ("all of mine", "about a", "after a", "about b", "the end"))
+    assert first == SERVERS.replace('    "a": {"command": "true"}, // after a\n', "    // after a\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"m": {"a": 1}}', '{"m": {}}'),
+        ('{"m": {"a": 1, "b": 2}}', '{"m": {"b": 2}}'),
+        ('{"m": {"b": 2, "a": 1}}', '{"m": {"b": 2}}'),
+        ('{"m": {"b": 2, "a": 1,}}', '{"m": {"b": 2,}}'),
+        ('{\n  "m": {\n    "a": 1\n  }\n}\n', '{\n  "m": {}\n}\n'),
+        ('{\n  "m": {\n    "a": 1,\n    "b": 2\n  }\n}\n', '{\n  "m": {\n    "b": 2\n  }\n}\n'),
+        ('{\n  "m": {\n    "b": 2,\n    "a": {\n      "x": 1\n    }\n  }\n}\n', '{\n  "m": {\n    "b": 2\n  }\n}\n'),
+        ('{"m": {"b": 1}}', '{"m": {"b": 1}}'),
+        ("{}", "{}"),
+    ],
+)
+def test_what_is_left_reads_as_if_the_member_had_never_been_there(text: str, expected: str) -> None:
+    assert without_member(text, ("m", "a")) == expected
+
+
+def test_a_list_that_becomes_empty_is_empty() -> None:
+    text = with_items(None, ALLOW, ["A"])
+    assert without_items(text, ALLOW, ["A"]) == ('{\n  "permissions": {\n    "allow": []\n  }\n}\n', ["A"])
