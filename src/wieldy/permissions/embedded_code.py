@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from wieldy.core.decision import Reason
 from wieldy.core.effects import Writes
 from wieldy.permissions.files import FilePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
+from wieldy.permissions.inline_code import InlineScript, inline_scripts, mentioned_paths
 from wieldy.permissions.ruleset import CommandRules
 from wieldy.permissions.runtime_names import (
     ARGUMENTS_ARE_CODE,
@@ -53,10 +54,34 @@ _RUN_SUBCOMMANDS = {
     "mix": frozenset({"run", "cmd"}),
 }
 # These take folders with all that is in them.
-PACKERS = frozenset({"tar", "bsdtar", "zip", "7z", "7za", "7zz", "rsync", "scp", "sftp", "pax", "docker", "podman"})
+PACKERS = frozenset(
+    {"tar", "bsdtar", "zip", "7z", "7za", "7zz", "rsync", "scp", "sftp", "pax", "cpio", "docker", "podman"}
+)
+# These take the whole working directory without naming it, or read the names of files from their input.
+_FOLDER_READERS = frozenset({"ag", "ack", "ack-grep", "ugrep", "ug", "rga", "sift", "pt", "cpio", "pax"})
+_PACKING_SUBCOMMANDS = {
+    "git": frozenset({"archive", "bundle", "format-patch", "fast-export", "worktree", "clone", "checkout-index"}),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
+    "cargo": frozenset({"package", "publish"}),
+}
 _GIT_RUN_SUBCOMMANDS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
+_GIT_RUN_SUBCOMMANDS |= {"remote-ext": "", "shell": "", "remote-fd": ""}
 _GIT_COMMAND_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
-_GIT_COMMAND_OPTIONS |= {"--smtp-server", "--to-cmd", "--cc-cmd", "--exec-path"}
+_GIT_COMMAND_OPTIONS |= {
+    "--smtp-server",
+    "--sendmail-cmd",
+    "--to-cmd",
+    "--cc-cmd",
+    "--exec-path",
+    "--config-env",
+    "--exec",
+}
+_GIT_SHORT_COMMAND_OPTIONS = {
+    "rebase": ("-x",),
+    "difftool": ("-x",),
+    "grep": ("-O",),
+    **dict.fromkeys(("clone", "ls-remote", "fetch-pack"), ("-u",)),
+}
 _PROGRAM_NAME = re.compile(r"[\w.+@/-]+")
 _COMMAND_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
 _LIST_SEPARATORS = re.compile(r"[\s\"'`,()\[\]]+")
@@ -100,7 +125,7 @@ class ArgumentScanner:
         self, part: CommandPart, program: Finding, context: DecisionContext, line: CommandLine
     ) -> Iterator[Finding]:
         """Yield the questions; `program` is the finding that allows the program itself, `line` what is around the part."""
-        if (rule := self._commands.first_deny) is not None:
+        if (rule := self._commands.first_deny or self._files.first_deny) is not None:
             unknown = unknown_code(part) or line.runs_new_file(part)
             if unknown is not None:
                 text = f"may forbid it: {unknown} is known only when it runs"
@@ -120,19 +145,43 @@ class ArgumentScanner:
                 yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
 
     def _judge_files(self, part: CommandPart) -> Iterator[Finding]:
-        for path in _mentioned_paths(part, part.argv[1:]):
+        scripts = list(inline_scripts(part))
+        paths = chain(
+            _mentioned_paths(part, part.argv[1:]), *(mentioned_paths(script, part.cwds) for script in scripts)
+        )
+        for path in paths:
             if (rule := self._files.deny_rule_for(path)) is not None:
                 yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
             elif part.program in PACKERS and (rule := self._files.rule_inside(path)) is not None:
                 yield Finding(rule_reason(rule, f"may forbid something in {path}", part.text, "ask"))
+        if _packs_folder(part) or any(script.packs for script in scripts):
+            for folder in part.cwds or ("/",):
+                if (rule := self._files.rule_inside(folder)) is not None:
+                    yield Finding(rule_reason(rule, f"may forbid something in {folder}", part.text, "ask"))
+        yield from self._judge_unknown_files(part, scripts)
         if (rule := self._files.deny_rule_mentioned(argument_texts(part))) is not None:
             yield Finding(rule_reason(rule, "may forbid a file that it mentions", part.text, "ask"))
-        if (unknown := unknown_file(part)) is not None and (rule := self._files.first_deny) is not None:
-            text = f"may forbid it: {unknown} is known only when it runs"
-            yield Finding(rule_reason(rule, text, part.text, "ask"))
         for folder in {folder for word in part.argv[1:] for folder in word.scope}:
             if (rule := self._files.rule_inside(folder)) is not None:
                 yield Finding(rule_reason(rule, f"may forbid something in {folder}", part.text, "ask"))
+
+    def _judge_unknown_files(self, part: CommandPart, scripts: Sequence[InlineScript]) -> Iterator[Finding]:
+        """Ask where it is not known which files a part opens, and rules forbid some."""
+        from wieldy.shell.policy.programs.git import may_print_content
+        from wieldy.shell.policy.programs.registry import FILE_PROGRAMS
+
+        unknown = unknown_file(part)
+        code = next((script for script in scripts if script.files is None), None)
+        if unknown is not None:
+            text = f"{unknown} is known only when it runs"
+        elif code is not None:
+            text = f"which files the code for `{code.interpreter}` opens is known only when it runs"
+        elif part.program in FILE_PROGRAMS or (part.program == "git" and may_print_content(part.argv[1:])):
+            text = f"which files it opens is not known: {part.why}"
+        else:
+            return
+        if (rule := self._files.first_deny) is not None:
+            yield Finding(rule_reason(rule, f"may forbid it: {text}", part.text, "ask"))
 
     def _judge_commands(self, part: CommandPart, line: CommandLine) -> Iterator[Finding]:
         programs = self._commands.forbidden_programs
@@ -155,6 +204,23 @@ class ArgumentScanner:
         if rule is not None and part.program != "git" and any(map(STARTS_PROGRAMS.search, code)):
             text = f"may forbid what the code for `{started_by}` starts"
             yield Finding(rule_reason(rule, text, part.text, "ask"))
+
+
+def _packs_folder(part: CommandPart) -> bool:
+    """Whether a part takes all of its working directory without naming it."""
+    if part.program in _FOLDER_READERS:
+        return True
+    subcommands = _PACKING_SUBCOMMANDS.get(part.program or "")
+    if subcommands is None:
+        return False
+    if part.program == "git":
+        from wieldy.shell.policy.programs.git import split_git_args
+
+        call = split_git_args(part.argv[1:])
+        # A clone of another machine's repository holds nothing of this one.
+        is_remote = call.command == "clone" and any(re.match(r"[\w+-]+://|[\w.@-]+:", word.text) for word in call.args)
+        return call.command in subcommands and not is_remote
+    return any(word.static and word.text in subcommands for word in part.argv[1:3])
 
 
 def _commands_among(words: tuple[Word, ...], programs: Collection[str]) -> Iterator[str]:
@@ -207,6 +273,8 @@ def _embedded_code(part: CommandPart) -> Iterator[str]:
     if part.program == "git":
         yield from _git_code(part.argv[1:])
         return
+    if part.program == "gh" and [word.text for word in part.argv[1:2]] == ["alias"]:
+        yield from (_known_text(word).lstrip("!") for word in part.argv[3:])
     words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *_command_words(part))
     if part.program in ("make", "gmake"):
         yield from (_known_text(word).partition("=")[2] for word in words[1:])
@@ -242,10 +310,11 @@ def _git_code(words: tuple[Word, ...]) -> Iterator[str]:
         option, equals, value = text.partition("=")
         if option in _GIT_COMMAND_OPTIONS or (option.startswith("--") and option.endswith("-filter")):
             yield value if equals else following
-        elif text.startswith(("-x", "-O")) and call.command in ("rebase", "difftool", "grep"):
+        elif text[:2] in _GIT_SHORT_COMMAND_OPTIONS.get(call.command, ()):
             yield text[2:] or following
         elif text.startswith("ext::"):
-            yield text
+            # There a percent sign before a blank keeps words together.
+            yield text.removeprefix("ext::").replace("% ", " ")
     # Behind most sub-commands `-c` means something else.
     global_count = len(texts) if call.command == "clone" else len(texts) - len(call.args)
     yield from (value for option, value in pairwise(texts[:global_count]) if option == "-c")

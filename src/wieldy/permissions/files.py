@@ -21,6 +21,8 @@ from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
 # The kernel resolves these for the process that opens them.
 _DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
+# No rule is about this very name.
+_ANY_NAME = "\1"
 OutsidePolicy: TypeAlias = Literal["ask", "deny"]
 
 
@@ -203,10 +205,12 @@ class FilePolicy:
         return self._protected.find(self._paths.resolve(path)) is not None
 
     def deny_rule_for(self, path: str) -> Rule | None:
-        """Find the rule that forbids reading or writing an existing file."""
+        """Find the rule that forbids reading or writing an existing file, or everything in an existing folder."""
         if not self._rules.denied_subjects or not self._paths.exists(path):
             return None
         covering = self._rules.covering(self._paths.resolve(path))
+        if self._paths.is_folder(path):
+            covering = [*covering, *self._rules.covering(self._paths.resolve(os.path.join(path, _ANY_NAME)))]
         return _first_covering(covering, "deny", "Read") or _first_covering(covering, "deny", "Edit")
 
     def is_inside(self, folder: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
@@ -164,7 +164,8 @@ class CommandRules:
 
 # How code joins the pieces of a string.
 _STRING_JOINTS = re.compile(r"""["'`]\s*[+.,]*\s*["'`]|["'\\]""")
-_PLAIN_WORD = re.compile(r"[\w./~-]*")
+_MENTION_START, _MENTION_END = r"(?<![\w.-])", r"(?!\.?\w|-)"
+_WILDCARD = re.compile(r"[*?]|\[[^]]*\]")
 # For each spelling of a path, the rules that cover it.
 CoveringRules: TypeAlias = Sequence[Sequence[Rule]]
 
@@ -196,8 +197,6 @@ class PathRules:
     def denies_mentioned(self, texts: Iterable[str]) -> Rule | None:
         """Find a deny rule whose file or folder is named in one of the texts, also where code joins pieces of its name."""
         for text in texts:
-            if _PLAIN_WORD.fullmatch(text):
-                continue  # judged as a path
             joined = _STRING_JOINTS.sub("", text)
             for pattern, rule in self._mentions:
                 if pattern.search(text) or pattern.search(joined):
@@ -206,13 +205,11 @@ class PathRules:
 
     @cached_property
     def _mentions(self) -> list[tuple[re.Pattern[str], Rule]]:
-        """The names that deny rules are about: of a file, or of the folder that a pattern starts in."""
-        roots = {*self._paths.roots, self._paths.home, "/"}
-        names = [
-            (pattern.plain_name or (os.path.basename(pattern.folder) if pattern.folder not in roots else ""), rule)
-            for pattern, rule in self._denying
+        """The names that deny rules are about, as they would stand in code."""
+        mentions = [
+            (_mention(pattern, {*self._paths.roots, self._paths.home, "/"}), rule) for pattern, rule in self._denying
         ]
-        return [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\.?\w|-)"), rule) for name, rule in names if name]
+        return [(re.compile(expression), rule) for expression, rule in mentions if expression]
 
     def allows_by_name(self, path: ResolvedPath) -> bool:
         """Return whether a rule that allows edits names this very file, by path or by name, with no pattern in it."""
@@ -267,6 +264,20 @@ class PathRules:
                 if rule.behavior != "allow" and (target := real(pattern.folder)) != pattern.folder:
                     patterns.append((PathPattern(target, pattern.rest, pattern.floating), rule))
         return patterns
+
+
+def _mention(pattern: PathPattern, common: Collection[str]) -> str:
+    """An expression for the name of a file, or of the folder that a pattern starts in; empty if any name could be meant."""
+    if pattern.folder not in common:
+        return f"{_MENTION_START}{re.escape(os.path.basename(pattern.folder))}{_MENTION_END}"
+    # Of a name with wildcards, what is certain.
+    for segment in pattern.rest.split("/"):
+        pieces = [piece for piece in _WILDCARD.split(segment) if len(piece) > 1]
+        if pieces:
+            start = _MENTION_START if segment.startswith(pieces[0]) else ""
+            end = _MENTION_END if segment.endswith(pieces[0]) else ""
+            return start + re.escape(pieces[0].replace("\\", "")) + end
+    return ""
 
 
 def path_pattern(rule: Rule, paths: PathResolver, home: str | None = None) -> PathPattern:

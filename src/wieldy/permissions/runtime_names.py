@@ -28,10 +28,12 @@ CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|
 READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # Code that can start programs. What it computes is not followed, so it could start any.
 STARTS_PROGRAMS = re.compile(
-    r"system|popen|subprocess|spawn|exec|fork|eval|compile|child_process|import_module|__\w+__|getattr|globals|ctypes|pty"
+    r"system|popen|subprocess|spawn|exec|fork|eval|compile|child_process|importlib|__\w+__|getattr|globals|vars\(|ctypes|cffi|pty"
+    r"|pexpect|plumbum|import sh\b|from sh\b|fabric|pickle|marshal|runpy|multiprocessing|modules|builtins|syscall|dlopen|posix\b"
     r"|`|qx\b|%x|getline|shell|Open3|Process|^\s*:?!|\|\s*\"",
     re.IGNORECASE | re.MULTILINE,
 )
+_PLAIN_WORD = re.compile(r"[\w./~-]*")
 # The values of these options are text for people.
 _TEXT_OPTIONS = {
     **dict.fromkeys(("git", "hg", "jj", "svn"), frozenset({"-m", "-am", "--message", "--date", "--author"})),
@@ -44,20 +46,24 @@ def unknown_code(part: CommandPart) -> str | None:
     from wieldy.shell.policy.words import PROCESS_SUBSTITUTION_PATH
     from wieldy.shell.policy.wrappers import WRAPPERS
 
+    if any("$" in value or "`" in value for value in part.variable_values):
+        return "the value of a variable that programs obey"
+    if part.code_variable:
+        return f"what runs with this `{part.code_variable}`"
     if part.program is None:
         return "which program runs" if part.argv else None
     name = os.path.basename(part.program)
     if name in WRAPPERS and not SHELL.fullmatch(name):
         return f"what `{name}` runs"
-    if any("$" in value or "`" in value for value in part.variable_values):
-        return "the value of a variable that programs obey"
+    if name == "git" and any(word.prefix.startswith(("--config-env", "--exec-path=")) for word in part.argv):
+        return "the value of a git setting"
     if name not in WITH_SUBCOMMANDS or INTERPRETER.fullmatch(name):
         word = next((word for word in argument_words(part) if word.dynamic and not word.scope), None)
         if word is not None:
             return _name_of(word)
     for position, interpreter in interpreters(part):
         texts = [word.text for word in part.argv[position + 1 :]]
-        if PROCESS_SUBSTITUTION_PATH in texts or (_reads_input(interpreter, texts) and _has_unknown_input(part)):
+        if PROCESS_SUBSTITUTION_PATH in texts or (reads_input(interpreter, texts) and _has_unknown_input(part)):
             return f"the script of `{interpreter}`"
     return None
 
@@ -71,7 +77,7 @@ def interpreters(part: CommandPart) -> Iterator[tuple[int, str]]:
             yield position, name
 
 
-def _reads_input(interpreter: str, texts: Collection[str]) -> bool:
+def reads_input(interpreter: str, texts: Collection[str]) -> bool:
     """Whether an interpreter with these arguments takes its code, or commands beside it, from its input."""
     if not READS_INPUT.isdisjoint(texts) or READS_COMMANDS.fullmatch(interpreter):
         return True
@@ -115,4 +121,5 @@ def argument_words(part: CommandPart) -> Iterator[Word]:
 def argument_texts(part: CommandPart) -> list[str]:
     """List the texts of a part in which a file may be named: arguments, input and variables."""
     words = [word.text if word.static else word.source for word in argument_words(part)]
-    return [*words, *part.input_texts, *part.variable_values]
+    # A plain word is judged as a path.
+    return [*(word for word in words if not _PLAIN_WORD.fullmatch(word)), *part.input_texts, *part.variable_values]

@@ -31,6 +31,7 @@ class CommandPart(Struct, frozen=True):
     `program_read_only`: it would be read-only without them; `only_fetches`: it would be, were it not for what it fetches.
     `input_texts`: texts of here-documents and, if its effects are unknown, what earlier stages of its pipeline may print.
     `variable_values`: if its effects are unknown, the values assigned to variables that may influence programs.
+    `code_variable`: the name of a variable among them that decides which code programs run, such as PATH.
     `piped`: its input comes from an earlier stage of a pipeline. `redirect_problem`: why the files of its redirections are
     not known in advance.
     """
@@ -53,5 +54,6 @@ class CommandPart(Struct, frozen=True):
     only_fetches: bool = False
     input_texts: tuple[str, ...] = ()
     variable_values: tuple[str, ...] = ()
+    code_variable: str = ""
     piped: bool = False
     redirect_problem: str = ""

@@ -16,7 +16,7 @@ from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT, PipelineInput, out
 from wieldy.shell.policy.programs.builtins import is_harmless_variable, is_script_variable
 from wieldy.shell.policy.programs.find import executed_commands, listed_links
 from wieldy.shell.policy.programs.registry import check_program
-from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown
+from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
 from wieldy.shell.policy.side_effects import constant_variables, may_change_cwd
 from wieldy.shell.policy.words import ShellState, Word, literal, resolve_without_braces, resolve_word, resolve_words
 from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
@@ -29,6 +29,12 @@ _EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
 _SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
 _UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
 _STANDARD_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
+_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
+# Variables by which even a known program runs other code.
+_CODE_VARIABLES = word_set(
+    "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 HOME XDG_CONFIG_HOME GIT_DIR "
+    "GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXEC_PATH"
+)
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _OPEN_DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
@@ -392,9 +398,8 @@ class ScriptAnalyzer:
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
-        self._add(
-            replace(part, redirect_effects=redirects.effects, variable_values=values, redirect_problem=redirects.why)
-        )
+        part = replace(part, redirect_effects=redirects.effects, redirect_problem=redirects.why)
+        self._add(replace(part, variable_values=values, code_variable=_code_variable([*plain, *others])))
 
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
         unwrapped = invocation.unwrapped
@@ -521,8 +526,13 @@ class ScriptAnalyzer:
             earlier = dict.fromkeys(self.parts[self._pipeline_start :])
             printed = [text for one in earlier for text in (*one.input_texts, _arguments_text(one)) if text]
             texts.append("\n".join(printed))
-        values = _influential_values(command, invocation.unwrapped.variables, state)
-        return replace(part, input_texts=tuple(texts), variable_values=values) if texts or values else part
+        variables = invocation.unwrapped.variables
+        values = _influential_values(command, variables, state)
+        names = [*(one.name for one in command.assignments), *variables]
+        if part.program in _DECLARING:
+            names += [word.prefix.partition("=")[0] for word in part.argv[1:]]
+        code_variable = _code_variable(names)
+        return replace(part, input_texts=tuple(texts), variable_values=values, code_variable=code_variable)
 
 
 def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellState | None:
@@ -656,6 +666,10 @@ def _why_not_read_only(unwrapped: UnwrappedCommand, effects: tuple[Effect, ...],
 def influential_variable(names: Iterable[str], is_harmless: Callable[[str], bool] = is_harmless_variable) -> str:
     """The first variable that may change what programs do, as a reason; nothing if there is none."""
     return next((f"it sets `{name}`, which can change what programs do" for name in names if not is_harmless(name)), "")
+
+
+def _code_variable(names: Iterable[str]) -> str:
+    return next((name for name in names if name in _CODE_VARIABLES), "")
 
 
 def _influential_assignments(command: syntax.SimpleCommand) -> list[syntax.Assignment]:

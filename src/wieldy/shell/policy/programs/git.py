@@ -222,9 +222,10 @@ def check_git(call: ProgramCall) -> CallEffects:
     if not git.command or git.command in ("--version", "version", "-v"):
         return unknown("`git version` with arguments") if git.args else CallEffects()
     if git.command in WRITING_COMMANDS:
-        _parse(git.args, WRITING_COMMANDS[git.command])
+        operands = _parse(git.args, WRITING_COMMANDS[git.command]).operands
+        named = [path for word in operands for path in _operand_paths(word, git.folder, call.state.root)]
         why = f"`git {git.command}` writes to the repository"
-        return CallEffects(reads=(here,), writes=(here,), changes=True, why=why)
+        return CallEffects(reads=(here, *named), writes=(here,), changes=True, why=why)
     effects = _check_reading(git)
     if not effects.known:
         return effects
@@ -254,6 +255,8 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
             # %G… runs the configured signature program.
             if not value.static or "%G" in value.text or "signature" in value.text:
                 return unknown(f"`git {command} {name}` with a format that can run a program")
+    if any("%(raw" in value.text for value in parsed.values("--format")):
+        return unknown("a format that prints whole objects")
     for name, accepted in _ACCEPTED_VALUES.items():
         if any(not value.static or value.text not in accepted for value in parsed.values(name)):
             return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
@@ -268,7 +271,9 @@ def _operand_paths(word: Word, folder: Word | None, root: str) -> list[Word]:
     """What an operand may name: a file here or in the `-C` folder; for `rev:path` also one below the repository's root."""
     if not word.static:
         return [] if word.revision else [word]
-    names = [word.text, *([word.text.partition(":")[2]] if ":" in word.text[:-1] else [])]
+    # Also `:0:path`, a path in the index.
+    colons = [index + 1 for index, letter in enumerate(word.text[:-1]) if letter == ":"][:2]
+    names = [word.text, *(word.text[start:] for start in colons)]
     paths = [literal(os.path.join(folder.text, name)) if folder else literal(name) for name in names]
     return [*paths, *(literal(os.path.join(root, name)) for name in names[1:])]
 
@@ -356,8 +361,8 @@ def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> 
 
 
 _CONTENT_ALWAYS = word_set("grep range-diff")
-_CONTENT_UNLESS_NAMES = word_set("diff show diff-index diff-files")
-_CONTENT_COMMANDS = _CONTENT_ALWAYS | _CONTENT_UNLESS_NAMES | word_set("log reflog stash rev-list diff-tree")
+_CONTENT_UNLESS_NAMES = word_set("diff diff-index diff-files")
+_CONTENT_COMMANDS = _CONTENT_ALWAYS | _CONTENT_UNLESS_NAMES | word_set("log show reflog stash rev-list diff-tree")
 _NAME_OPTIONS = word_set(
     "--name-only --name-status --stat --numstat --shortstat --dirstat --summary --compact-summary --raw --quiet --no-patch -s"
 )
@@ -368,6 +373,17 @@ _PATCH_OPTIONS = word_set(
 _SHORT_PATCH_OPTION = re.compile(r"-[A-Za-z]*[puUcmLW]")
 _REVISION_PATH = re.compile(r"[^:]*:.+")
 _METADATA_OPTIONS = word_set("-t -s -e --batch-check")
+_COMMIT = re.compile(r"(HEAD|@)([~^]\d*)*")
+_PATHSPEC_GLOB = re.compile(r"[*?\[\\]")
+# Subcommands that print no content of files unless an option below asks for it.
+QUIET_COMMANDS = word_set(
+    "add am apply bisect branch checkout cherry-pick clean commit config fetch gc help init lfs maintenance merge mv notes prune "
+    "pull push rebase remote repack reset restore revert rm sparse-checkout stash submodule switch symbolic-ref tag update-index "
+    "update-ref version worktree clone archive bundle format-patch fast-export checkout-index"
+)
+# These show changes when asked for them piece by piece, or for what a commit would hold.
+_PRINTS_HUNKS = word_set("add checkout commit reset restore stash notes")
+_HUNK_OPTION = re.compile(r"--(patch|verbose|interactive|edit)|-[a-z]*[pvie][a-z]*")
 
 
 def shows_content(command: str, args: tuple[Word, ...]) -> bool:
@@ -375,9 +391,28 @@ def shows_content(command: str, args: tuple[Word, ...]) -> bool:
     flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
     if command == "cat-file":
         return not flags & _METADATA_OPTIONS
+    if command == "status":
+        return any(flag == "--verbose" or re.fullmatch(r"-[a-z]*v[a-z]*", flag) for flag in flags)
+    if command == "show" and flags & _NAME_OPTIONS and not flags & _PATCH_OPTIONS:
+        # Of a file's id it shows the content whatever the options are; an id alone does not tell.
+        operands = [word for word in args if not word.prefix.startswith("-")]
+        return not all(word.static and _COMMIT.fullmatch(word.text) for word in operands)
     if flags & _PATCH_OPTIONS or any(flag[:2] != "--" and _SHORT_PATCH_OPTION.match(flag) for flag in flags):
         return command in _CONTENT_COMMANDS
-    return command in _CONTENT_ALWAYS or (command in _CONTENT_UNLESS_NAMES and not flags & _NAME_OPTIONS)
+    return command in (*_CONTENT_ALWAYS, "show") or (command in _CONTENT_UNLESS_NAMES and not flags & _NAME_OPTIONS)
+
+
+def may_print_content(args: tuple[Word, ...]) -> bool:
+    """Whether a git call that is not understood may print the content of files."""
+    call = split_git_args(args)
+    if call.command not in QUIET_COMMANDS:
+        return True
+    words = {word.text for word in call.args}
+    if any("%(raw" in word for word in words):
+        return True
+    if call.command == "bisect":
+        return not words.isdisjoint(("view", "visualize", "replay"))
+    return call.command in _PRINTS_HUNKS and any(map(_HUNK_OPTION.fullmatch, words))
 
 
 def names_files(command: str, args: tuple[Word, ...]) -> bool:
@@ -386,7 +421,8 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     paths = args[len(front) + 1 :]
     if paths:
         # A pathspec that begins with a colon has magic, which can mean everything.
-        return all(word.static and word.text and not word.text.startswith(":") for word in paths)
+        names = [word.text for word in paths if word.static and word.text and not word.text.startswith(":")]
+        return len(names) == len(paths) and not any(map(_PATHSPEC_GLOB.search, names))
     operands = [word for word in front if not word.prefix.startswith("-")]
     return (
         command in ("show", "cat-file")

@@ -266,7 +266,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     ),
     "locale": ProgramSpec("-acmkv --all-locales --charmaps --category-name --keyword-name --verbose", "text"),
     "getconf": ProgramSpec("-a -v:", "text"),
-    "who": ProgramSpec("-abdHlmpqrstTuw --all --boot --count --heading --login --mesg --short --users", "text"),
+    "who": ProgramSpec("-abdHlmpqrstTuw --all --boot --count --heading --login --mesg --short --users", "files"),
     "w": ProgramSpec("-fhisuoV --no-header --short --from", "text"),
     "last": ProgramSpec("-aFiwxR -n: -s: -t: -p: -#", "text"),
     "pgrep": ProgramSpec(

@@ -18,6 +18,7 @@ from wieldy.shell.policy.programs.spec import (
     ProgramCheck,
     UnknownArguments,
     unknown,
+    word_set,
 )
 from wieldy.shell.policy.programs.special import SPECIAL_PROGRAMS
 from wieldy.shell.policy.programs.writers import WRITERS
@@ -31,6 +32,15 @@ TABLES: tuple[Mapping[str, ProgramCheck], ...] = (
     dict.fromkeys(("sed", "gsed"), check_sed),
     dict.fromkeys(("awk", "gawk", "mawk"), check_awk),
     dict.fromkeys(("egrep", "fgrep"), READ_ONLY_TOOLS["grep"]),
+)
+# Programs that open the files they are given; if their arguments are not understood, these may be others than those named.
+FILE_PROGRAMS = frozenset(
+    {
+        *READ_ONLY_TOOLS,
+        *WRITERS,
+        *word_set("jq xxd tar gzip gunzip fd fdfind gofmt yq find sed gsed awk gawk mawk date"),
+    }
+    | word_set("egrep fgrep")
 )
 _PROGRAMS = {name: check for table in TABLES for name, check in table.items()}
 

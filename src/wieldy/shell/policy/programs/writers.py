@@ -25,10 +25,15 @@ _COPY_OPTIONS = (
     "--no-target-directory --update=? --verbose --one-file-system"
 )
 _CURL_OPTIONS = (
-    "-sSfLkvigI#N46 -o:w -O -H: -X: -d: -A: -e: -m: -u: -w: -b: -r: --silent --show-error --fail --location "
-    "--insecure --verbose --include --head --output=w --remote-name --header= --request= --data= --data-raw= "
-    "--user-agent= --max-time= --connect-timeout= --retry= --compressed --write-out= --progress-bar --http1.1 --http2 "
-    "--json= --fail-with-body"
+    "-sSfLkvigI#N46Gajnl -o:w -O -H: -X: -d: -A: -e: -m: -u: -w: -b: -r: -T:r -D:w -c:w -Y: -y: -z: -C: -F: -x: --silent "
+    "--show-error --fail --location --insecure --verbose --include --head --output=w --remote-name --header= --request= "
+    "--data= --data-raw= --data-binary= --data-ascii= --data-urlencode= --user-agent= --max-time= --connect-timeout= --retry= "
+    "--retry-delay= --retry-max-time= --retry-all-errors --retry-connrefused --compressed --write-out= --progress-bar "
+    "--no-progress-meter --http1.0 --http1.1 --http2 --http3 --tlsv1.2 --tlsv1.3 --ipv4 --ipv6 --json= --fail-with-body "
+    "--fail-early --get --globoff --no-buffer --referer= --user= --cookie= --cookie-jar=w --dump-header=w --upload-file=r "
+    "--form= --form-string= --url= --range= --limit-rate= --max-redirs= --max-filesize= --speed-limit= --speed-time= "
+    "--cacert=r --cert=r --key=r --no-keepalive --tcp-nodelay --path-as-is --create-dirs --output-dir=w "
+    "--remote-header-name -J --remote-time -R"
 )
 _WGET_OPTIONS = (
     "-qvncS -O:w -P:w -T: -t: -U: --quiet --verbose --output-document=w --directory-prefix=w --timeout= "
@@ -36,6 +41,11 @@ _WGET_OPTIONS = (
 )
 
 
+_DATA_OPTIONS = (
+    *("-d", "-H", "-w", "-F", "--data", "--data-binary", "--data-ascii", "--data-urlencode", "--json"),
+    *("--header", "--write-out", "--form"),
+)
+_DATA_FILE = re.compile(r"([\w-]*=)?[@<](?P<file>[^;]*)")
 _FILE_URL = re.compile(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
@@ -53,8 +63,8 @@ class CopyCommand(Struct, frozen=True):
                 return CallEffects(writes=(*sources, literal(".")), changes=True)
             sources, targets = sources[:-1], [sources[-1]]
         if self.moves:
-            return CallEffects(reads=tuple(sources), writes=(*sources, *targets), changes=True)
-        return CallEffects(reads=tuple(sources), writes=tuple(targets), changes=True)
+            return CallEffects(reads=tuple(sources), writes=(*sources, *targets), changes=True, recursive=True)
+        return CallEffects(reads=tuple(sources), writes=tuple(targets), changes=True, recursive=True)
 
 
 class AttributeCommand(Struct, frozen=True):
@@ -89,20 +99,26 @@ def _dd(call: ProgramCall) -> CallEffects:
 def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> CallEffects:
     """A download; with `cwd_options` the program names the file itself, in the working directory."""
     parsed = parse_args(call.args, option_table(options))
-    if any(not word.static for word in parsed.operands):
+    addresses = [*parsed.operands, *parsed.values("--url")]
+    if any(not word.static for word in addresses):
         return unknown("an address that is not known in advance")
-    data = parsed.values("-d", "--data", "--json")
-    if any(not word.static and word.prefix[:1] in ("", "@") for word in data):
+    data = parsed.values(*_DATA_OPTIONS)
+    cookies = parsed.values("-b", "--cookie")
+    if any(not word.static for word in (*data, *cookies)):
         return unknown("data that may be the name of a file")
-    files = [literal(word.text[1:]) for word in data if word.text.startswith("@")]
-    local = [match for word in parsed.operands if (match := _FILE_URL.match(word.text))]
+    files = [literal(match["file"]) for word in data if (match := _DATA_FILE.match(word.text))]
+    # A cookie without `=` is the name of a file.
+    files += [word for word in cookies if "=" not in word.text]
+    local = [match for word in addresses if (match := _FILE_URL.match(word.text))]
     # curl expands braces and brackets in an address.
     if any(set(match.string) & set("{[%") for match in local):
         return unknown("a local address with patterns")
     files += [literal(match.string[match.end() :].partition("?")[0]) for match in local]
     cwd = [literal(".")] if parsed.has(*cwd_options) and not parsed.writes else []
     writes = tuple(word for word in (*parsed.writes, *cwd) if word.text not in ("-", "/dev/null"))
-    urls = tuple(word.text for word in parsed.operands if not _FILE_URL.match(word.text))
+    # What is sent through a proxy goes there, too.
+    addresses += parsed.values("-x")
+    urls = tuple(word.text for word in addresses if not _FILE_URL.match(word.text))
     return CallEffects(tuple(files), writes, urls, changes=True)
 
 
