@@ -21,7 +21,7 @@ from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, RunEnded
-from wieldy.core.provider import Provider
+from wieldy.core.provider import Provider, ToolSpec
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
@@ -163,6 +163,16 @@ class Session:
     def offered(self) -> list[str]:
         """The tools the model is offered, once the session is ready."""
         return [offer.name for offer in self._setup.prefix.offers]
+
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The definitions of the tools that the model is offered, once the session is ready."""
+        return self._setup.prefix.offers
+
+    @property
+    def system_prompt(self) -> tuple[str, ...]:
+        """The parts of the system prompt, once the session is ready."""
+        return self._setup.prefix.system
 
     async def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> AsyncIterator[Event]:
         """Send a prompt and yield events until the model has nothing more to call. The last event is `RunEnded`.

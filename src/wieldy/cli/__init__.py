@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "undo": ("undo", "undo changes made by tools"),
     "redo": ("undo", "redo what was undone"),
     "history": ("undo", "list the changes made by tools"),
+    "batch": ("batch", "run many tasks; nothing finished is lost or run again"),
     "demo": ("demo", "watch a recorded model fix a sample project: no key, no network"),
     "mcp": ("mcp", "manage MCP servers, or serve wieldy's own tools"),
     "sessions": ("sessions", "list, show, export or resume sessions"),

@@ -64,7 +64,7 @@ def make_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
     root.mkdir()
 
     def make(model: Any, **options: Any) -> Session:
-        return Session(root, model=model, tools=ledger.tools(), builtins=False, **{"settings": {}, **options})
+        return Session(root, model=model, tools=ledger.tools(), **{"builtins": False, "settings": {}, **options})
 
     return make
 

@@ -1,0 +1,79 @@
+"""Engines make attempts somewhere. The driver and the results store are the same whatever the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from wieldy.batch.attempt import AttemptProgress, Job
+from wieldy.batch.processes import WorkerProcess
+from wieldy.batch.rates import RateGate
+from wieldy.batch.results import AttemptResult
+
+Report: TypeAlias = Callable[[AttemptProgress], None]
+
+
+class Engine(Protocol):
+    """Makes attempts, many at a time."""
+
+    async def start(self) -> None:
+        """Get ready. Raises `WieldyError`."""
+        ...
+
+    async def run(self, job: Job, report: Report, *, alone: bool) -> AttemptResult:
+        """Make one attempt; `alone` in a process that makes no other. Raises `WorkerLost`."""
+        ...
+
+    async def aclose(self) -> None:
+        """End every process."""
+        ...
+
+
+class LocalEngine:
+    """A few worker processes on this machine, each with many sessions on one event loop."""
+
+    def __init__(self, work: Path, gate: RateGate, *, processes: int, logs: Path) -> None:
+        self._work = work
+        self._gate = gate
+        self._processes = processes
+        self._logs = logs
+        self._workers: list[WorkerProcess] = []
+        self._alone: set[WorkerProcess] = set()
+        self._starting = asyncio.Lock()
+        self._count = 0
+
+    async def start(self) -> None:
+        self._work.mkdir(parents=True, exist_ok=True)
+
+    async def run(self, job: Job, report: Report, *, alone: bool) -> AttemptResult:
+        if not alone:
+            return await (await self._worker()).run(job, report)
+        worker = await self._start_worker()
+        self._alone.add(worker)
+        try:
+            return await worker.run(job, report)
+        finally:
+            self._alone.discard(worker)
+            await worker.aclose()
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(worker.aclose() for worker in (*self._workers, *self._alone)))
+        self._workers = []
+
+    async def _worker(self) -> WorkerProcess:
+        """The worker with the least to do. One that is lost is replaced."""
+        async with self._starting:
+            lost = [worker for worker in self._workers if worker.is_lost]
+            self._workers = [worker for worker in self._workers if not worker.is_lost]
+            for worker in lost:
+                await worker.aclose()
+            idle = any(worker.load == 0 for worker in self._workers)
+            if len(self._workers) < self._processes and not idle:
+                self._workers.append(await self._start_worker())
+            return min(self._workers, key=lambda worker: worker.load)
+
+    async def _start_worker(self) -> WorkerProcess:
+        self._count += 1
+        return await WorkerProcess.start(self._work, self._gate, log=self._logs / f"worker-{self._count}.log")

@@ -1,0 +1,64 @@
+"""Progress as one line: done, running, left, solved, cost, rate, time left, and the commonest errors."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wieldy.batch.durations import format_duration
+
+BAR_CELLS = 20
+STALE_SECONDS = 60.0
+ERRORS_SHOWN = 3
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One state of several shards."""
+    endings: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    running: dict[str, Any] = {}
+    for state in states:
+        endings.update(state["endings"])
+        errors.update(state["errors"])
+        running.update(state["running"])
+    return {
+        "at": max(state["at"] for state in states),
+        "started": min(state["started"] for state in states),
+        **{name: sum(state[name] for state in states) for name in ("total", "done", "done_before", "cost")},
+        "running": running,
+        "endings": dict(endings),
+        "errors": dict(errors),
+        "stopping": next((state["stopping"] for state in states if state["stopping"]), ""),
+    }
+
+
+def progress_line(state: Mapping[str, Any], *, bar: bool = True, width: int | None = None) -> str:
+    """The line for a state as `RunState.as_dict` gives it, cut to a width."""
+    total, done, running = state["total"], state["done"], len(state["running"])
+    seconds = max(state["at"] - state["started"], 0.001)
+    rate = (done - state["done_before"]) / seconds
+    left = total - done
+    parts = [f"{done}/{total} done", f"{running} running", f"{max(left - running, 0)} left"]
+    endings = state["endings"]
+    if judged := sum(endings.get(name, 0) for name in ("solved", "unsolved", "limit", "denied", "refused")):
+        parts.append(f"{endings.get('solved', 0)} solved ({endings.get('solved', 0) / judged:.0%})")
+    if ended := endings.get("done", 0):
+        parts.append(f"{ended} ended without a check")
+    parts.append(f"${state['cost']:.2f}")
+    if rate > 0:
+        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
+        if left:
+            parts.append(f"{format_duration(left / rate)} to go")
+    if errors := Counter(state["errors"]).most_common(ERRORS_SHOWN):
+        parts.append("errors: " + ", ".join(f"{name} {count}" for name, count in errors))
+    if state["stopping"]:
+        parts.append(f"stopping: {state['stopping']}")
+    elif time.time() - state["at"] > STALE_SECONDS and left:
+        parts.append(f"no news for {format_duration(time.time() - state['at'])}")
+    line = " · ".join(parts)
+    if bar:
+        cells = BAR_CELLS * done // total if total else BAR_CELLS
+        line = f"[{'#' * cells}{'-' * (BAR_CELLS - cells)}] {line}"
+    return line if width is None or len(line) <= width else line[: max(width - 1, 0)] + "…"

@@ -1,0 +1,430 @@
+"""`wieldy batch`: run many tasks, follow a run, report on it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wieldy.cli.arguments import amount, command_parser, count, folder, mode
+from wieldy.cli.output import print_error
+from wieldy.core.errors import WieldyError
+
+if TYPE_CHECKING:
+    from wieldy.batch.driver import Driver, RunOptions, RunPlan
+    from wieldy.batch.results import AttemptResult
+    from wieldy.batch.store import ResultStore, Shard
+    from wieldy.batch.tasks import TaskDefaults
+
+COMPLETE, INCOMPLETE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+BAR_SECONDS = 0.5
+LINE_SECONDS = 60.0
+STATE_SECONDS = 1.0
+
+EXAMPLES = """examples:
+  wieldy batch tasks.jsonl --out runs/first --model anthropic/claude-sonnet-5-5 --max-cost 50
+  wieldy batch tasks.jsonl --out runs/first                      goes on where it stopped
+  wieldy batch tasks.jsonl --out runs/first --only infra         only what failed by infrastructure
+  wieldy batch swebench.jsonl --repos clones --out runs/swe --mode bypassPermissions --time-each 30m
+  wieldy batch tasks.jsonl --out /shared/run --shard 3/64        part 3 of 64: Slurm arrays, Kubernetes, CI
+  wieldy batch watch runs/first                                  follow a run, from any machine
+  wieldy batch report runs/first                                 a table, and report.html with plots
+
+A task is one JSON object a line: {"id": "a", "prompt": "fix the test", "root": "project", "check": "pytest -q"}
+exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interrupted"""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run `wieldy batch`."""
+    if argv and argv[0] == "watch":
+        return _watch(argv[1:])
+    if argv and argv[0] == "report":
+        return _report(argv[1:])
+    options = _parser().parse_args(argv)
+    try:
+        return _run(options)
+    except WieldyError as error:
+        for line in str(error).splitlines():
+            print_error(line)
+        return USAGE_ERROR if _is_usage(error) else INCOMPLETE
+
+
+def _is_usage(error: WieldyError) -> bool:
+    from wieldy.batch.tasks import TaskFileError
+
+    return isinstance(error, TaskFileError)
+
+
+def _parser() -> argparse.ArgumentParser:
+    from wieldy.batch.isolation import ISOLATIONS
+
+    parser = command_parser(
+        "wieldy batch", "Run many tasks. What is finished is never lost and never run again.", EXAMPLES
+    )
+    add = parser.add_argument
+    add("tasks", metavar="TASKS.jsonl", help="one task a line; rows of SWE-bench are taken as they are")
+    add("--out", required=True, metavar="DIR", help="where results go; an existing run goes on")
+    add("--model", default="", metavar="PROVIDER/NAME", help="for tasks that name none (default: WIELDY_MODEL)")
+    add(
+        "--mode",
+        type=mode,
+        default="acceptEdits",
+        help="permission mode for tasks that name none (default: %(default)s)",
+    )
+    add("--root", type=folder, default=None, metavar="DIR", help="the project, for tasks without a source")
+    add("--check", default="", metavar="COMMAND", help="for tasks without one: exit code 0 means solved")
+    add("--setup", default="", metavar="COMMAND", help="run in the copy before the session, for tasks without one")
+    add("--settings", default="", metavar="FILE", help="settings for every task, as a file or as JSON")
+    add("--base-url", default="", metavar="URL", help="the address of the model's API")
+    add("--repos", type=folder, default=None, metavar="DIR", help="a folder of clones, searched before GitHub")
+    add("--workers", type=count, default=8, metavar="N", help="sessions at the same time (default: %(default)s)")
+    add("--processes", type=count, metavar="N", help="worker processes (default: one a core)")
+    add("--engine", default="local", metavar="ENGINE", help="local, ray, or ray:ADDRESS (default: %(default)s)")
+    add("--shard", type=_shard, default="1/1", metavar="I/N", help="do part I of N, counted from 1")
+    add(
+        "--attempts",
+        type=count,
+        default=1,
+        metavar="K",
+        help="independent attempts at each task (default: %(default)s)",
+    )
+    add("--only", action="append", default=[], metavar="WHAT", help="failed, infra, or an id; may be repeated")
+    add(
+        "--retries",
+        type=int,
+        default=2,
+        metavar="N",
+        help="after rate limits, overload, connections (default: %(default)s)",
+    )
+    add("--max-cost", type=amount, metavar="USD", help="nothing new starts when the run has cost this much")
+    add("--max-cost-each", type=amount, metavar="USD", help="the most an attempt may cost")
+    add("--max-turns", type=count, metavar="N", help="the most turns of an attempt")
+    add("--time-each", type=_duration, metavar="TIME", help="working time of an attempt: 90, 90s, 30m, 2h")
+    add("--idle-each", type=_duration, default="30m", metavar="TIME", help="without any event (default: %(default)s)")
+    add("--check-time", type=_duration, default="30m", metavar="TIME", help="of setup and check (default: %(default)s)")
+    add(
+        "--rate",
+        type=_rate,
+        action="append",
+        default=[],
+        metavar="PROVIDER=N/min",
+        help="requests to a provider at most",
+    )
+    add("--patience", type=_duration, default="1h", metavar="TIME", help="wait for a rate limit (default: %(default)s)")
+    add("--isolate", choices=ISOLATIONS, default="auto", help="how each attempt gets its copy (default: %(default)s)")
+    add("--work", default="", metavar="DIR", help="where copies are made (default: ~/.cache/wieldy/batch)")
+    add("--keep-copies", action="store_true", help="leave the copies where they are")
+    add("--dry-run", action="store_true", help="check the tasks and say what would run")
+    return parser
+
+
+def _duration(text: str) -> float:
+    from wieldy.batch.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _rate(text: str) -> tuple[str, float]:
+    from wieldy.batch.rates import parse_rate
+
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _shard(text: str) -> Shard:
+    from wieldy.batch.store import Shard
+
+    index, _, total = text.partition("/")
+    if not (index.isdecimal() and total.isdecimal() and 1 <= int(index) <= int(total)):
+        raise argparse.ArgumentTypeError(f"`{text}` is not a part such as 3/64, counted from 1")
+    return Shard(int(index), int(total))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from wieldy.batch.driver import default_work_folder, describe_run, make_plan
+    from wieldy.batch.identity import digest
+    from wieldy.batch.store import ResultStore
+    from wieldy.batch.tasks import read_tasks, shard
+
+    file = read_tasks(options.tasks, _defaults(options))
+    for warning in file.warnings:
+        print_error(warning)
+    if missing := next((task for task in file.tasks if not task.model), None):
+        from wieldy.batch.tasks import TaskFileError
+
+        raise TaskFileError(f"the task {missing.id} names no model: give --model, or set WIELDY_MODEL")
+    part: Shard = options.shard
+    tasks = list(shard(file.tasks, part.index, part.count))
+    store = ResultStore(options.out, part)
+    work = Path(options.work).absolute() if options.work else default_work_folder(store.path)
+    run_options = _run_options(options, work / f"shard{part.suffix}" if part.count > 1 else work)
+    if options.dry_run:
+        _print_plan(make_plan(tasks, store, run_options), dry=True)
+        return COMPLETE
+    store.open()
+    try:
+        plan = make_plan(tasks, store, run_options)
+        names = [task.id for task in file.tasks]
+        store.write_run(
+            describe_run(os.path.abspath(options.tasks), digest(names), run_options, {"engine": options.engine})
+        )
+        _print_plan(plan)
+        with _interrupts() as interrupts:
+            return asyncio.run(_drive(plan, store, options, run_options, interrupts))
+    finally:
+        store.close()
+
+
+def _defaults(options: argparse.Namespace) -> TaskDefaults:
+    from wieldy.batch.tasks import TaskDefaults, TaskFileError, TaskLimits, check_settings
+
+    model = options.model or os.environ.get("WIELDY_MODEL", "")
+    if model.startswith("script:"):
+        model = f"script:{os.path.abspath(model.removeprefix('script:'))}"
+    settings: dict[str, Any] = {}
+    if options.settings:
+        is_json = options.settings.lstrip().startswith("{")
+        try:
+            text = options.settings if is_json else Path(options.settings).read_text(encoding="utf-8")
+            settings = json.loads(text)
+        except (OSError, ValueError) as error:
+            raise TaskFileError(f"--settings cannot be read: {error}") from None
+        if not isinstance(settings, dict):
+            raise TaskFileError("--settings must be a JSON object")
+        if problems := check_settings(settings):
+            raise TaskFileError("\n".join(f"--settings: {problem}" for problem in problems))
+    return TaskDefaults(
+        model=model,
+        mode=options.mode,
+        root=options.root or "",
+        check=options.check,
+        setup=options.setup,
+        settings=settings,
+        limits=TaskLimits(options.max_turns, options.max_cost_each, options.time_each, options.idle_each),
+        repos=options.repos or "",
+    )
+
+
+def _run_options(options: argparse.Namespace, work: Path) -> RunOptions:
+    from wieldy.batch.driver import RunOptions
+
+    return RunOptions(
+        workers=options.workers,
+        samples=options.attempts,
+        retries=max(options.retries, 0),
+        only=tuple(options.only),
+        max_cost=options.max_cost,
+        isolate=options.isolate,
+        work=str(work),
+        base_url=options.base_url,
+        keep_copies=options.keep_copies,
+        command_seconds=options.check_time,
+        patience=options.patience,
+    )
+
+
+def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
+    would = "would run" if dry else "to run"
+    done = f", {len(plan.finished)} finished before" if plan.finished else ""
+    print_error(f"{len(plan.pending)} of {plan.total} attempts {would}{done}")
+    if plan.others:
+        print_error(
+            f"{plan.others} results in this folder are of other tasks, or of another configuration; they are kept"
+        )
+
+
+async def _drive(
+    plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, interrupts: Interrupts
+) -> int:
+    from wieldy.batch.driver import Driver
+    from wieldy.batch.isolation import remove_tree
+    from wieldy.batch.store import StoreError
+
+    work = Path(run_options.work)
+    await asyncio.to_thread(remove_tree, work / "attempts")  # left by a run that was killed
+    engine = _engine(options, work, store)
+    driver = Driver(plan, store, engine, run_options)
+    display = asyncio.create_task(_show_progress(driver, store))
+    code = COMPLETE
+    try:
+        await engine.start()
+        driving = asyncio.create_task(driver.run())
+        interrupts.cancel_on_signal(driving)
+        await driving
+    except asyncio.CancelledError:
+        if interrupts.exit_code is None:
+            raise
+        code = interrupts.exit_code
+    finally:
+        display.cancel()
+        await asyncio.wait((display,))
+        await engine.aclose()
+    _write_state(driver, store)
+    if code == COMPLETE:
+        with contextlib.suppress(StoreError):
+            store.write_predictions(_last_results(store))
+    return _print_summary(driver, store, code)
+
+
+def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
+    from wieldy.batch.engine import LocalEngine
+    from wieldy.batch.rates import RateLimiter
+    from wieldy.batch.tasks import TaskFileError
+
+    if options.engine != "local":
+        raise TaskFileError(f"--engine: there is no engine `{options.engine}`; there are local, ray, and ray:ADDRESS")
+    processes = min(options.processes or os.cpu_count() or 1, options.workers)
+    return LocalEngine(work, RateLimiter(dict(options.rate)), processes=processes, logs=store.path / "logs")
+
+
+async def _show_progress(driver: Driver, store: ResultStore) -> None:
+    """Draw a bar on a terminal, or write a line a minute; and write the state for those who watch."""
+    is_terminal = sys.stderr.isatty()
+    last_line = time.monotonic()
+    last_state = 0.0
+    try:
+        while True:
+            now = time.monotonic()
+            if now - last_state >= STATE_SECONDS:
+                last_state = now
+                _write_state(driver, store)
+            if is_terminal:
+                _draw(driver.state.as_dict())
+            elif now - last_line >= LINE_SECONDS:
+                last_line = now
+                _print_line(driver.state.as_dict())
+            await asyncio.sleep(BAR_SECONDS)
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _write_state(driver: Driver, store: ResultStore) -> None:
+    from wieldy.batch.store import PROGRESS_NAME
+
+    name = PROGRESS_NAME.replace(".", f"{store.part.suffix}.")
+    temporary = store.path / f".{name}.tmp"
+    with contextlib.suppress(OSError):  # the next one may be written
+        temporary.write_text(json.dumps(driver.state.as_dict()), encoding="utf-8")
+        temporary.replace(store.path / name)
+
+
+def _draw(state: dict[str, Any]) -> None:
+    from wieldy.batch.progress import progress_line
+
+    sys.stderr.write("\r\x1b[K" + progress_line(state, width=shutil.get_terminal_size().columns - 1))
+    sys.stderr.flush()
+
+
+def _print_line(state: dict[str, Any]) -> None:
+    from wieldy.batch.progress import progress_line
+
+    print(progress_line(state, bar=False), file=sys.stderr, flush=True)
+
+
+def _last_results(store: ResultStore) -> list[AttemptResult]:
+    from wieldy.batch.store import latest_results
+
+    return list(latest_results(store.results()).values())
+
+
+def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
+    state = driver.state
+    _print_line(state.as_dict())
+    if state.unpriced:
+        print_error(f"the price of the model is unknown in {state.unpriced} attempts: their cost counts as 0")
+    if code:
+        print_error("interrupted; the same command goes on where it stopped")
+        return code
+    if state.stopping:
+        print_error(f"stopped: {state.stopping}")
+    open_endings = sum(state.endings[name] for name in ("infra", "crashed", "skipped"))
+    if open_endings:
+        print_error(f"{open_endings} attempts have no result yet; the same command tries them again")
+    print(store.path)
+    return INCOMPLETE if open_endings else COMPLETE
+
+
+class Interrupts:
+    """The first SIGINT or SIGTERM ends a run in order, the second one at once."""
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def cancel_on_signal(self, task: asyncio.Task[Any]) -> None:
+        self._task, self._loop = task, asyncio.get_running_loop()
+
+    def on_signal(self, number: int, frame: object) -> None:
+        code = 128 + number
+        if self.exit_code is not None:
+            os._exit(code)
+        self.exit_code = code
+        if self._loop is None or self._task is None:
+            raise KeyboardInterrupt
+        self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Interrupts]:
+    interrupts = Interrupts()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, interrupts.on_signal) for number in numbers}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(argv: list[str]) -> int:
+    from wieldy.batch.progress import merge_states
+    from wieldy.batch.store import RunFolder
+
+    parser = command_parser(
+        "wieldy batch watch",
+        "Follow a run until it is over. It may run on another machine.",
+        "example:\n  wieldy batch watch runs/first",
+    )
+    parser.add_argument("folder", metavar="DIR", help="the folder that was given to --out")
+    parser.add_argument("--once", action="store_true", help="say how it stands, and end")
+    options = parser.parse_args(argv)
+    run = RunFolder(options.folder)
+    run.read_run()
+    is_terminal = sys.stderr.isatty()
+    while True:
+        if not (states := run.read_progress()):
+            print_error(f"{options.folder} has no progress yet")
+            return INCOMPLETE
+        state = merge_states(states)
+        is_over = state["done"] >= state["total"]
+        if is_terminal and not options.once and not is_over:
+            _draw(state)
+            time.sleep(1.0)
+            continue
+        if is_terminal and not options.once:
+            sys.stderr.write("\r\x1b[K")
+        _print_line(state)
+        if is_over or options.once:
+            return COMPLETE
+        time.sleep(LINE_SECONDS)
+
+
+def _report(argv: list[str]) -> int:
+    raise WieldyError("not yet")
