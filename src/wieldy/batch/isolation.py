@@ -60,10 +60,14 @@ class IsolationError(WieldyError):
 class WorkingCopy(Struct, frozen=True):
     """The folder that a session works in, and the way it was made. `overlay` has yet to be mounted, in a new process."""
 
-    path: Path
+    folder: str
     way: Isolation
     note: str = ""
     overlay: OverlayMount | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
 
 
 class OverlayMount(Struct, frozen=True):
@@ -179,14 +183,14 @@ def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> Wor
             ) from None
         raise
     detach_repository(tree, target)
-    return WorkingCopy(target, "reflink")
+    return WorkingCopy(str(target), "reflink")
 
 
 def _make_plain(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     tree = sources.tree(source)
     copy_tree(tree, target, _copy)
     detach_repository(tree, target)
-    return WorkingCopy(target, "copy")
+    return WorkingCopy(str(target), "copy")
 
 
 def _make_worktree(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
@@ -202,7 +206,7 @@ def _make_worktree(source: TaskSource, target: Path, sources: SourceCache) -> Wo
         if read_git(["status", "--porcelain", "--ignore-submodules"], repository):
             note = "uncommitted and untracked files of the folder are not in the checkout"
     check_out(repository, commit, target)
-    return WorkingCopy(target, "worktree", note)
+    return WorkingCopy(str(target), "worktree", note)
 
 
 def _make_overlay(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
@@ -212,13 +216,13 @@ def _make_overlay(source: TaskSource, target: Path, sources: SourceCache) -> Wor
     for folder in (target, upper, work):
         folder.mkdir()
     mount = OverlayMount(str(sources.frozen_tree(source)), str(upper), str(work), str(target))
-    return WorkingCopy(target, "overlay", overlay=mount)
+    return WorkingCopy(str(target), "overlay", overlay=mount)
 
 
 def _use_live_tree(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     if source.kind != "root":
         raise IsolationError(f"--isolate none works in a live folder, and a `{source.kind}` has none")
-    return WorkingCopy(Path(source.location), "none")
+    return WorkingCopy(source.location, "none")
 
 
 _MAKERS: dict[str, Callable[[TaskSource, Path, SourceCache], WorkingCopy]] = {

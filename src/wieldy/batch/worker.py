@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from wieldy.batch.attempt import Attempt, AttemptHost, AttemptProgress, Job, Report
+from wieldy.batch.attempt import Attempt, AttemptFailure, AttemptHost, AttemptProgress, Job, Report
 from wieldy.batch.channel import (
     CancelJob,
     Channel,
@@ -28,7 +28,8 @@ from wieldy.batch.channel import (
     StartJob,
 )
 from wieldy.batch.commands import CommandRunner
-from wieldy.batch.processes import WorkerProcess
+from wieldy.batch.endings import Verdict
+from wieldy.batch.processes import WorkerLost, WorkerProcess
 from wieldy.batch.rates import RateReport
 from wieldy.batch.results import AttemptResult
 
@@ -106,6 +107,8 @@ class Worker:
         )
         try:
             return await process.run(job, report)
+        except WorkerLost as lost:
+            raise AttemptFailure(Verdict("crashed", str(lost))) from None
         finally:
             await process.aclose()
 

@@ -1,0 +1,195 @@
+"""`wieldy batch` as people use it: runs, resuming, choosing, limits, shards, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.needs import skip_untested
+from tests.process.batch_runs import BatchRun, wait_until
+
+from wieldy.batch.isolation import overlay_problem
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> BatchRun:
+    return BatchRun(tmp_path)
+
+
+def test_a_run_writes_results_and_a_second_one_has_nothing_to_do(batch):
+    batch.write_tasks(6, model=batch.noting_script(), check="test -f a.txt")
+    code, out, err = batch.run("--workers", "3")
+    assert (code, out) == (0, f"{batch.out}\n")
+    assert "6 of 6 attempts to run" in err
+    assert "6/6 done · 0 running · 0 left · 6 solved (100%)" in err
+    assert set(batch.endings().values()) == {"solved"}
+    run = json.loads((batch.out / "run.json").read_text())
+    assert (run["v"], run["engine"], run["options"]["workers"]) == (1, "local", 3)
+    assert len((batch.out / "preds.jsonl").read_text().splitlines()) == 6
+    assert not list(batch.out.glob("logs/*"))
+    before = (batch.out / "results.jsonl").read_bytes(), batch.notes()
+    code, _, err = batch.run()
+    assert code == 0
+    assert "0 of 6 attempts to run, 6 finished before" in err
+    assert ((batch.out / "results.jsonl").read_bytes(), batch.notes()) == before
+    assert batch.processes() == []
+
+
+def test_a_bad_line_is_told_before_anything_starts(batch):
+    batch.write_tasks(2, model=batch.noting_script(), roots="typo")
+    with batch.tasks.open("a") as file:
+        file.write('{"id": "x"}\n')
+    code, out, err = batch.run()
+    assert (code, out) == (2, "")
+    assert f"wieldy: {batch.tasks}:3: `prompt` is missing" in err
+    assert not batch.out.exists()
+
+
+def test_a_changed_task_runs_anew_and_the_old_result_is_kept(batch):
+    batch.write_tasks(2, model=batch.noting_script())
+    batch.run()
+    batch.write_tasks(2, model=batch.noting_script(), check="true")
+    _, _, err = batch.run()
+    assert "2 of 2 attempts to run" in err
+    assert "2 results in this folder are of other tasks, or of another configuration" in err
+    assert len(batch.results()) == 4
+
+
+def test_only_runs_what_is_chosen(batch):
+    rows = [
+        {"id": "good", "prompt": "x", "root": "project", "model": batch.noting_script(), "check": "true"},
+        {"id": "bad", "prompt": "x", "root": "project", "model": batch.noting_script(), "check": "false"},
+        {
+            "id": "down",
+            "prompt": "x",
+            "root": "project",
+            "model": batch.script("d", [{"fail": "auth"}]),
+            "check": "true",
+        },
+    ]
+    batch.tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = batch.run()
+    assert code == 1
+    assert "1 attempts have no result yet" in err
+    assert batch.endings() == {"good": "solved", "bad": "unsolved", "down": "infra"}
+
+    def run_ids(*options: str) -> list[str]:
+        before = len(batch.results())
+        batch.run(*options)
+        return sorted(result.id for result in batch.results()[before:])
+
+    assert run_ids() == ["down"]
+    assert run_ids("--only", "infra") == ["down"]
+    assert run_ids("--only", "failed") == ["bad"]
+    assert run_ids("--only", "good", "--only", "bad") == ["bad", "good"]
+    code, _, err = batch.run("--only", "nothing")
+    assert (code, "there is no task nothing" in err) == (2, True)
+
+
+def test_shards_share_a_folder_and_do_everything_once(batch):
+    batch.write_tasks(7, model=batch.noting_script(1))
+    shards = [batch.start("--shard", f"{index}/3") for index in (1, 2, 3)]
+    assert [shard.communicate(timeout=60)[1] and shard.returncode for shard in shards] == [0, 0, 0]
+    assert sorted(batch.endings()) == [f"t{n}" for n in range(7)]
+    assert len(batch.notes()) == 7
+    code, _, err = batch.run()
+    assert (code, "0 of 7 attempts to run" in err) == (0, True)
+
+
+def test_attempts_are_independent_samples(batch):
+    batch.write_tasks(2, model=batch.noting_script(1))
+    batch.run("--attempts", "3")
+    assert sorted((result.id, result.sample) for result in batch.results()) == [
+        (name, sample) for name in ("t0", "t1") for sample in (1, 2, 3)
+    ]
+    assert len(batch.notes()) == 6
+
+
+def test_what_the_next_task_would_meet_too_ends_the_run(batch):
+    batch.write_tasks(40, model=batch.script("auth", [{"fail": "auth", "message": "the key is wrong"}]))
+    code, _, err = batch.run("--workers", "2")
+    assert code == 1
+    assert "stopped: 3 attempts in a row ended with authentication: the key is wrong" in err
+    assert sum(result.ending == "skipped" for result in batch.results()) >= 35
+
+
+def test_transient_failures_are_tried_again_and_each_try_has_its_line(batch):
+    batch.write_tasks(1, model=batch.script("p", [{"fail": "protocol", "message": "nonsense"}]))
+    batch.run("--retries", "1")
+    assert [(result.attempt, result.error_class) for result in batch.results()] == [(1, "protocol"), (2, "protocol")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_everything_and_the_same_command_goes_on(batch, number):
+    batch.write_tasks(4, model=batch.noting_script(2, pause=0.2))
+    slow = batch.script("slow", [{"call": "Bash", "input": {"command": "echo begun >> $LEDGER; sleep 60"}}])
+    rows = batch.tasks.read_text() + json.dumps({"id": "slow", "prompt": "x", "root": "project", "model": slow}) + "\n"
+    batch.tasks.write_text(rows)
+    process = batch.start()
+    wait_until(lambda: "begun" in batch.notes())
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "the same command goes on where it stopped" in err
+    wait_until(lambda: not batch.processes(), what="processes are left")
+    assert "slow" not in batch.endings()
+
+
+def test_a_second_driver_of_the_same_folder_is_refused(batch):
+    batch.write_tasks(
+        1, model=batch.script("s", [{"call": "Bash", "input": {"command": "echo x >> $LEDGER; sleep 30"}}])
+    )
+    first = batch.start()
+    wait_until(batch.notes)
+    code, _, err = batch.run()
+    assert (code, "another `wieldy batch` writes to" in err) == (1, True)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+
+def test_an_overlay_holds_the_whole_session(batch):
+    if (problem := overlay_problem()) is not None:
+        skip_untested(f"overlay: {problem}")
+    model = batch.script(
+        "o",
+        [{"call": "Write", "input": {"file_path": "new.txt", "content": "by Write\n"}}],
+        [
+            {
+                "call": "Bash",
+                "input": {"command": "cat new.txt a.txt; echo two >> a.txt; rm new.txt; echo x > other.txt"},
+            }
+        ],
+        [{"call": "Read", "input": {"file_path": "a.txt"}}],
+        [{"text": "done"}],
+    )
+    batch.write_tasks(3, model=model, check="grep -q two a.txt && test ! -e new.txt")
+    code, _, err = batch.run("--isolate", "overlay")
+    assert code == 0, err
+    for result in batch.results():
+        assert (result.ending, result.isolation, result.tool_errors) == ("solved", "overlay", 0)
+        patch = (batch.out / result.folder / "patch.diff").read_text()
+        assert "+two" in patch
+        assert "b/other.txt" in patch
+    assert (batch.project / "a.txt").read_text() == "one\n"
+    assert os.listdir(batch.project) == ["a.txt"]
+    assert batch.processes() == []
+
+
+def test_a_dry_run_starts_nothing(batch):
+    batch.write_tasks(3, model=batch.noting_script())
+    code, out, err = batch.run("--dry-run")
+    assert (code, out) == (0, "")
+    assert "3 of 3 attempts would run" in err
+    assert not batch.out.exists()
+
+
+def test_a_run_can_be_watched_from_elsewhere(batch, wieldy):
+    batch.write_tasks(2, model=batch.noting_script())
+    batch.run()
+    done = wieldy("batch", "watch", str(batch.out))
+    assert done.returncode == 0
+    assert "2/2 done" in done.stderr
+    assert wieldy("batch", "watch", str(batch.folder)).returncode == 1
