@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from tests.process.batch_runs import BatchRun, wait_until
 

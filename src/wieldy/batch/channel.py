@@ -21,50 +21,50 @@ from wieldy.batch.results import AttemptResult
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 
-class Message(Struct, frozen=True, tag_field="type", omit_defaults=True):
+class WorkerMessage(Struct, frozen=True, tag_field="type", omit_defaults=True):
     """Anything that is sent between a driver and a worker."""
 
 
-class StartJob(Message, frozen=True, tag="start"):
+class StartJob(WorkerMessage, frozen=True, tag="start"):
     """Driver → worker: make an attempt."""
 
     job: Job
 
 
-class CancelJob(Message, frozen=True, tag="cancel"):
+class CancelJob(WorkerMessage, frozen=True, tag="cancel"):
     """Driver → worker: give an attempt up; no result follows."""
 
     key: str
 
 
-class RateGranted(Message, frozen=True, tag="granted"):
+class RateGranted(WorkerMessage, frozen=True, tag="granted"):
     """Driver → worker: the request with this number may be sent."""
 
     number: int
 
 
-class JobEnded(Message, frozen=True, tag="ended"):
+class JobEnded(WorkerMessage, frozen=True, tag="ended"):
     """Worker → driver: an attempt has its result."""
 
     key: str
     result: AttemptResult
 
 
-class JobProgress(Message, frozen=True, tag="progress"):
+class JobProgress(WorkerMessage, frozen=True, tag="progress"):
     """Worker → driver: what an attempt does now."""
 
     key: str
     progress: AttemptProgress
 
 
-class RateRequested(Message, frozen=True, tag="acquire"):
+class RateRequested(WorkerMessage, frozen=True, tag="acquire"):
     """Worker → driver: a request to a provider waits for its turn."""
 
     number: int
     key: str
 
 
-class RateReported(Message, frozen=True, tag="rate"):
+class RateReported(WorkerMessage, frozen=True, tag="rate"):
     """Worker → driver: how a request to a provider went."""
 
     key: str
@@ -89,7 +89,7 @@ class Channel:
         end.setblocking(False)
         return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: WorkerMessage) -> None:
         """Send a message; nothing happens if the other side is gone, which `messages` shows."""
         if not self._writer.is_closing():
             self._writer.write(msgspec.json.encode(message) + b"\n")

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wieldy import console
 from wieldy.cli.arguments import amount, command_parser, count, folder, mode
-from wieldy.cli.output import print_error
+from wieldy.console import print_error
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
@@ -310,8 +311,7 @@ async def _show_progress(driver: Driver, store: ResultStore) -> None:
             await asyncio.sleep(BAR_SECONDS)
     finally:
         if is_terminal:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
 
 
 def _write_state(driver: Driver, store: ResultStore) -> None:
@@ -327,14 +327,14 @@ def _write_state(driver: Driver, store: ResultStore) -> None:
 def _draw(state: dict[str, Any]) -> None:
     from wieldy.batch.progress import progress_line
 
-    sys.stderr.write("\r\x1b[K" + progress_line(state, width=shutil.get_terminal_size().columns - 1))
-    sys.stderr.flush()
+    line = progress_line(state, width=shutil.get_terminal_size().columns - 1)
+    console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, line, end="")
 
 
 def _print_line(state: dict[str, Any]) -> None:
     from wieldy.batch.progress import progress_line
 
-    print(progress_line(state, bar=False), file=sys.stderr, flush=True)
+    console.write_error(progress_line(state, bar=False))
 
 
 def _last_results(store: ResultStore) -> list[AttemptResult]:
@@ -356,7 +356,7 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     open_endings = sum(state.endings[name] for name in ("infra", "crashed", "skipped"))
     if open_endings:
         print_error(f"{open_endings} attempts have no result yet; the same command tries them again")
-    print(store.path)
+    console.write(str(store.path))
     return INCOMPLETE if open_endings else COMPLETE
 
 
@@ -397,11 +397,9 @@ def _watch(argv: list[str]) -> int:
     from wieldy.batch.progress import merge_states
     from wieldy.batch.store import RunFolder
 
-    parser = command_parser(
-        "wieldy batch watch",
-        "Follow a run until it is over. It may run on another machine.",
-        "example:\n  wieldy batch watch runs/first",
-    )
+    example = "example:\n  wieldy batch watch runs/first"
+    about = "Follow a run until it is over. It may run on another machine."
+    parser = command_parser("wieldy batch watch", about, example)
     parser.add_argument("folder", metavar="DIR", help="the folder that was given to --out")
     parser.add_argument("--once", action="store_true", help="say how it stands, and end")
     options = parser.parse_args(argv)
@@ -419,7 +417,7 @@ def _watch(argv: list[str]) -> int:
             time.sleep(1.0)
             continue
         if is_terminal and not options.once:
-            sys.stderr.write("\r\x1b[K")
+            console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
         _print_line(state)
         if is_over or options.once:
             return COMPLETE
