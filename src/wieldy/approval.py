@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 from wieldy.core.decision import Answer, Approver, Question
@@ -68,10 +69,13 @@ class NoApprover:
     async def ask(self, question: Question) -> Answer:
         """Refuse, naming the reason and a rule that would have allowed the call."""
         decision, name = question.decision, question.plan.tool.name
-        rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
+        suggestion = decision.suggestions[0] if decision.suggestions else ""
+        rule = f" The user can allow it with the rule `{suggestion}`." if suggestion else ""
+        way_on = f"; to allow it: wieldy permissions allow {quote(suggestion)}" if suggestion else ""
         raise Refusal(
             "permission",
             f"Permission denied for {name}: {decision.why}, and nobody is there to ask.{rule} "
             "Go on without it, or say what you would need.",
+            person=f"not permitted: {decision.explanation}, and nobody is there to ask{way_on}",
             data=decision,
         )

@@ -19,6 +19,7 @@ from wieldy.console import print_error, read_line, write, write_json
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal, SessionError
+from wieldy.core.person_text import person_text
 from wieldy.engine.pipeline import bind, lookup, normalize
 from wieldy.permissions.explain import ChangedDecision, check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.toolbox import Toolbox
@@ -115,7 +116,7 @@ def _explain(options: argparse.Namespace) -> int:
     try:
         plan = plan_call(box, tool, text)
     except Refusal as refusal:
-        print_error(refusal.advice)
+        print_error(refusal.person or person_text(refusal.advice))
         return 2
     explanation = explain(box.policy, plan)
     if options.json:

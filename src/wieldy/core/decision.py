@@ -55,6 +55,11 @@ class Decision(Struct, frozen=True):
                 return str(reason)
         return self.behavior
 
+    @property
+    def explanation(self) -> str:
+        """`why` for a sentence that says itself whether the call was allowed."""
+        return self.why.removeprefix(f"{self.behavior}: ")
+
 
 class Advice(Struct, frozen=True):
     """What one adviser returns before a call runs; `updated_input` replaces the whole input."""

@@ -25,21 +25,26 @@ class ToolDefinitionError(WieldyError):
 
 
 class Refusal(WieldyError):
-    """The call will not run. `advice` is written for the model: what is wrong and what to do next."""
+    """The call will not run. `advice` is written for the model: what is wrong and what to do next.
 
-    def __init__(self, stage: Stage, advice: str, *, data: Any = None) -> None:
+    `person` is for the person: what is wrong. Without it, the sentences of `advice` that state facts are shown.
+    """
+
+    def __init__(self, stage: Stage, advice: str, *, person: str = "", data: Any = None) -> None:
         super().__init__(advice)
         self.stage: Stage = stage
         self.advice = advice
+        self.person = person
         self.data = data
 
 
 class ToolFailure(WieldyError):
-    """The tool ran and could not do what was asked. The message is written for the model."""
+    """The tool ran and could not do what was asked. The message is written for the model, `person` for the person."""
 
-    def __init__(self, message: str, *, stderr: str = "", stdout: str = "", data: Any = None) -> None:
+    def __init__(self, message: str, *, stderr: str = "", stdout: str = "", person: str = "", data: Any = None) -> None:
         super().__init__(message)
         self.message = message
+        self.person = person
         self.stderr = stderr
         self.stdout = stdout
         self.data = data

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.errors import Stage
+from wieldy.core.person_text import person_text, without_reminders
 
 
 class Text(Struct, frozen=True):
@@ -46,18 +47,20 @@ class Done(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The tool raised an error."""
+    """The tool raised an error. `person` says it to a person, where that differs from the facts in `message`."""
 
     message: str
     data: Any = None
+    person: str = ""
 
 
 class Refused(Struct, frozen=True):
-    """The tool did not run: the stage that refused, and what the model can do next."""
+    """The tool did not run: the stage that refused, and what the model can do next; `person` says why to a person."""
 
     stage: Stage
     advice: str
     data: Any = None
+    person: str = ""
 
 
 class Interrupted(Struct, frozen=True):
@@ -83,6 +86,14 @@ class ToolResult(Struct, frozen=True):
     @property
     def text(self) -> str:
         return text_of(self.content)
+
+    @property
+    def person_text(self) -> str:
+        """The result for a person: without advice and reminders to the model."""
+        match self.outcome:
+            case Refused(advice=text, person=person) | Failed(message=text, person=person):
+                return person or person_text(text)
+        return without_reminders(self.text)
 
     def as_wire(self) -> dict[str, Any]:
         """The `tool_result` block of the Anthropic Messages API."""

@@ -107,6 +107,11 @@ class Tool:
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
 
+    @property
+    def unknown_effects(self) -> str:
+        """Why a person is asked where the effects of a call are unknown."""
+        return "nobody can say what it touches"
+
     @cached_property
     def parameters(self) -> Parameters:
         """The input this tool takes; a raw schema wins over a typed model."""
@@ -193,7 +198,7 @@ class Tool:
 
     def show_result(self, result: ToolResult) -> str:
         """A few lines for people: the result."""
-        lines = result.text.splitlines()
+        lines = result.person_text.splitlines()
         more = f"\n… {len(lines) - 5} more lines" if len(lines) > 5 else ""
         return "\n".join(lines[:5]) + more
 

@@ -132,6 +132,13 @@ class FunctionTool(Tool):
         # Perhaps a parameter that is renamed for the model: only then are the annotations evaluated now.
         return {*names, *self.parameters.schema["properties"]}
 
+    @property
+    def unknown_effects(self) -> str:
+        """Names the options of `@tool` that would tell."""
+        if "effects" in self.declared:
+            return super().unknown_effects
+        return "it declares no effects; @tool takes read_only=True, reads=…, writes=… or effects=… for that"
+
     @cached_property
     def description(self) -> str:  # type: ignore[override]
         """The declared description, or the docstring without its sections on arguments and results."""

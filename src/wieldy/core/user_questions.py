@@ -64,9 +64,14 @@ class UserQuestions:
                 "permission",
                 "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
                 "what you assumed.",
+                person="nobody is there to answer",
             )
         async with self._while_waiting(questions[0].question):
             answers = await self._handler.answer(questions)
         if answers is None:
-            raise Refusal("permission", "The user does not want to answer. Wait for what they say next.")
+            raise Refusal(
+                "permission",
+                "The user does not want to answer. Wait for what they say next.",
+                person="you did not answer",
+            )
         return tuple(answers)

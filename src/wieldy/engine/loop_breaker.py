@@ -29,6 +29,7 @@ class LoopBreaker:
                 "loop",
                 f"This exact call of {call.name} has failed {count} times, and was not run again. The same input will "
                 "fail the same way: change it, look at why it fails with another tool, or tell the user what is in the way.",
+                person=f"the same call has failed {count} times before",
             )
 
     def record(self, call: ToolCall, *, failed: bool) -> bool:

@@ -28,6 +28,7 @@ from wieldy.core.events import (
 )
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, text_of
+from wieldy.core.person_text import person_text
 from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
@@ -156,6 +157,7 @@ def _cut_off(tool: Tool) -> Refusal:
         "schema",
         f"The input of `{tool.name}` was cut off before it was complete, so the call was not run. "
         "Send it again with less in it, for example in several smaller calls.",
+        person="its input was cut off before it was complete",
     )
 
 
@@ -342,7 +344,7 @@ async def authorize(
         decision = Decision(reason.behavior, (reason, *decision.reasons), decision.suggestions)
     _announce_decision(plan, decision, answer, ticket, services)
     if decision.behavior != "allow":
-        raise Refusal("permission", _denial(plan, decision, answer), data=decision)
+        raise _denial(plan, decision, answer)
     return ClearedCall(plan, decision), answer
 
 
@@ -356,18 +358,22 @@ def _announce_decision(
         )
 
 
-def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> str:
+def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> Refusal:
+    name, person = plan.tool.name, "you declined it"
     if answer is None:
-        return (
-            f"Permission denied for {plan.tool.name}: {decision.why}. "
+        person = f"not permitted: {decision.explanation}"
+        advice = (
+            f"Permission denied for {name}: {decision.why}. "
             "Do not try to get round this; use another way that is allowed, or tell the user what you would need."
         )
-    if answer.words:
-        return f"Permission denied for {plan.tool.name}. The user said: {answer.words}"
-    return (
-        f"Permission denied for {plan.tool.name}: the user declined this call. "
-        "Stop and ask what they would like instead, or go on without it."
-    )
+    elif answer.words:
+        advice, person = f"Permission denied for {name}. The user said: {answer.words}", f"{person}: {answer.words}"
+    else:
+        advice = (
+            f"Permission denied for {name}: the user declined this call. "
+            "Stop and ask what they would like instead, or go on without it."
+        )
+    return Refusal("permission", advice, person=person, data=decision)
 
 
 # execute: drive the tool, forward progress, bound time
@@ -457,9 +463,11 @@ def _timeout(tool: Tool) -> float:
 def _outcome_of_error(error: BaseException, call: ToolCall) -> Outcome:
     match error:
         case Refusal():
-            return Refused(error.stage, error.advice, error.data)
+            return Refused(error.stage, error.advice, error.data, error.person)
         case ToolFailure():
-            return Failed("\n".join(part for part in (error.message, error.stderr, error.stdout) if part), error.data)
+            output = "".join(f"\n{part}" for part in (error.stderr, error.stdout) if part)
+            person = (error.person or person_text(error.message)) + output if error.person or output else ""
+            return Failed(error.message + output, error.data, person)
         case Aborted():
             return Interrupted(error.reason, text_of(error.partial.blocks) if isinstance(error.partial, Output) else "")
     if not isinstance(error, Exception):

@@ -36,6 +36,10 @@ class WrappedTool(Tool):
     def parameters(self) -> Any:
         return self.inner.parameters
 
+    @property
+    def unknown_effects(self) -> str:
+        return self.inner.unknown_effects
+
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         return self.inner.effects(input, workspace)
 

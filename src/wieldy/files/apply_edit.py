@@ -141,7 +141,7 @@ def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except ToolFailure as failure:
-            raise Refusal("check", failure.message, data=failure.data) from failure
+            raise Refusal("check", failure.message, person=failure.person, data=failure.data) from failure
 
     return refusing
 

@@ -248,7 +248,7 @@ class Policy:
             elif isinstance(effect, Fetches):
                 yield from self._network.judge(effect.url, context)
             elif isinstance(effect, Opaque):
-                yield self._judge_unknown(context, "nobody can say what it touches")
+                yield self._judge_unknown(context, context.plan.tool.unknown_effects)
         if not effects:
             yield self._judge_unknown(context, "it asks before it runs", harmless=True)
 

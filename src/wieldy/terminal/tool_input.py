@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wieldy.core.errors import WieldyError
-from wieldy.core.outcome import Image, ToolResult
+from wieldy.core.outcome import Done, Image, Refused, ToolResult
+from wieldy.core.person_text import without_reminders
 from wieldy.core.tool import Tool
 from wieldy.engine.pipeline import nearest
 
@@ -62,10 +63,14 @@ def _accepts_text(schema: Mapping[str, Any]) -> bool:
 
 
 def format_result(result: ToolResult) -> str:
-    """Return a result as text; images by their size."""
-    return "\n".join(
+    """Return a result as text for a person: whole, images by their size."""
+    outcome = result.outcome
+    if not isinstance(outcome, Done):
+        return f"{result.name}: {result.person_text}" if isinstance(outcome, Refused) else result.person_text
+    text = "\n".join(
         f"[{block.media_type}, {len(block.data) * 3 // 4:,} bytes; --json prints it]"
         if isinstance(block, Image)
-        else block.text
-        for block in result.content
+        else without_reminders(block.text)
+        for block in outcome.content
     )
+    return text if text.strip() else result.text

@@ -68,11 +68,11 @@ class View:
             case ToolStarted():
                 return [StyledText("● ", ("cyan",)), StyledText(self._format_call(event.name, event.input), ("bold",))]
             case ToolCancelled():
-                return _indent(event.result.text, "yellow")
+                return _indent(event.result.person_text, "yellow")
             case ToolFailed() if isinstance(event.result.outcome, Refused):
                 return self._format_denial(event)
             case ToolFailed():
-                return _indent(event.result.text, "red")
+                return _indent(event.result.person_text, "red")
             case ToolEnded():
                 return self._format_result(event.name, event.result)
             case PermissionDecided() if event.answer is not None and event.answer.allowed:
@@ -96,7 +96,7 @@ class View:
             case ToolStarted(name=name, input=input):
                 return _line(f"  ↳ {event.agent_type}: {self._format_call(name, input)}", "dim")
             case ToolFailed(result=result) if isinstance(result.outcome, Refused):
-                return _line(f"  ↳ {event.agent_type}: {_one_line(result.text)}", "red")
+                return _line(f"  ↳ {event.agent_type}: {_one_line(result.person_text)}", "red")
             case Notice(text=text):
                 return _line(f"  ↳ {event.agent_type}: {_one_line(text)}", "dim")
         return None
@@ -106,7 +106,7 @@ class View:
         return _one_line(tool.show_use(input) if tool else name)
 
     def _format_denial(self, event: ToolFailed) -> Shown:
-        tool, why = self._find(event.name), event.result.text
+        tool, why = self._find(event.name), event.result.person_text
         if tool is None or event.input is None:
             return [StyledText("● ", ("red",)), StyledText(f"{event.name}\n"), *_indent(why, "red")]
         lines = [part for line in tool.show_rejection(event.input, why).splitlines() for part in wrap(line, WIDTH)]
