@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.unit.providers.wire import anthropic_stream
 
 from wieldy.batch.results import AttemptResult
 from wieldy.batch.store import RunFolder
@@ -106,3 +109,53 @@ def wait_until(holds: Callable[[], object], seconds: float = 30, *, what: str = 
 
 def repeated(values: Sequence[str]) -> set[str]:
     return {value for value in values if values.count(value) > 1}
+
+
+class LimitingServer:
+    """A model on loopback, in a thread: answers 429 for some seconds after the first request, then says that it is done."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.limited = 0
+        self._until: float | None = None
+        self._seconds = seconds
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                left = owner._left()
+                if left > 0:
+                    owner.limited += 1
+                    self._reply(
+                        429, b'{"error": {"message": "slow down"}}', ("retry-after-ms", str(round(left * 1000)))
+                    )
+                else:
+                    self._reply(200, anthropic_stream([("text", "done")]), ("content-type", "text/event-stream"))
+
+            def _reply(self, code: int, body: bytes, header: tuple[str, str]) -> None:
+                self.send_response(code)
+                self.send_header(*header)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def _left(self) -> float:
+        if self._until is None:
+            self._until = time.monotonic() + self._seconds
+        return self._until - time.monotonic()
+
+    def __enter__(self) -> LimitingServer:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.needs import skip_untested
-from tests.process.batch_runs import BatchRun, wait_until
+from tests.process.batch_runs import BatchRun, LimitingServer, wait_until
+from tests.unit.batch.small_disk import small_disk
 
 from wieldy.batch.isolation import overlay_problem
 
@@ -193,3 +197,63 @@ def test_a_run_can_be_watched_from_elsewhere(batch, wieldy):
     assert done.returncode == 0
     assert "2/2 done" in done.stderr
     assert wieldy("batch", "watch", str(batch.folder)).returncode == 1
+
+
+def test_a_provider_that_limits_every_request_for_a_while_loses_no_task(batch):
+    """The while is a few seconds here: the server says how long, so a minute differs by its number only."""
+    with LimitingServer(seconds=4.0) as server:
+        batch.write_tasks(12, model="anthropic/claude-sonnet-5-5", check="test -f a.txt", limits={"seconds": 3})
+        batch.env["ANTHROPIC_API_KEY"] = "k"
+        code, _, err = batch.run("--base-url", server.url, "--workers", "12")
+    assert code == 0, err
+    results = batch.results()
+    assert sorted(result.id for result in results) == sorted(f"t{n}" for n in range(12))
+    assert {result.ending for result in results} == {"solved"}
+    assert max(result.waited_seconds for result in results) > 3
+    assert max(result.seconds for result in results) < 3
+    assert server.limited >= 1
+    # All sessions share what was learned: without that, each would be refused every second.
+    assert server.limited <= 12 + 8
+
+
+def test_nothing_new_starts_when_the_budget_is_spent_and_a_larger_one_goes_on(batch):
+    with LimitingServer() as server:
+        batch.write_tasks(10, model="anthropic/claude-sonnet-5-5")
+        batch.env["ANTHROPIC_API_KEY"] = "k"
+        code, _, err = batch.run("--base-url", server.url, "--workers", "1", "--max-cost", "0.0015")
+        assert code == 1
+        assert "stopped: the budget of $0.0015 is spent" in err
+        ran = [result for result in batch.results() if result.ending == "done"]
+        assert [result.ending for result in batch.results()].count("skipped") == 10 - len(ran)
+        assert sum(result.cost for result in ran[:-1]) < 0.0015 <= sum(result.cost for result in ran)
+        code, _, err = batch.run("--base-url", server.url, "--max-cost", "1")
+    assert code == 0, err
+    assert sorted(result.id for result in batch.results() if result.ending == "done") == sorted(
+        f"t{n}" for n in range(10)
+    )
+
+
+def test_a_full_disk_stops_the_run_with_one_clear_error_and_the_run_goes_on_later(batch):
+    batch.write_tasks(30, model=batch.script("s", [{"text": "x" * 20_000}]))
+    command = [sys.executable, "-m", "wieldy", "batch", str(batch.tasks), "--out", "out", "--processes", "1"]
+    script = f"""
+        {shlex.join(command)}; echo "code $?" >&2
+        ls out/results.jsonl >/dev/null && mount -o remount,size=64m tmpfs . && {shlex.join(command)}; echo "code $?" >&2
+        cat out/results.jsonl
+    """
+    done = subprocess.run(
+        [*small_disk("400k"), "sh", "-c", script], cwd=tmp_folder(batch), env=batch.env, capture_output=True, text=True
+    )
+    first, _, second = done.stderr.partition("code 1\n")
+    assert "No space left on device" in first
+    assert "Traceback" not in first
+    assert second.endswith("code 0\n"), second
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    finished = [json.loads(line)["id"] for line in lines if json.loads(line)["ending"] == "done"]
+    assert sorted(finished) == sorted(f"t{n}" for n in range(30))
+
+
+def tmp_folder(batch: BatchRun) -> Path:
+    folder = batch.folder / "disk"
+    folder.mkdir()
+    return folder

@@ -37,14 +37,14 @@ def wait_for_results(batch: BatchRun, process: subprocess.Popen[str], count: int
 
 
 def test_a_driver_killed_at_twenty_moments_finishes_everything_exactly_once(batch):
-    batch.write_tasks(TASKS, model=batch.noting_script(2), check="true")
+    batch.write_tasks(TASKS, model=batch.noting_script(1))
     chance = random.Random(23)
     finished: dict[str, int] = {}
     for _ in range(KILLS):
-        process = batch.start("--workers", "16")
+        process = batch.start("--workers", "16", "--processes", "1")
         if chance.random() < 0.6:
-            wait_for_results(batch, process, len(batch.results()) + chance.randrange(1, 12))
-        time.sleep(chance.random() * 0.4)
+            wait_for_results(batch, process, len(batch.results()) + chance.randrange(1, 15))
+        time.sleep(chance.random() * 0.3)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         now = {result.identity for result in batch.results() if result.is_final}
@@ -57,10 +57,10 @@ def test_a_driver_killed_at_twenty_moments_finishes_everything_exactly_once(batc
     assert code == 0, err
     results = batch.results()
     assert Counter(result.id for result in results) == Counter(f"t{n}" for n in range(TASKS))
-    assert {result.ending for result in results} == {"solved"}
+    assert {result.ending for result in results} == {"done"}
     notes = Counter(batch.notes())
     for result in results:
-        assert [notes[f"{result.identity}-{result.attempt} {step}"] for step in range(2)] == [1, 1]
+        assert notes[f"{result.identity}-{result.attempt} 0"] == 1
         calls = Counter[str]()
         for record in records(batch.out / result.folder):
             if isinstance(record, AssistantBlock) and record.block["type"] == "tool_use":
