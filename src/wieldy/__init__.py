@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from wieldy.core.tool_decorator import tool
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
     from wieldy.hooks.config import python_hook
+    from wieldy.providers.anthropic import Anthropic
+    from wieldy.providers.openai_chat import OpenAIChat
+    from wieldy.providers.openai_responses import OpenAIResponses
     from wieldy.providers.script import Script
     from wieldy.schema.fields import Param
     from wieldy.shell.policy.analysis import classify
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from wieldy.workspace_services import HostServices
 
 _MODULE_OF = {
+    "Anthropic": "providers.anthropic",
+    "OpenAIChat": "providers.openai_chat",
+    "OpenAIResponses": "providers.openai_responses",
     "Answer": "core.decision",
     "Cached": "engine.tool_limits",
     "HostServices": "workspace_services",
@@ -50,10 +56,13 @@ _MODULE_OF = {
 
 __all__ = [
     "Answer",
+    "Anthropic",
     "Cached",
     "HostServices",
     "Image",
     "Logged",
+    "OpenAIChat",
+    "OpenAIResponses",
     "Output",
     "Param",
     "Progress",

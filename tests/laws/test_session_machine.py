@@ -30,7 +30,7 @@ from wieldy.core.provider import ProviderFailure
 TOOLS = st.sampled_from(["look", "slow", "act", "fails", "nowhere"])
 IDS = st.sampled_from(["same", "other", "fresh"])
 ORDER = st.lists(st.integers(0, 5), min_size=1, max_size=8).map(tuple)
-WIRES = st.sampled_from(["messages", "completions"])
+WIRES = st.sampled_from(["messages", "completions", "responses"])
 SHARES = st.floats(0, 1)
 
 

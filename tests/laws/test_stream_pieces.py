@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.providers.wire import anthropic_stream, openai_stream
+from tests.unit.providers.wire import anthropic_stream, openai_stream, responses_stream
 
 from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.anthropic import MessageParser
 from wieldy.providers.endpoint import StreamParser, parse_events
 from wieldy.providers.openai_chat import CompletionParser, JsonEndScanner
+from wieldy.providers.openai_responses import ResponseParser
 from wieldy.providers.sse import SseDecoder
 
 JSON = st.recursive(
@@ -32,6 +33,11 @@ STEP = st.one_of(
     WORDS.map(lambda text: ("think", text)),
     OBJECT.map(lambda value: ("call", "id", "Read", json.dumps(value, ensure_ascii=len(value) % 2 == 0))),
 )
+WIRES: list[tuple[Callable[..., bytes], Callable[[], StreamParser]]] = [
+    (anthropic_stream, MessageParser),
+    (openai_stream, CompletionParser),
+    (responses_stream, ResponseParser),
+]
 STEPS = st.lists(STEP, min_size=1, max_size=4)
 
 
@@ -62,7 +68,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @given(STEPS, st.lists(st.integers(0, 100_000), max_size=12), st.integers(0, 5), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_pieces_make_no_difference(steps, places, size, crlf):
-    for make, wire in ((anthropic_stream, MessageParser), (openai_stream, CompletionParser)):
+    for make, wire in WIRES:
         data = make(steps, size)
         if crlf:
             data = data.replace(b"\n", b"\r\n")
@@ -75,7 +81,7 @@ def test_pieces_make_no_difference(steps, places, size, crlf):
 @given(STEPS, st.floats(0, 1, exclude_max=True))
 @settings(max_examples=80, deadline=None)
 def test_an_end_at_any_byte_is_either_the_whole_answer_or_a_failure(steps, share):
-    for make, wire in ((anthropic_stream, MessageParser), (openai_stream, CompletionParser)):
+    for make, wire in WIRES:
         data = make(steps, 3)
         whole = parse(wire, [data])
         try:

@@ -1,9 +1,9 @@
-"""Answers of a model as the bytes of either wire, in any interleaving, cut off at any byte; and a model that sends them."""
+"""Answers of a model as the bytes of any wire, in any interleaving, cut off at any byte; and a model that sends them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -12,9 +12,9 @@ from typing import Any, Literal
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request
-from wieldy.providers import anthropic
+from wieldy.providers import anthropic, openai_responses
 from wieldy.providers import openai_chat as completion
-from wieldy.providers.endpoint import parse_events
+from wieldy.providers.endpoint import StreamParser, parse_events
 from wieldy.providers.sse import SseDecoder
 
 
@@ -42,12 +42,12 @@ class Reply:
     order: tuple[int, ...] = (0,)
     piece: int = 4
     share: float | None = None
-    wire: Literal["messages", "completions"] = "messages"
+    wire: Literal["messages", "completions", "responses"] = "messages"
     failure: FailureKind | None = None
 
     def data(self) -> bytes:
         """The bytes that come over the wire."""
-        events = _messages(self) if self.wire == "messages" else _completions(self)
+        events = WIRES[self.wire](self)
         whole = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
         whole += b"data: [DONE]\n\n" if self.wire == "completions" else b""
         return whole if self.share is None else whole[: round(self.share * len(whole))]
@@ -112,6 +112,35 @@ def _completions(reply: Reply) -> Iterator[dict[str, Any]]:
     yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if number else "stop"}]}
 
 
+def _responses(reply: Reply) -> Iterator[dict[str, Any]]:
+    strands: list[list[dict[str, Any]]] = []
+    for index, block in enumerate(reply.blocks):
+        at = {"output_index": index}
+        if isinstance(block, Said):
+            item: dict[str, Any] = {"type": "message", "content": [{"type": "output_text", "text": block.text}]}
+            begun, kind, text = {**item, "content": []}, "output_text", block.text
+        else:
+            item = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.input}
+            begun, kind, text = {**item, "arguments": ""}, "function_call_arguments", block.input
+        grown = [{"type": f"response.{kind}.delta", "delta": piece, **at} for piece in _pieces(text, reply.piece)]
+        added = {"type": "response.output_item.added", "item": begun, **at}
+        strands.append([added, *grown, {"type": "response.output_item.done", "item": item, **at}])
+    yield from _interleaved(strands, reply.order)
+    yield {"type": "response.completed", "response": {"usage": {"input_tokens": 3, "output_tokens": 5}}}
+
+
+WIRES: dict[str, Callable[[Reply], Iterator[dict[str, Any]]]] = {
+    "messages": _messages,
+    "completions": _completions,
+    "responses": _responses,
+}
+PARSERS: dict[str, Callable[[], StreamParser]] = {
+    "messages": anthropic.MessageParser,
+    "completions": completion.CompletionParser,
+    "responses": openai_responses.ResponseParser,
+}
+
+
 class Wire:
     """A model that sends the replies it was given, then goes on saying that it is done. Every request is held to the rules."""
 
@@ -138,7 +167,7 @@ class Wire:
         """Nothing to let go of."""
 
     async def _deltas(self, reply: Reply) -> AsyncIterator[Delta]:
-        parser = anthropic.MessageParser() if reply.wire == "messages" else completion.CompletionParser()
+        parser = PARSERS[reply.wire]()
         try:
             async for delta in parse_events(_events(reply.data(), reply.piece * 7), parser):
                 yield delta

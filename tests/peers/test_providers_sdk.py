@@ -15,6 +15,7 @@ from wieldy.core.messages import Message
 from wieldy.core.provider import Request, Usage
 from wieldy.providers import anthropic as anthropic_wire
 from wieldy.providers import openai_chat as openai_wire
+from wieldy.providers import openai_responses as responses_wire
 
 pytestmark = pytest.mark.peer
 
@@ -109,10 +110,55 @@ def completion_stream() -> bytes:
     return lines(chunks) + b"data: [DONE]\n\n"
 
 
+def responses_stream() -> bytes:
+    from openai.types import responses as types
+    from openai.types.responses.response_reasoning_item import Summary
+    from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
+
+    inputs = InputTokensDetails.model_construct(cached_tokens=0)
+    outputs = OutputTokensDetails.model_construct(reasoning_tokens=2)
+    usage = types.ResponseUsage(
+        input_tokens=9, output_tokens=5, total_tokens=14, input_tokens_details=inputs, output_tokens_details=outputs
+    )
+    response = types.Response.model_construct(id="r", object="response", status="completed", usage=usage)
+    thought = types.ResponseReasoningItem(id="rs", type="reasoning", summary=[], encrypted_content="secret")
+    thought_done = thought.model_copy(update={"summary": [Summary(text="hm", type="summary_text")]})
+    text = types.ResponseOutputText(type="output_text", text="hello", annotations=[])
+    message = types.ResponseOutputMessage(id="m", type="message", role="assistant", status="in_progress", content=[])
+    message_done = message.model_copy(update={"content": [text], "status": "completed"})
+    call = types.ResponseFunctionToolCall(type="function_call", id="fc", call_id="t", name="Read", arguments="")
+    call_done = call.model_copy(update={"arguments": '{"a":1}', "status": "completed"})
+    events: list[Any] = [types.ResponseCreatedEvent(type="response.created", response=response, sequence_number=0)]
+
+    def add(kind: Any, **fields: Any) -> None:
+        events.append(kind(sequence_number=len(events), **fields))
+
+    pairs: list[tuple[Any, Any]] = [(thought, thought_done), (message, message_done), (call, call_done)]
+    for index, (item, done) in enumerate(pairs):
+        add(types.ResponseOutputItemAddedEvent, type="response.output_item.added", output_index=index, item=item)
+        place = {"output_index": index, "item_id": item.id}
+        if item is thought:
+            kind = "response.reasoning_summary_text.delta"
+            add(types.ResponseReasoningSummaryTextDeltaEvent, type=kind, summary_index=0, delta="hm", **place)
+        elif item is message:
+            kind = "response.output_text.delta"
+            add(types.ResponseTextDeltaEvent, type=kind, content_index=0, delta="hello", logprobs=[], **place)
+        else:
+            kind = "response.function_call_arguments.delta"
+            for piece in ('{"a":', "1}"):
+                add(types.ResponseFunctionCallArgumentsDeltaEvent, type=kind, delta=piece, **place)
+        add(types.ResponseOutputItemDoneEvent, type="response.output_item.done", output_index=index, item=done)
+    add(types.ResponseCompletedEvent, type="response.completed", response=response)
+    return lines(events)
+
+
+SDK_STREAMS = {"anthropic": messages_stream, "openai": completion_stream, "responses": responses_stream}
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 async def test_a_stream_made_of_the_sdks_own_events_is_understood(wire):
-    data = messages_stream() if wire == "anthropic" else completion_stream()
+    data = SDK_STREAMS[wire]()
     async with loopback(stream(data)) as server:
         answer = await receive(provider(wire, server.url))
     content = answer.content()
@@ -123,6 +169,9 @@ async def test_a_stream_made_of_the_sdks_own_events_is_understood(wire):
         assert {key: content[0][key] for key in ("type", "thinking", "signature")} == {
             "type": "thinking", "thinking": "hm", "signature": "sig",
         }  # fmt: skip
+
+    if wire == "responses":
+        assert (content[0]["thinking"], content[0]["item"]["encrypted_content"]) == ("hm", "secret")
 
 
 def read_through(value: Any) -> None:
@@ -156,6 +205,26 @@ def check_completion_request(body: dict[str, Any]) -> None:
     read_through(adapter.validate_python(body))
 
 
+def check_responses_request(body: dict[str, Any]) -> None:
+    from openai.types.responses import response_create_params
+
+    adapter: TypeAdapter[Any] = TypeAdapter(response_create_params.ResponseCreateParamsStreaming)
+    read_through(adapter.validate_python(body))
+    unknown = (
+        set(body)
+        - set(response_create_params.ResponseCreateParamsStreaming.__annotations__)
+        - set(response_create_params.ResponseCreateParamsBase.__annotations__)
+    )
+    assert not unknown
+
+
+CHECKS = {
+    "anthropic": check_messages_request,
+    "openai": check_completion_request,
+    "responses": check_responses_request,
+}
+
+
 @pytest.mark.parametrize("more", [{}, {"thinking_budget": 2000}, {"max_tokens": 5, "stop_sequences": ("X",)}])
 def test_our_requests_fit_the_sdks_types(more):
     asked = Request(
@@ -167,6 +236,8 @@ def test_our_requests_fit_the_sdks_types(more):
     )
     check_messages_request(json.loads(anthropic_wire.encode_request(asked, "claude-sonnet-4-5")))
     check_completion_request(json.loads(openai_wire.encode_request(asked, "gpt-4o")))
+    for model in ("gpt-4o", "gpt-5.5"):
+        check_responses_request(json.loads(responses_wire.encode_request(asked, model)))
 
 
 def test_the_witness_can_say_no():
@@ -179,7 +250,7 @@ def test_the_witness_can_say_no():
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 async def test_every_request_of_a_whole_session_with_all_our_tools_fits(wire, tmp_path, monkeypatch):
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
 
@@ -188,7 +259,7 @@ async def test_every_request_of_a_whole_session_with_all_our_tools_fits(wire, tm
         """Give a number back."""
         return str(a)
 
-    data = (messages_stream() if wire == "anthropic" else completion_stream()).replace(b'"Read"', b'"Read2"')
+    data = SDK_STREAMS[wire]().replace(b'"Read"', b'"Read2"')
     async with (
         loopback(stream(data), stream(STREAMS[wire]([("text", "done")]))) as server,
         Session(tmp_path, model=provider(wire, server.url), settings={}, tools=[Read2]) as session,
@@ -196,5 +267,21 @@ async def test_every_request_of_a_whole_session_with_all_our_tools_fits(wire, tm
         assert await session.ask("go") == "done"
     assert len(server.received) == 2
     for asked in server.received:
-        (check_messages_request if wire == "anthropic" else check_completion_request)(asked.body)
+        CHECKS[wire](asked.body)
     assert len(server.received[0].body["tools"]) > 8
+
+
+@pytest.mark.asyncio
+async def test_the_openai_sdk_reads_the_streams_that_our_tests_send():
+    """Otherwise stream and parser could agree on the same mistake."""
+    import openai
+
+    steps = [("think", "hm"), ("text", "hello"), ("call", "t", "Read", '{"a":1}')]
+    async with (
+        loopback(stream(STREAMS["responses"](steps, 3))) as server,
+        openai.AsyncOpenAI(api_key="k", base_url=server.url) as client,
+    ):
+        events = [event async for event in await client.responses.create(model="m", input="x", stream=True)]
+    items: list[Any] = [event.item for event in events if event.type == "response.output_item.done"]
+    assert [item.type for item in items] == ["reasoning", "message", "function_call"]
+    assert items[2].arguments == '{"a":1}'

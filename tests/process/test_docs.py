@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.unit.providers.wire import STREAMS, loopback, stream
 
 from wieldy.terminal.commands import COMMANDS
 
@@ -63,7 +65,16 @@ def test_writing_a_tool(project, environment):
 
 def test_the_recorded_model(project, environment):
     (project / "a.txt").write_text("hello\n")
-    assert run(examples("models.md")[0], "", project, environment) == "It says hello.\n2\n"
+    assert run(examples("models.md")[-1], "", project, environment) == "It says hello.\n2\n"
+
+
+@pytest.mark.asyncio
+async def test_a_model_object(project, environment):
+    async with loopback(stream(STREAMS["anthropic"]([("text", "It counts lines.")]))) as server:
+        code = examples("models.md")[0].replace("customer.key", f"'k', base_url='{server.url}'")
+        said = await asyncio.to_thread(run, code.replace("customer.folder", "'.'"), "", project, environment)
+    assert said == "It counts lines.\n"
+    assert server.received[0].headers["x-api-key"] == "k"
 
 
 def test_somebody_who_answers(project, environment):

@@ -1,4 +1,4 @@
-"""`wieldy -p` against a real server on loopback, over both wires; and what it loads to get there."""
+"""`wieldy -p` against a real server on loopback, over all wires; and what it loads to get there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ async def ran(args: list[str], project: Any, env: dict[str, str]) -> tuple[int, 
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("wire", "model"), [("anthropic", "anthropic/claude-x"), ("openai", "openai/gpt-x")])
+@pytest.mark.parametrize(
+    ("wire", "model"),
+    [("anthropic", "anthropic/claude-x"), ("openai", "openai/gpt-x"), ("responses", "openai-responses/gpt-x")],
+)
 async def test_a_whole_turn_with_a_tool_and_a_retry(wire, model, project, environment):
     call = STREAMS[wire]([("text", "let me see"), ("call", "call_1", "Read", '{"file_path": "b.txt"}')], 3)
     busy = status(529, {"error": {"message": "busy"}}, retry_after="0")

@@ -47,7 +47,7 @@ SUMMARY_PROMPT = (
 SUMMARY_PREFIX = "The conversation so far was long and has been summed up:\n\n"
 
 _BLOCK_PATH = re.compile(r"messages\.(\d+)\.content\.(\d+)")
-_THINKING_COMPLAINT = re.compile(r"\bthinking\b|signature", re.IGNORECASE)
+_THINKING_COMPLAINT = re.compile(r"\bthinking\b|signature|\breasoning\b|encrypted content", re.IGNORECASE)
 _MEDIA_COMPLAINT = re.compile(r"image|picture|document|pdf|media|base64", re.IGNORECASE)
 
 

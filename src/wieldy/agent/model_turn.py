@@ -240,7 +240,7 @@ class TurnAttempt:
             elif delta.field == "input":
                 start = self.message.open[index].start
                 emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
-            else:
+            elif delta.field in DELTA_TYPES:
                 emit(ModelBlockDelta(index=index, delta={"type": DELTA_TYPES[delta.field], delta.field: piece}))
         elif isinstance(delta, BlockEnded):
             emit(ModelBlockDelta(index=delta.index))
@@ -336,6 +336,8 @@ class StreamedMessage:
                 block = {**start, "thinking": start.get("thinking", "") + opened.text("thinking")}
                 if signature := opened.text("signature"):
                     block["signature"] = signature
+                if items := opened.pieces.get("item"):
+                    block["item"] = items[-1]
             case "server_tool_use":
                 raw = opened.text("input")
                 block = {**start, "input": _parse_input(raw)[0] if raw else start.get("input") or {}}

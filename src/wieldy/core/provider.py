@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     pass
 
 
-Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation"]
+Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation", "item"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
 
 
@@ -84,6 +84,7 @@ class Request(Struct, frozen=True):
     max_tokens: int | None = None
     thinking_budget: int | None = None
     stop_sequences: tuple[str, ...] = ()
+    temperature: float | None = None
 
 
 FailureKind: TypeAlias = Literal[

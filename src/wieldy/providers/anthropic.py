@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wieldy.core.messages import ContentBlock, Message, encode_messages, join_json_array
+from wieldy.core.messages import ContentBlock, Message, encode_messages
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -22,20 +21,18 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.providers.endpoint import ApiEndpoint
+from wieldy.providers.encoding import encode_body, encode_tool
+from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
 from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_text
 from wieldy.schema.provider_dialects import ANTHROPIC, adapt_schema
 from wieldy.schema.strict_json import encode_json
-from wieldy.web.http import IDLE_SECONDS
 
-URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 WIRE = "anthropic"
 CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 MAX_TOKENS = 16_000
-CONTEXT_WINDOW = 200_000
 SEARCH_TOOL = "web_search_20250305"
 
 # Fields of a delta event: its name there, and the field of our block that grows.
@@ -50,45 +47,42 @@ _STOP_REASONS: Mapping[str, StopReason] = {"model_context_window_exceeded": "max
 _ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Anthropic:
+class Anthropic(HttpModel):
     """One model behind the Messages API, or behind a server that is compatible with it."""
 
     name = "anthropic"
+    key_variable = "ANTHROPIC_API_KEY"
+    url = "https://api.anthropic.com"
+    path = "/v1/messages"
+    default_context_window = 200_000
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        key: str | None,
-        base_url: str | None,
-        env: Mapping[str, str],
-        context_window: int | None = None,
-        idle_seconds: float = IDLE_SECONDS,
-    ) -> None:
-        self.model = model
-        info = find_model(model)
-        self.context_window = context_window or (info.context_window if info is not None else CONTEXT_WINDOW)
+    def address(self, url: str) -> str:
+        return url.rstrip("/").removesuffix("/v1")
+
+    def auth_headers(self, key: str, env: Mapping[str, str]) -> dict[str, str]:
         headers = {"anthropic-version": API_VERSION}
         if key:
             headers["x-api-key"] = key
         elif token := env.get("ANTHROPIC_AUTH_TOKEN"):
             headers["authorization"] = f"Bearer {token}"
-        url = (base_url or URL).rstrip("/").removesuffix("/v1")
-        self.searches = url == URL
-        self._endpoint = ApiEndpoint(url, headers, env=env, idle_seconds=idle_seconds)
+        return headers
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        body = encode_request(request, self.model)
-        return self._endpoint.stream("/v1/messages", body, self.model, MessageParser(self.model))
+    def encode(self, request: Request) -> bytes:
+        return encode_request(request, self.model)
+
+    def parser(self) -> MessageParser:
+        return MessageParser(self.model)
+
+    @property
+    def searches(self) -> bool:
+        """Whether the servers at this address can search the web."""
+        return self._endpoint.url.geturl() == self.url
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The definition of the server-side search tool."""
         domains = {"allowed_domains": list(allowed), "blocked_domains": list(blocked)}
         restrictions = {name: names for name, names in domains.items() if names}
         return {"type": SEARCH_TOOL, "name": "web_search", "max_uses": 1, **restrictions}
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
 
 
 def encode_request(request: Request, model: str) -> bytes:
@@ -101,15 +95,13 @@ def encode_request(request: Request, model: str) -> bytes:
     if thinking := _thinking(request.thinking_budget, model):
         head["thinking"] = thinking
         head["max_tokens"] += thinking.get("budget_tokens", 0)
+    elif request.temperature is not None:  # a model that thinks accepts none
+        head["temperature"] = request.temperature
     if request.stop_sequences:
         head["stop_sequences"] = list(request.stop_sequences)
-    pieces = [encode_json(head)[:-1]]
-    if request.tools or request.server_tools:
-        breaks = request.breaks[-1:]
-        tools = [_encode_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
-        tools += [encode_json(tool) for tool in request.server_tools]
-        pieces += [b',"tools":[', b",".join(tools), b"]"]
-    prefix = b"".join([*pieces, b',"messages":['])
+    breaks = request.breaks[-1:]
+    tools = [_encode_tool(tool, number in breaks) for number, tool in enumerate(request.tools, 1)]
+    tools += [encode_json(tool) for tool in request.server_tools]
     # The last two user messages carry cache breakpoints, so that a request finds what the one before it left in the cache.
     messages = request.messages
     old = messages[:-3] if len(messages) > 3 else ()
@@ -119,7 +111,7 @@ def encode_request(request: Request, model: str) -> bytes:
         encoded.append(
             message.encoded(f"{WIRE}+", _encode_cached) if cached else message.encoded(WIRE, _encode_message)
         )
-    return join_json_array(prefix, encoded, b"]}")
+    return encode_body(head, tools, "messages", encoded)
 
 
 def _thinking(budget: int | None, model: str) -> dict[str, Any]:
@@ -132,13 +124,16 @@ def _thinking(budget: int | None, model: str) -> dict[str, Any]:
 
 
 def _encode_tool(tool: ToolSpec, ends_block: bool) -> bytes:
-    wire = f"{WIRE}{ends_block}"
-    encoded = tool.encoded.get(wire)
-    if encoded is None:
-        schema = adapt_schema(tool.input_schema, ANTHROPIC)
-        definition = {"name": tool.name, "description": tool.description, "input_schema": schema}
-        encoded = tool.encoded[wire] = encode_json(definition | CACHE_BREAKPOINT if ends_block else definition)
-    return encoded
+    return encode_tool(tool, f"{WIRE}{ends_block}", _define_last if ends_block else _define)
+
+
+def _define(tool: ToolSpec) -> dict[str, Any]:
+    schema = adapt_schema(tool.input_schema, ANTHROPIC)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+def _define_last(tool: ToolSpec) -> dict[str, Any]:
+    return _define(tool) | CACHE_BREAKPOINT
 
 
 def _encode_message(message: Message) -> bytes:
@@ -151,8 +146,13 @@ def _encode_cached(message: Message) -> bytes:
 
 
 def _content(message: Message) -> list[ContentBlock]:
-    """The blocks as this API accepts them: ids of other providers made legal, unsigned thoughts left out."""
-    return [_block(b) for b in message.content if b["type"] != "thinking" or "signature" in b]
+    """The blocks as this API accepts them: ids of other providers made legal, what only they understand left out."""
+    return [_block(block) for block in message.content if not _is_foreign(block)]
+
+
+def _is_foreign(block: ContentBlock) -> bool:
+    """Whether another provider's model wrote it for itself: an unsigned thought, or an item of the Responses API."""
+    return block["type"] == "response_item" or (block["type"] == "thinking" and "signature" not in block)
 
 
 def _block(block: ContentBlock) -> ContentBlock:
@@ -161,6 +161,8 @@ def _block(block: ContentBlock) -> ContentBlock:
             return {**block, "id": _legal_id(block["id"])}
         case "tool_result" if _ILLEGAL_IN_ID.search(block["tool_use_id"]):
             return {**block, "tool_use_id": _legal_id(block["tool_use_id"])}
+        case "text" if "phase" in block:
+            return {name: value for name, value in block.items() if name != "phase"}
     return block
 
 

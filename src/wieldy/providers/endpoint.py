@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Protocol
 
-from wieldy.core.provider import Delta, ProviderFailure
+from msgspec.structs import replace
+
+from wieldy.core.errors import SessionError
+from wieldy.core.provider import Delta, ProviderFailure, Request
 from wieldy.providers.errors import connection_failure, response_failure
+from wieldy.providers.models import find_model
 from wieldy.providers.sse import read_events
-from wieldy.web.http import HttpClient, HttpError, HttpResponse, check_headers, host_and_port, parse_server_url
+from wieldy.web.http import (
+    IDLE_SECONDS,
+    HttpClient,
+    HttpError,
+    HttpResponse,
+    check_headers,
+    host_and_port,
+    parse_server_url,
+)
 
 
 class StreamParser(Protocol):
@@ -58,6 +71,79 @@ class ApiEndpoint:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+class HttpModel:
+    """One model behind an HTTP API. A subclass says how a request is encoded and how an answer is parsed.
+
+    `api_key` is that of the environment if it is left out; an empty one sends none. `base_url` is the address of a compatible
+    server. `max_tokens` limits each answer. `env` has the proxy and the certificates. Raises `SessionError` for an address or
+    a key that cannot be used.
+    """
+
+    name: str
+    key_variable: str
+    url: str
+    path: str
+    default_context_window: int
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        context_window: int | None = None,
+        env: Mapping[str, str] | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        if max_tokens is not None and (isinstance(max_tokens, bool) or max_tokens < 1):
+            raise ValueError(f"max_tokens must be a whole number above 0, not {max_tokens!r}")
+        if temperature is not None and not 0 <= temperature <= 2:
+            raise ValueError(f"temperature must be a number from 0 to 2, not {temperature!r}")
+        env = os.environ if env is None else env
+        info = find_model(model)
+        self.model = model
+        self.context_window = context_window or (info.context_window if info else self.default_context_window)
+        self._max_tokens = max_tokens
+        self._temperature = temperature
+        key = env.get(self.key_variable, "") if api_key is None else api_key
+        headers = self.auth_headers(key, env if api_key is None else {})
+        try:
+            self._endpoint = ApiEndpoint(
+                self.address(base_url or self.url), headers, env=env, idle_seconds=idle_seconds
+            )
+        except HttpError as error:
+            raise SessionError(str(error)) from None
+
+    def address(self, url: str) -> str:
+        """The address to which `path` is appended."""
+        return url
+
+    def auth_headers(self, key: str, env: Mapping[str, str]) -> dict[str, str]:
+        """The headers that carry the key; `env` may hold another credential where no key was given."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def encode(self, request: Request) -> bytes:
+        """The body of a request."""
+        raise NotImplementedError
+
+    def parser(self) -> StreamParser:
+        """A parser for one answer."""
+        raise NotImplementedError
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+        """Send a request and stream its deltas. Raises `ProviderFailure`; leaving early closes the connection."""
+        if self._max_tokens is not None or self._temperature is not None:
+            limit = request.max_tokens or self._max_tokens
+            request = replace(request, max_tokens=limit, temperature=self._temperature)
+        return self._endpoint.stream(self.path, self.encode(request), self.model, self.parser())
+
+    async def aclose(self) -> None:
+        """Close the idle connections. The model can be used again."""
+        await self._endpoint.aclose()
 
 
 async def parse_events(

@@ -20,6 +20,7 @@ _KINDS: Mapping[str, FailureKind] = {
     "overloaded_error": "overloaded",
     "api_error": "overloaded",
     "timeout_error": "overloaded",
+    "server_error": "overloaded",
     "rate_limit_error": "rate",
     "rate_limit_exceeded": "rate",
     "authentication_error": "auth",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from wieldy.core.messages import ContentBlock, Message, encode_messages, join_json_array
+from wieldy.core.messages import ContentBlock, Message, encode_messages
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -22,17 +21,14 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.providers.endpoint import ApiEndpoint
+from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
+from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
-from wieldy.providers.models import find_model
 from wieldy.providers.sse import decode_event, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
-from wieldy.web.http import IDLE_SECONDS
 
-URL = "https://api.openai.com/v1"
 WIRE = "openai"
-CONTEXT_WINDOW = 128_000
 DONE = b"[DONE]"
 STOP_REASONS: Mapping[str, StopReason] = {
     "stop": "end_turn",
@@ -43,59 +39,40 @@ STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
-class OpenAI:
+class OpenAIChat(HttpModel):
     """One model behind a Chat Completions API."""
 
     name = "openai"
+    key_variable = "OPENAI_API_KEY"
+    url = "https://api.openai.com/v1"
+    path = "/chat/completions"
+    default_context_window = 128_000
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        key: str | None,
-        base_url: str | None,
-        env: Mapping[str, str],
-        context_window: int | None = None,
-        idle_seconds: float = IDLE_SECONDS,
-    ) -> None:
-        self.model = model
-        info = find_model(model)
-        self.context_window = context_window or (info.context_window if info is not None else CONTEXT_WINDOW)
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._endpoint = ApiEndpoint(base_url or URL, headers, env=env, idle_seconds=idle_seconds)
+    def encode(self, request: Request) -> bytes:
+        return encode_request(request, self.model)
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-        body = encode_request(request, self.model)
-        return self._endpoint.stream("/chat/completions", body, self.model, CompletionParser(self.model))
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+    def parser(self) -> CompletionParser:
+        return CompletionParser(self.model)
 
 
 def encode_request(request: Request, model: str) -> bytes:
     """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
     head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
-        is_reasoning_model = model.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
-        head["max_completion_tokens" if is_reasoning_model else "max_tokens"] = request.max_tokens
+        head["max_completion_tokens" if is_reasoning_model(model) else "max_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        head["temperature"] = request.temperature
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
-    pieces = [encode_json(head)[:-1]]
-    if request.tools:
-        pieces += [b',"tools":[', b",".join(map(_encode_tool, request.tools)), b"]"]
-    prefix = b"".join([*pieces, b',"messages":['])
     encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
     encoded += filter(None, encode_messages(request.messages, WIRE, _encode_message))
-    return join_json_array(prefix, encoded, b"]}")
+    return encode_body(head, (encode_tool(tool, WIRE, _define) for tool in request.tools), "messages", encoded)
 
 
-def _encode_tool(tool: ToolSpec) -> bytes:
-    encoded = tool.encoded.get(WIRE)
-    if encoded is None:
-        schema = adapt_schema(tool.input_schema, OPENAI)
-        function = {"name": tool.name, "description": tool.description, "parameters": schema}
-        encoded = tool.encoded[WIRE] = encode_json({"type": "function", "function": function})
-    return encoded
+def _define(tool: ToolSpec) -> dict[str, Any]:
+    schema = adapt_schema(tool.input_schema, OPENAI)
+    function = {"name": tool.name, "description": tool.description, "parameters": schema}
+    return {"type": "function", "function": function}
 
 
 def _encode_message(message: Message) -> bytes:
@@ -106,8 +83,8 @@ def _encode_message(message: Message) -> bytes:
 
 def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
     text = "".join(block["text"] for block in message.content if block["type"] == "text")
-    # Signed thoughts come from another provider; unsigned ones came over this API, and some servers want them back.
-    unsigned = [b for b in message.content if b["type"] == "thinking" and "signature" not in b]
+    # Thoughts with a signature or an item came over another API; others came over this one, and some servers want them back.
+    unsigned = [b for b in message.content if b["type"] == "thinking" and not ("signature" in b or "item" in b)]
     thoughts = "".join(block["thinking"] for block in unsigned)
     calls = [
         {
@@ -156,9 +133,7 @@ def _tool_result(block: ContentBlock) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _image(block: ContentBlock) -> dict[str, Any]:
-    source = block["source"]
-    url = source["url"] if source["type"] == "url" else f"data:{source['media_type']};base64,{source['data']}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "image_url", "image_url": {"url": image_url(block)}}
 
 
 class CompletionParser:

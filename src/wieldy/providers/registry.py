@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import Provider
 
+if TYPE_CHECKING:
+    from wieldy.providers.endpoint import HttpModel
+
 
 class ProviderPreset(Struct, frozen=True):
-    """A provider by name: its API, its address, and the environment variable with its key."""
+    """A provider by name: its API, its address, and the environment variable with its key.
 
-    api: str
+    The API `openai` is Responses at OpenAI's own address and Chat Completions, which more servers have, at any other.
+    """
+
+    api: Literal["anthropic", "openai", "responses", "chat"]
     url: str | None
     key: str
 
@@ -21,15 +29,17 @@ class ProviderPreset(Struct, frozen=True):
 PRESETS: Mapping[str, ProviderPreset] = {
     "anthropic": ProviderPreset("anthropic", None, "ANTHROPIC_API_KEY"),
     "openai": ProviderPreset("openai", None, "OPENAI_API_KEY"),
-    "deepseek": ProviderPreset("openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "siliconflow": ProviderPreset("openai", "https://api.siliconflow.cn/v1", "SILICONFLOW_API_KEY"),
-    "moonshot": ProviderPreset("openai", "https://api.moonshot.cn/v1", "MOONSHOT_API_KEY"),
-    "mistral": ProviderPreset("openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "openrouter": ProviderPreset("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "groq": ProviderPreset("openai", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "ollama": ProviderPreset("openai", "http://localhost:11434/v1", "OLLAMA_API_KEY"),
-    "vllm": ProviderPreset("openai", "http://localhost:8000/v1", "VLLM_API_KEY"),
-    "llamacpp": ProviderPreset("openai", "http://localhost:8080/v1", "LLAMACPP_API_KEY"),
+    "openai-responses": ProviderPreset("responses", None, "OPENAI_API_KEY"),
+    "openai-chat": ProviderPreset("chat", None, "OPENAI_API_KEY"),
+    "deepseek": ProviderPreset("chat", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "siliconflow": ProviderPreset("chat", "https://api.siliconflow.cn/v1", "SILICONFLOW_API_KEY"),
+    "moonshot": ProviderPreset("chat", "https://api.moonshot.cn/v1", "MOONSHOT_API_KEY"),
+    "mistral": ProviderPreset("chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "openrouter": ProviderPreset("chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ProviderPreset("chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "ollama": ProviderPreset("chat", "http://localhost:11434/v1", "OLLAMA_API_KEY"),
+    "vllm": ProviderPreset("chat", "http://localhost:8000/v1", "VLLM_API_KEY"),
+    "llamacpp": ProviderPreset("chat", "http://localhost:8080/v1", "LLAMACPP_API_KEY"),
 }
 
 NO_MODEL = (
@@ -61,19 +71,28 @@ def pick(
         raise SessionError(f"`{name}` names no model: write {provider}/name")
     preset = PRESETS[provider]
     key = env.get(preset.key)
-    url = base_url or env.get(f"{provider.upper()}_BASE_URL") or preset.url
+    url = base_url or env.get(f"{preset.key.removesuffix('_API_KEY')}_BASE_URL") or preset.url
     token = env.get("ANTHROPIC_AUTH_TOKEN") if provider == "anthropic" else None
     if not key and not token and url == preset.url and not (url or "").startswith("http://localhost"):
         raise SessionError(f"no key for {provider}: set {preset.key}")
-    from wieldy.web.http import HttpError
+    # None lets the Messages API take its token from the environment; a server without a key of its own gets none.
+    api_key = key or (None if token else "")
+    return _model_class(preset, url)(rest, api_key=api_key, base_url=url, env=env, context_window=context_window)
 
-    try:
-        if preset.api == "anthropic":
-            from wieldy.providers.anthropic import Anthropic
 
-            return Anthropic(rest, key=key, base_url=url, env=env, context_window=context_window)
-        from wieldy.providers.openai_chat import OpenAI
+def _model_class(preset: ProviderPreset, url: str | None) -> type[HttpModel]:
+    if preset.api == "anthropic":
+        from wieldy.providers.anthropic import Anthropic
 
-        return OpenAI(rest, key=key, base_url=url, env=env, context_window=context_window)
-    except HttpError as error:
-        raise SessionError(str(error)) from None
+        return Anthropic
+    if preset.api == "responses" or (preset.api == "openai" and _is_openai(url)):
+        from wieldy.providers.openai_responses import OpenAIResponses
+
+        return OpenAIResponses
+    from wieldy.providers.openai_chat import OpenAIChat
+
+    return OpenAIChat
+
+
+def _is_openai(url: str | None) -> bool:
+    return url is None or (urlsplit(url).hostname or "").lower() == "api.openai.com"

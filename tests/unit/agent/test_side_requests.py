@@ -183,6 +183,6 @@ async def test_a_search_that_fails_at_the_provider_says_why(tmp_path: Path) -> N
 
 
 def test_a_server_of_ones_own_is_not_taken_to_search() -> None:
-    assert Anthropic("m", key="k", base_url=None, env={}).searches
-    assert Anthropic("m", key="k", base_url="https://api.anthropic.com/v1/", env={}).searches
-    assert not Anthropic("m", key="k", base_url="http://127.0.0.1:9", env={}).searches
+    assert Anthropic("m", api_key="k", base_url=None, env={}).searches
+    assert Anthropic("m", api_key="k", base_url="https://api.anthropic.com/v1/", env={}).searches
+    assert not Anthropic("m", api_key="k", base_url="http://127.0.0.1:9", env={}).searches

@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.providers.wire import STREAMS, ReceivedRequest, failure_of, loopback, provider, sse, status, stream
+from tests.unit.providers.wire import (
+    MODELS,
+    STREAMS,
+    ReceivedRequest,
+    failure_of,
+    loopback,
+    provider,
+    sse,
+    status,
+    stream,
+)
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.registry import pick
 from wieldy.web.http import parse_server_url
 
-WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
+WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 
 
 def error(message: str, kind: str = "invalid_request_error", **more: str) -> dict[str, object]:
@@ -101,6 +111,12 @@ async def test_errors_in_mid_stream(event, kind):
     at = data.index(b"data:", at)
     async with loopback(stream(data[:at] + sse({"error": event["error"]}))) as server:
         assert (await failure_of(provider("openai", server.url))).kind == kind
+    data = STREAMS["responses"]([("text", "hello")])
+    at = data.index(b"event: response.completed")
+    failed = {"type": "response.failed", "response": {"status": "failed", "error": event["error"]}}
+    for last in (failed, event, {"error": event["error"]}):
+        async with loopback(stream(data[:at] + sse(last))) as server:
+            assert (await failure_of(provider("responses", server.url))).kind == kind
 
 
 @WIRES
@@ -214,6 +230,12 @@ def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
     [
         ("anthropic/claude-x", None, {"ANTHROPIC_API_KEY": "k"}, "anthropic", "claude-x"),
         ("anthropic/claude-x", None, {"ANTHROPIC_AUTH_TOKEN": "k"}, "anthropic", "claude-x"),
+        ("openai/gpt-x", None, {"OPENAI_API_KEY": "k"}, "responses", "gpt-x"),
+        ("openai/gpt-x", "https://api.openai.com/v1", {"OPENAI_API_KEY": "k"}, "responses", "gpt-x"),
+        ("openai/gpt-x", None, {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://x.test/v1"}, "openai", "gpt-x"),
+        ("openai/gpt-x", "http://127.0.0.1:1/v1", {}, "openai", "gpt-x"),
+        ("openai-chat/gpt-x", None, {"OPENAI_API_KEY": "k"}, "openai", "gpt-x"),
+        ("openai-responses/gpt-x", "http://127.0.0.1:1/v1", {}, "responses", "gpt-x"),
         ("openrouter/meta/llama", None, {"OPENROUTER_API_KEY": "k"}, "openai", "meta/llama"),
         ("ollama/qwen", None, {}, "openai", "qwen"),
         ("my-model", "http://127.0.0.1:1/v1", {}, "openai", "my-model"),
@@ -223,7 +245,7 @@ def test_an_address_without_a_scheme_is_secure_unless_it_is_here():
 )
 def test_which_api_a_model_uses(model, base_url, env, wire, name):
     picked = pick(model, base_url=base_url, env=env)
-    assert (picked.name, picked.model) == (wire, name)
+    assert (type(picked), picked.model) == (MODELS[wire], name)
 
 
 def test_failures_know_whether_they_pass():

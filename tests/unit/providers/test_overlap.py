@@ -1,4 +1,4 @@
-"""Tools start while the model still speaks: shown by who waits for whom, on both wires."""
+"""Tools start while the model still speaks: shown by who waits for whom, on all wires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wieldy.core.events import RunEnded, ToolSucceeded
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 @pytest.mark.parametrize("rest", ["text", "call"])
 async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, tmp_path, monkeypatch):
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
@@ -26,7 +26,8 @@ async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, 
 
     second = ("text", "and so on") if rest == "text" else ("call", "b", "note", '{"word": "second"}')
     data = STREAMS[wire]([("call", "a", "note", '{"word": "first"}'), second])
-    closed = data.index(b"content_block_stop") if wire == "anthropic" else data.index(b'\\"}')
+    ends = {"anthropic": b"content_block_stop", "openai": b'\\"}', "responses": b"response.output_item.done"}
+    closed = data.index(ends[wire])
     at = data.index(b"\n\n", closed) + 2
 
     async def holding(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +50,7 @@ async def test_the_stream_goes_on_only_after_the_first_tool_has_run(wire, rest, 
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 async def test_an_interrupt_in_mid_stream_drops_the_connection_and_the_session_goes_on(wire, tmp_path, monkeypatch):
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
     gone = asyncio.Event()

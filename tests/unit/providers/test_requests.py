@@ -1,4 +1,4 @@
-"""What goes out over either wire."""
+"""What goes out over each wire."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from wieldy.core.messages import Message
 from wieldy.core.provider import Request, ToolSpec
 from wieldy.providers import anthropic
 from wieldy.providers import openai_chat as openai
+from wieldy.providers import openai_responses as responses
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
 OFFER = ToolSpec("Read", "Reads.", {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}})
@@ -64,10 +65,10 @@ def test_at_most_four_cache_breakpoints_the_stable_parts_and_the_last_two_of_the
 
 def test_a_message_is_encoded_once_for_all_requests():
     messages = [Message.user("a"), Message("assistant", ({"type": "text", "text": "b"},)), Message.user("c")] * 3
-    for wire in (anthropic, openai):
+    for wire in (anthropic, openai, responses):
         wire.encode_request(request(*messages), "m")
     before = [dict(message._wires) for message in messages]
-    for wire in (anthropic, openai):
+    for wire in (anthropic, openai, responses):
         wire.encode_request(request(*messages), "m")
     for message, cached in zip(messages, before, strict=True):
         assert all(message._wires[name] is data for name, data in cached.items())
@@ -141,17 +142,118 @@ def test_a_length_limit_is_named_as_the_model_knows_it(model, name):
     [
         ("anthropic", "/v1/messages", "x-api-key", "key"),
         ("openai", "/chat/completions", "authorization", "Bearer key"),
+        ("responses", "/responses", "authorization", "Bearer key"),
     ],
 )
 async def test_the_key_and_the_path_of_each_house(wire, path, header, value):
     async with loopback(stream(STREAMS[wire]([("text", "x")]))) as server:
         await receive(provider(wire, f"{server.url}/under/"))
         await receive(
-            provider("anthropic", f"{server.url}/v1", {"ANTHROPIC_AUTH_TOKEN": "t"}, key=None)
-        ) if wire != "openai" else None
+            provider("anthropic", f"{server.url}/v1", {"ANTHROPIC_AUTH_TOKEN": "t"}, api_key=None)
+        ) if wire == "anthropic" else None
     assert server.received[0].line == f"POST /under{path} HTTP/1.1"
     assert server.received[0].headers[header] == value
     assert server.received[0].headers["content-type"] == "application/json"
     if wire == "anthropic":
         assert server.received[1].line == "POST /v1/messages HTTP/1.1"
         assert server.received[1].headers["authorization"] == "Bearer t"
+
+
+def test_responses_get_items_and_pictures_inside_the_results():
+    body = sent(responses)
+    assert (body["model"], body["stream"], body["store"], body["instructions"]) == ("m", True, False, "stable\n\nhere")
+    kinds = [item["type"] for item in body["input"]]
+    output = "function_call_output"
+    assert kinds == ["message", "message", "function_call", "function_call", output, output, "message"]
+    first, said, call, _, one, two, rest = body["input"]
+    assert first["content"][1] == {"type": "input_image", "image_url": "data:image/png;base64,eA==", "detail": "auto"}
+    assert (said["role"], said["content"]) == ("assistant", "so")
+    assert (call["call_id"], json.loads(call["arguments"])) == ("functions.Read:0", {"file_path": "é"})
+    assert [part["type"] for part in one["output"]] == ["input_text", "input_image"]
+    assert (one["call_id"], two["output"]) == ("functions.Read:0", "two")
+    assert rest["content"] == [{"type": "input_text", "text": "and?"}]
+    tool = body["tools"][0]
+    assert (tool["type"], tool["name"], tool["strict"]) == ("function", "Read", False)
+    assert "max_output_tokens" not in body
+
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+
+
+def test_reasoning_items_go_back_word_for_word_to_the_api_they_came_from_and_to_no_other():
+    thought = {"type": "thinking", "thinking": "hm", "item": REASONING}
+    call = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
+    result = Message("user", ({"type": "tool_result", "tool_use_id": "a", "content": "x"},))
+    history = (Message.user("x"), Message("assistant", (thought, call)), result)
+    items = json.loads(responses.encode_request(request(*history), "m"))["input"]
+    assert items[1] == REASONING
+    assert [item["type"] for item in items] == ["message", "reasoning", "function_call", "function_call_output"]
+    assert b"secret" not in anthropic.encode_request(request(*history), "m")
+    assert b"secret" not in openai.encode_request(request(*history), "m")
+    assert b"reasoning_content" not in openai.encode_request(request(*history), "m")
+
+
+def test_a_thought_that_led_to_nothing_or_lies_in_the_servers_storage_is_not_sent():
+    stored = {"type": "thinking", "thinking": "", "item": {**REASONING, "encrypted_content": None}}
+    cut_off = {"type": "thinking", "thinking": "", "item": REASONING}
+    said = Message("assistant", (stored, {"type": "text", "text": "so"}, cut_off))
+    items = json.loads(responses.encode_request(request(Message.user("x"), said, Message.user("y")), "m"))["input"]
+    assert [item["type"] for item in items] == ["message", "message", "message"]
+
+
+def test_encrypted_thoughts_are_asked_of_models_that_think():
+    def body(model: str, **more: Any) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(responses.encode_request(request(**more), model))
+        return made
+
+    assert body("gpt-5.5")["include"] == ["reasoning.encrypted_content"]
+    assert "include" not in body("gpt-4o")
+    assert "reasoning" not in body("gpt-5.5")
+    efforts = [body("gpt-5.5", thinking_budget=n)["reasoning"]["effort"] for n in (1_000, 10_000, 50_000)]
+    assert efforts == ["low", "medium", "high"]
+    assert body("gpt-4o", max_tokens=7)["max_output_tokens"] == 7
+
+
+def test_the_requests_of_a_conversation_share_a_cache_key_and_two_conversations_do_not():
+    def key(*messages: Message) -> str:
+        made: str = json.loads(responses.encode_request(request(*messages), "m"))["prompt_cache_key"]
+        return made
+
+    first = Message.user("first")
+    assert key(first) == key(first, Message("assistant", ({"type": "text", "text": "a"},)), Message.user("b"))
+    assert key(first) != key(Message.user("other"))
+
+
+def test_a_custom_tool_takes_the_place_of_the_function_of_its_name():
+    custom = {"type": "custom", "name": "Read", "format": {"type": "text"}}
+    body = json.loads(
+        responses.encode_request(Request((), (Message.user("x"),), (OFFER,), server_tools=(custom,)), "m")
+    )
+    assert body["tools"] == [custom]
+    call = {"type": "tool_use", "id": "custom:c1", "name": "Read", "input": {"input": "free text"}}
+    result = Message("user", ({"type": "tool_result", "tool_use_id": "custom:c1", "content": "done"},))
+    items = json.loads(
+        responses.encode_request(request(Message.user("x"), Message("assistant", (call,)), result), "m")
+    )["input"]
+    assert items[1] == {"type": "custom_tool_call", "call_id": "c1", "name": "Read", "input": "free text"}
+    assert items[2] == {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("wire", "names"),
+    [("anthropic", ("max_tokens",)), ("openai", ("max_tokens",)), ("responses", ("max_output_tokens",))],
+)
+async def test_the_limits_of_a_model_object_go_out_with_every_request(wire, names):
+    async with loopback(stream(STREAMS[wire]([("text", "x")]))) as server:
+        await receive(provider(wire, server.url, max_tokens=7, temperature=0.5))
+        await receive(provider(wire, server.url, max_tokens=7), request(max_tokens=3))
+    body, narrower = (each.body for each in server.received)
+    assert ([body[name] for name in names], body["temperature"]) == ([7], 0.5)
+    assert ([narrower[name] for name in names], "temperature" in narrower) == ([3], False)
+
+
+def test_options_of_a_model_that_make_no_sense_are_refused():
+    for options in ({"max_tokens": 0}, {"max_tokens": True}, {"temperature": -1}, {"temperature": 3}):
+        with pytest.raises(ValueError, match="must be"):
+            provider("openai", None, **options)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.providers.wire import STREAMS, loopback, openai_stream, provider, receive, request, sse, status, stream
+from tests.unit.providers.wire import STREAMS, loopback, provider, receive, request, sse, status, stream
 
 from wieldy import Session
 from wieldy.core.messages import Message
 from wieldy.core.provider import ProviderFailure, Usage
 
-WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
+WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 STEPS = [
     ("think", "let me see 🤔"),
     ("text", "I will look.\nAt both — ünïcode 😀."),
@@ -39,23 +39,24 @@ async def test_text_thoughts_and_parallel_calls_arrive_whole_in_any_pieces(wire,
 
 @pytest.mark.asyncio
 async def test_usage_is_told_apart_by_what_was_cached():
-    async with loopback(stream(STREAMS["anthropic"](STEPS)), stream(STREAMS["openai"](STEPS))) as server:
-        first = await receive(provider("anthropic", server.url))
-        second = await receive(provider("openai", server.url))
-    assert first.usage == Usage(10, 42, 4, 2)
-    assert second.usage == Usage(12, 42, 4, 0)
+    async with loopback(*(stream(make(STEPS)) for make in STREAMS.values())) as server:
+        usages = [(await receive(provider(wire, server.url))).usage for wire in STREAMS]
+    assert usages == [Usage(10, 42, 4, 2), Usage(12, 42, 4, 0), Usage(12, 42, 4, 0)]
 
 
 @pytest.mark.asyncio
-async def test_calls_whose_pieces_come_in_turns_are_told_apart():
+@pytest.mark.parametrize("wire", ["openai", "responses"])
+async def test_calls_whose_pieces_come_in_turns_are_told_apart(wire):
     steps = [("call", f"id{n}", "Read", json.dumps({"n": n, "pad": "x" * n})) for n in range(4)]
-    async with loopback(stream(openai_stream(steps, 3, interleave=True))) as server:
-        answer = await receive(provider("openai", server.url))
+    async with loopback(stream(STREAMS[wire](steps, 3, interleave=True))) as server:
+        answer = await receive(provider(wire, server.url))
     assert [(b["id"], b["input"]["n"]) for b in answer.content()] == [(f"id{n}", n) for n in range(4)]
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("wire", "stop"), [("openai", "length"), ("anthropic", "max_tokens")])
+@pytest.mark.parametrize(
+    ("wire", "stop"), [("openai", "length"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
+)
 async def test_a_call_cut_off_by_the_length_limit_is_left_open_or_unreadable(wire, stop):
     data = STREAMS[wire]([("call", "a", "Write", '{"file_path": "x", "content": "half a fi')], 5, stop)
     async with loopback(stream(data)) as server:
@@ -204,3 +205,72 @@ async def test_tools_that_the_provider_runs_itself_are_asked_for_and_kept_word_f
             await session.ask("and now?")
     assert server.received[0].body["tools"] == [offered]
     assert server.received[1].body["messages"][1]["content"][1:] == [{**search, "input": {"query": "rain"}}, found]
+
+
+@pytest.mark.asyncio
+async def test_reasoning_and_other_items_of_responses_are_kept_word_for_word():
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "rain"}}
+    data = STREAMS["responses"]([("think", "a"), ("text", "so")])
+    more = sse({"type": "response.output_item.added", "output_index": 7, "item": {**search, "status": "in_progress"}})
+    more += sse({"type": "response.web_search_call.searching", "output_index": 7})
+    more += sse({"type": "response.output_item.done", "output_index": 7, "item": search})
+    at = data.index(b"event: response.completed")
+    async with loopback(stream(data[:at] + more + data[at:])) as server:
+        content = (await receive(provider("responses", server.url))).content()
+    assert [block["type"] for block in content] == ["thinking", "text", "response_item"]
+    assert content[0]["item"]["encrypted_content"] == "secret a"
+    assert content[2]["item"] == search
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_the_plain_text_of_a_custom_call_arrives_as_an_input_whether_streamed_or_not(streamed):
+    text = 'line "one"\nline \\ two 😀'
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": ""}
+    events = [{"type": "response.output_item.added", "output_index": 0, "item": item}]
+    if streamed:
+        events += [{"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": c} for c in text]
+    events.append({"type": "response.output_item.done", "output_index": 0, "item": {**item, "input": text}})
+    events.append({"type": "response.completed", "response": {}})
+    async with loopback(stream(b"".join(map(sse, events)))) as server:
+        answer = await receive(provider("responses", server.url))
+    (call,) = answer.content()
+    assert (call["id"], call["name"], call["input"]) == ("custom:c1", "patch", {"input": text})
+    assert answer.stop_reason == "tool_use"
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_sends_only_whole_items_is_understood():
+    items = [
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "s"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "phase": "commentary",
+            "content": [{"type": "output_text", "text": "so"}],
+        },
+        {"type": "function_call", "call_id": "a", "name": "Read", "arguments": '{"x": 1}'},
+    ]
+    events = [{"type": "response.output_item.done", "output_index": n, "item": item} for n, item in enumerate(items)]
+    done = sse({"type": "response.completed", "response": {"usage": None}})
+    async with loopback(stream(b"".join(map(sse, events)) + done)) as server:
+        content = (await receive(provider("responses", server.url))).content()
+    assert (content[0]["thinking"], content[0]["item"]) == ("hm", items[0])
+    assert content[1]["text"] == "so"
+    assert content[2]["input"] == {"x": 1}
+
+
+@pytest.mark.asyncio
+async def test_a_phase_of_a_message_goes_back_with_it_and_to_no_other_api():
+    data = STREAMS["responses"]([("text", "let me see")]).replace(
+        b'"role": "assistant"', b'"role": "assistant", "phase": "p"'
+    )
+    async with loopback(stream(data)) as server:
+        model = provider("responses", server.url)
+        answer = await receive(model, keep=True)
+        said = Message("assistant", answer.content())
+        await receive(model, request(Message.user("x"), said, Message.user("y")))
+    assert server.received[1].body["input"][1]["phase"] == "p"
+    async with loopback(stream(STREAMS["anthropic"]([("text", "x")]))) as server:
+        await receive(provider("anthropic", server.url), request(Message.user("x"), said, Message.user("y")))
+    assert "phase" not in json.dumps(server.received[0].body)

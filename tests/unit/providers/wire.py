@@ -1,4 +1,4 @@
-"""Both wires as bytes, and a server on loopback that sends them: chunked, in any pieces, with anything that can go wrong."""
+"""All wires as bytes, and a server on loopback that sends them: chunked, in any pieces, with anything that can go wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
 from wieldy.providers.anthropic import Anthropic
-from wieldy.providers.openai_chat import OpenAI
+from wieldy.providers.endpoint import HttpModel
+from wieldy.providers.openai_chat import OpenAIChat
+from wieldy.providers.openai_responses import OpenAIResponses
 
 Step = tuple[str, ...]  # ("text", words) · ("think", words) · ("call", id, name, json)
 
@@ -77,14 +79,63 @@ def openai_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None,
     return b"".join([*out, b"data: [DONE]\n\n"])
 
 
-STREAMS: dict[str, Callable[..., bytes]] = {"anthropic": anthropic_stream, "openai": openai_stream}
+def responses_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None, interleave: bool = False) -> bytes:
+    """A Responses stream that says these steps; with `interleave`, the events of all items come in turns."""
+    rows: list[list[dict[str, Any]]] = []
+    for index, (kind, *rest) in enumerate(steps):
+        at = {"output_index": index, "item_id": f"item_{index}"}
+        done: dict[str, Any] = {
+            "id": f"item_{index}",
+            "status": "incomplete" if stop and kind == "call" else "completed",
+        }
+        if kind == "call":
+            done |= {"type": "function_call", "call_id": rest[0], "name": rest[1], "arguments": rest[2]}
+            grown = [
+                {"type": "response.function_call_arguments.delta", "delta": p, **at} for p in pieces(rest[2], size)
+            ]
+            begun = {**done, "arguments": ""}
+        elif kind == "think":
+            summary = [{"type": "summary_text", "text": rest[0]}]
+            done |= {"type": "reasoning", "summary": summary, "encrypted_content": f"secret {rest[0]}"}
+            grown = [
+                {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": p, **at}
+                for p in pieces(rest[0], size)
+            ]
+            begun = {**done, "summary": []}
+        else:
+            part = {"type": "output_text", "text": rest[0], "annotations": []}
+            done |= {"type": "message", "role": "assistant", "content": [part]}
+            grown = [
+                {"type": "response.output_text.delta", "content_index": 0, "delta": p, "logprobs": [], **at}
+                for p in pieces(rest[0], size)
+            ]
+            begun = {**done, "content": []}
+        first = {"type": "response.output_item.added", "item": begun, **at}
+        rows.append([first, *grown, {"type": "response.output_item.done", "item": done, **at}])
+    if interleave:
+        events = [row[n] for n in range(max(map(len, rows), default=0)) for row in rows if n < len(row)]
+    else:
+        events = [event for row in rows for event in row]
+    usage = {"input_tokens": 16, "output_tokens": 42, "input_tokens_details": {"cached_tokens": 4}}
+    response: dict[str, Any] = {"id": "r", "status": "incomplete" if stop else "completed", "usage": usage}
+    if stop:
+        response["incomplete_details"] = {"reason": stop}
+    last = {"type": "response.incomplete" if stop else "response.completed", "response": response}
+    started = {"type": "response.created", "response": {"id": "r", "status": "in_progress"}}
+    return b"".join(map(sse, [started, *events, last]))
 
 
-def provider(wire: str, url: str | None, env: dict[str, str] | None = None, **options: Any) -> Anthropic | OpenAI:
+STREAMS: dict[str, Callable[..., bytes]] = {
+    "anthropic": anthropic_stream,
+    "openai": openai_stream,
+    "responses": responses_stream,
+}
+MODELS: dict[str, type[HttpModel]] = {"anthropic": Anthropic, "openai": OpenAIChat, "responses": OpenAIResponses}
+
+
+def provider(wire: str, url: str | None, env: dict[str, str] | None = None, **options: Any) -> HttpModel:
     """The adapter of a wire, pointed at a server."""
-    made: type[Any] = {"anthropic": Anthropic, "openai": OpenAI}[wire]
-    model: Anthropic | OpenAI = made("some-model", **{"key": "key", "base_url": url, "env": env or {}, **options})
-    return model
+    return MODELS[wire]("some-model", **{"api_key": "key", "base_url": url, "env": env or {}, **options})
 
 
 @dataclass
