@@ -22,6 +22,7 @@ from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.batch.driver import Driver, RunOptions, RunPlan
+    from wieldy.batch.report import RunReport
     from wieldy.batch.results import AttemptResult
     from wieldy.batch.store import ResultStore, Shard
     from wieldy.batch.tasks import TaskDefaults
@@ -425,4 +426,36 @@ def _watch(argv: list[str]) -> int:
 
 
 def _report(argv: list[str]) -> int:
-    raise WieldyError("not yet")
+    from wieldy.batch.report import load_report, report_lines, write_html
+
+    about = "Print what a run came to, and write report.html with plots into its folder. The run may still be going on."
+    parser = command_parser("wieldy batch report", about, "example:\n  wieldy batch report runs/first")
+    parser.add_argument("folder", metavar="DIR", help="the folder that was given to --out")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON instead; no page is written")
+    options = parser.parse_args(argv)
+    report = load_report(options.folder)
+    if not report.results:
+        print_error(f"{options.folder} has no results yet")
+        return INCOMPLETE
+    if options.json:
+        console.write_json(_report_numbers(report))
+        return COMPLETE
+    for line in report_lines(report):
+        console.write(line)
+    path = write_html(report, Path(options.folder))
+    console.write("")
+    console.write(str(path))
+    return COMPLETE
+
+
+def _report_numbers(report: RunReport) -> dict[str, Any]:
+    return {
+        "attempts": len(report.results),
+        "solved_share": report.solved_share,
+        "cost": round(report.spent, 6),
+        "models": report.models,
+        "endings": {row.ending: row.attempts for row in report.rows},
+        "tools": dict(report.tools),
+        "errors": dict(report.errors),
+        "tags": {name: {"attempts": count, "solved": solved} for name, count, solved in report.tags},
+    }
