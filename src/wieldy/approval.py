@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,15 +39,16 @@ class CallbackApprover:
 
     async def _grant(self, answer: Answer) -> None:
         from wieldy.permissions.suggest import select_savable_rules
-        from wieldy.settings.store import remember
+        from wieldy.settings.store import remember, user_file
 
         grant = select_savable_rules(answer.remember, self._policy.paths.project)
         for line in grant.refused:
             self._workspace.emit(Notice(text=line))
         self._policy.grant(*grant.rules)
-        if self._save_rules and grant.rules:
+        if self._save_rules and grant.rules and answer.scope != "session":
+            file = user_file() if answer.scope == "user" else None
             try:
-                await in_thread(remember, self._policy.root, grant.rules)
+                await in_thread(partial(remember, self._policy.root, grant.rules, file=file))
             except (WieldyError, OSError) as error:
                 self._workspace.emit(Notice(text=f"allowed for this session only: {error}"))
 

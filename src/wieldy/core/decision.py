@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from wieldy.core.outcome import Outcome
 
 Behavior: TypeAlias = Literal["allow", "ask", "deny"]
+GrantScope: TypeAlias = Literal["session", "project", "user"]
 STRICTNESS: Mapping[Behavior, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -78,11 +79,12 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """The person's answer; `words` go to the model when it is a no, `remember` are rules to save."""
+    """The person's answer; `words` go to the model when it is a no, `remember` are rules to save, `scope` says where."""
 
     allowed: bool
     words: str = ""
     remember: tuple[str, ...] = ()
+    scope: GrantScope = "project"
     updated_input: Mapping[str, Any] | None = None
 
 

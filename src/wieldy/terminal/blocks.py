@@ -1,0 +1,180 @@
+"""Finished blocks of the session and their rows. Pure: the same block and width give the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from wieldy.terminal.calls import CallState, CallSummary
+from wieldy.terminal.diff_view import diff_rows
+from wieldy.terminal.markdown import MarkdownPiece, markdown_rows
+from wieldy.terminal.text import Row, Span, clip_row, display_width, make_printable, wrap_spans
+
+MAX_PROMPT_LINES = 20
+PROMPT_MARK = "› "
+INDENT = "  "
+
+
+class PromptBlock(Struct, frozen=True):
+    """What the person said."""
+
+    text: str
+
+
+class AnswerBlock(Struct, frozen=True):
+    """A piece of the model's answer."""
+
+    piece: MarkdownPiece
+
+
+class ThoughtBlock(Struct, frozen=True):
+    """Thinking of the model, folded; `text` is its source."""
+
+    seconds: float
+    text: str
+
+
+class CallBlock(Struct, frozen=True):
+    """A call with its result."""
+
+    summary: CallSummary
+
+
+class TaskListBlock(Struct, frozen=True):
+    """The model's task list: status and text of each task."""
+
+    tasks: tuple[tuple[str, str], ...]
+
+
+class LineBlock(Struct, frozen=True):
+    """A text from wieldy itself, in one style; wrapped, not cut."""
+
+    text: str
+    style: str = ""
+    gap: bool = False
+
+
+class SpansBlock(Struct, frozen=True):
+    """Rows that are styled already, such as those of the start screen."""
+
+    rows: tuple[Row, ...]
+    gap: bool = False
+
+
+Block: TypeAlias = PromptBlock | AnswerBlock | ThoughtBlock | CallBlock | TaskListBlock | LineBlock | SpansBlock
+
+STATE_MARKS: Mapping[CallState, Span] = {
+    "writing": Span("○ ", "dim"),
+    "waiting": Span("○ ", "dim"),
+    "asking": Span("? ", "yellow bold"),
+    "running": Span("● ", "cyan"),
+    "done": Span("✓ ", "green"),
+    "failed": Span("✗ ", "red"),
+    "refused": Span("⊘ ", "yellow"),
+    "interrupted": Span("■ ", "yellow"),
+}
+TASK_MARKS: Mapping[str, Span] = {
+    "pending": Span("☐ ", "dim"),
+    "in_progress": Span("▸ ", "cyan"),
+    "completed": Span("☑ ", "green"),
+}
+
+
+def rows(block: Block, width: int) -> list[Row]:
+    """Lay out a block for a terminal with `width` columns; one column stays free, only code may be wider."""
+    room = max(width - 1, 20)
+    match block:
+        case AnswerBlock():
+            return markdown_rows(block.piece, room)
+        case PromptBlock():
+            return _prompt_rows(block.text, room)
+        case CallBlock():
+            return _call_rows(block.summary, room)
+        case ThoughtBlock():
+            return [(Span(f"thought for {format_seconds(block.seconds)}", "dim italic"),)]
+        case TaskListBlock():
+            return [task_row(status, text, room) for status, text in block.tasks]
+        case LineBlock():
+            gap: list[Row] = [()] if block.gap else []
+            lines = make_printable(block.text).split("\n")
+            return gap + [row for line in lines for row in _wrapped_line(line, block.style, room)]
+        case SpansBlock():
+            return [*([()] if block.gap else []), *(clip_row(row, room) for row in block.rows)]
+
+
+def separated_rows(block: Block, previous: Block | None, width: int) -> list[Row]:
+    """Lay out a block below the one before it, with a blank row between them where they belong to different things."""
+    laid_out = rows(block, width)
+    return [(), *laid_out] if starts_group(block, previous) else laid_out
+
+
+def starts_group(block: Block, previous: Block | None) -> bool:
+    """Whether a blank row separates a block from the one before it."""
+    if previous is None:
+        return False
+    if isinstance(block, AnswerBlock) and isinstance(previous, AnswerBlock):
+        return block.piece.kind == "block" and not block.piece.gap  # the first piece of another answer
+    if isinstance(block, PromptBlock | AnswerBlock):
+        return True
+    return type(block) is not type(previous) and not isinstance(block, LineBlock | SpansBlock | TaskListBlock)
+
+
+def _wrapped_line(line: str, style: str, width: int) -> list[Row]:
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    prefix = (Span(indent),) if indent else ()
+    return wrap_spans([Span(line.lstrip(" "), style)], width, first=prefix)
+
+
+def _prompt_rows(text: str, width: int) -> list[Row]:
+    lines = make_printable(text).strip("\n").split("\n")
+    hidden = len(lines) - MAX_PROMPT_LINES
+    if hidden > 0:
+        lines = lines[:MAX_PROMPT_LINES]
+    mark, indent = (Span(PROMPT_MARK, "cyan bold"),), (Span(INDENT),)
+    laid_out: list[Row] = []
+    for number, line in enumerate(lines):
+        laid_out += wrap_spans([Span(line, "bold")], width, first=indent if number else mark, rest=indent)
+    if hidden > 0:
+        laid_out.append((Span(f"{INDENT}… {hidden:,} more lines", "dim"),))
+    return laid_out
+
+
+def call_row(name: str, subject: str, state: CallState, note: str, width: int) -> Row:
+    """The line of a call: its state, the tool, what it is about, and a note at the end."""
+    end = f"  {note}" if note else ""
+    start: Row = (STATE_MARKS[state], Span(name, "bold"), *((Span(" "), Span(subject)) if subject else ()))
+    room = max(width - display_width(end), 20)
+    return (*clip_row(start, room), Span(clip_text_end(end, width), "dim")) if end else clip_row(start, room)
+
+
+def clip_text_end(text: str, width: int) -> str:
+    return text if display_width(text) <= width // 2 else ""
+
+
+def _call_rows(summary: CallSummary, width: int) -> list[Row]:
+    seconds = format_seconds(summary.seconds) if summary.seconds >= 1 else ""
+    note = " · ".join(part for part in (summary.note, seconds) if part)
+    laid_out = [call_row(summary.name, summary.subject, summary.state, note, width)]
+    style = {"failed": "red", "refused": "yellow", "interrupted": "yellow"}.get(summary.state, "dim")
+    laid_out += [clip_row((Span(INDENT), Span(f"↳ {lane}", "dim")), width) for lane in summary.lanes]
+    laid_out += [clip_row((Span(INDENT), Span(line, style)), width) for line in summary.lines]
+    if summary.hidden_lines:
+        laid_out.append((Span(f"{INDENT}… {summary.hidden_lines:,} more lines", "dim"),))
+    laid_out += [(Span(INDENT), *row) for row in diff_rows(summary.hunks, width - 2)] if summary.hunks else []
+    return laid_out
+
+
+def task_row(status: str, text: str, width: int) -> Row:
+    style = {"completed": "dim", "in_progress": "bold"}.get(status, "")
+    return clip_row((TASK_MARKS.get(status, Span("  ")), Span(text, style)), width)
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 9.95:
+        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

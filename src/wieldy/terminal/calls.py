@@ -1,0 +1,311 @@
+"""One tool call for a person: what it is about from its first characters on, how far it is, and its result in short."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from wieldy.core.decision import Answer, Decision
+from wieldy.core.outcome import Image, Interrupted, Refused, ToolResult
+from wieldy.core.tool import Tool
+from wieldy.core.tool_decorator import FunctionTool
+from wieldy.terminal.text import make_printable, to_line
+
+CallState: TypeAlias = Literal["writing", "waiting", "asking", "running", "done", "failed", "refused", "interrupted"]
+FindTool: TypeAlias = Callable[[str], Tool | None]
+
+MAX_RAW_CHARS = 8_000
+MAX_RESULT_LINES = 6
+# The field of an input that says what a call is about, by preference.
+SUBJECTS = (
+    "command",
+    "file_path",
+    "notebook_path",
+    "pattern",
+    "url",
+    "query",
+    "description",
+    "prompt",
+    "path",
+    "name",
+    "skill",
+    "element",
+    "text",
+)
+PATH_FIELDS = frozenset({"file_path", "notebook_path", "path"})
+# Tools whose result is for the model: a person wants to know how much was found.
+COUNTED = {"Read": "line", "NotebookRead": "line", "Grep": "line", "Glob": "path", "LS": "entry"}
+
+
+class Lane(Struct):
+    """A subagent of a call: what it does at the moment."""
+
+    agent_type: str
+    activity: str = ""
+    calls: int = 0
+    refused: int = 0
+    ended: bool = False
+
+
+class Call(Struct):
+    """A call as far as its events have come."""
+
+    id: str
+    name: str
+    state: CallState = "writing"
+    raw: str = ""
+    input: Mapping[str, Any] | None = None
+    progress: str = ""
+    started: float = 0.0
+    seconds: float = 0.0
+    result: ToolResult | None = None
+    answer: Answer | None = None
+    by_person: bool = False
+    lanes: dict[str, Lane] = field(default_factory=dict)
+
+
+class CallSummary(Struct, frozen=True):
+    """A finished call: its line, what it says below it, and the patch it made."""
+
+    name: str
+    subject: str
+    state: CallState
+    seconds: float = 0.0
+    note: str = ""
+    lines: tuple[str, ...] = ()
+    hidden_lines: int = 0
+    hunks: tuple[Mapping[str, Any], ...] = ()
+    lanes: tuple[str, ...] = ()
+
+
+_STRING_FIELD = re.compile(r'"([A-Za-z_]\w*)"\s*:\s*"((?:[^"\\]|\\.)*)')
+
+
+def partial_input(raw: str) -> dict[str, str]:
+    """Read the texts of a JSON object that is still being written; the last one may be incomplete."""
+    fields: dict[str, str] = {}
+    for match in _STRING_FIELD.finditer(raw[:MAX_RAW_CHARS]):
+        text = match[2]
+        if text.endswith("\\") and not text.endswith("\\\\"):
+            text = text[:-1]
+        try:
+            fields.setdefault(match[1], json.loads(f'"{text}"', strict=False))
+        except ValueError:
+            continue  # cut within an escape sequence
+    return fields
+
+
+class CallFormatter:
+    """Names calls for a person. Paths are relative to `root`; `find` returns the tool of a name."""
+
+    def __init__(self, find: FindTool, root: str | os.PathLike[str]) -> None:
+        self._find = find
+        self._root = os.path.abspath(root)
+
+    def label(self, name: str) -> str:
+        """The name of a tool; for that of an MCP server, `server: tool`."""
+        if name.startswith("mcp__"):
+            server, _, tool = name.removeprefix("mcp__").partition("__")
+            return to_line(f"{server}: {tool}") if tool else to_line(name)
+        return to_line(name, 80)
+
+    def subject(self, call: Call) -> str:
+        """What a call is about, in one line."""
+        fields = call.input if call.input is not None else partial_input(call.raw)
+        return self.describe(call.name, fields)
+
+    def describe(self, name: str, fields: Mapping[str, Any]) -> str:
+        tool = self._find(name)
+        if name == "Agent":
+            return _agent_subject(fields)
+        if name == "TodoWrite":
+            return ""
+        if name == "AskUser":
+            return to_line(" ".join(str(q.get("question", "")) for q in _mappings(fields.get("questions"))))
+        if tool is not None and fields and _has_own_show_use(tool) and name not in ("Bash", "ExitPlan", "Architect"):
+            return to_line(tool.show_use(fields))
+        return self._main_field(name, fields)
+
+    def _main_field(self, name: str, fields: Mapping[str, Any]) -> str:
+        main = next((key for key in SUBJECTS if isinstance(fields.get(key), str) and fields[key].strip()), None)
+        if main is None:
+            parts = [f"{key}={_short(value)}" for key, value in fields.items()]
+            return to_line(" ".join(parts), 300)
+        value = fields[main]
+        if main in PATH_FIELDS:
+            return to_line(self.relative(value)) + _line_range(fields)
+        if main == "pattern":
+            places = [self.relative(fields["path"])] if isinstance(fields.get("path"), str) else []
+            places += [fields["glob"]] if isinstance(fields.get("glob"), str) else []
+            return to_line(value) + to_line(f"  in {' '.join(places)}" if places else "")
+        return to_line(" ".join(value[:4_000].split()) if main != "command" else value.strip())
+
+    def relative(self, path: str) -> str:
+        """A path relative to the folder of the session, where it is below it."""
+        if path == self._root:
+            return "."
+        prefix = self._root.rstrip("/") + "/"
+        return path[len(prefix) :] if path.startswith(prefix) else path
+
+    def shorten_paths(self, text: str) -> str:
+        """Make the paths in a text relative to the folder of the session."""
+        return text.replace(self._root.rstrip("/") + "/", "")
+
+    def summarize(self, call: Call) -> CallSummary:
+        """Sum up a call that has ended."""
+        note, lines, hidden, hunks = self._result(call)
+        lanes = tuple(
+            f"{lane.agent_type}: {lane.calls} calls" + (f", {lane.refused} refused" if lane.refused else "")
+            for lane in call.lanes.values()
+        )
+        return CallSummary(
+            name=self.label(call.name),
+            subject=self.subject(call),
+            state=call.state,
+            seconds=call.seconds,
+            note=note,
+            lines=lines,
+            hidden_lines=hidden,
+            hunks=hunks,
+            lanes=lanes,
+        )
+
+    def _result(self, call: Call) -> tuple[str, tuple[str, ...], int, tuple[Mapping[str, Any], ...]]:
+        result = call.result
+        if result is None:
+            return "", (), 0, ()
+        outcome = result.outcome
+        if isinstance(outcome, Refused):
+            return "", self.refusal_lines(call, outcome), 0, ()
+        if isinstance(outcome, Interrupted):
+            return "interrupted", *_first_lines(outcome.partial), ()
+        if result.is_error:
+            note = _exit_note(result)
+            return note, *_first_lines(self.shorten_paths(_output_text(result) if note else result.text)), ()
+        hunks = _hunks(result)
+        if hunks:
+            return _count_changes(hunks), (), 0, hunks
+        if call.name in COUNTED and not call.by_person:
+            return _count_note(call.name, result), (), 0, ()
+        tool = self._find(call.name)
+        if call.name == "Bash":
+            text = _output_text(result)
+            note = "" if text.strip() else "no output"
+            changed = result.data.get("changedFiles") if isinstance(result.data, Mapping) else None
+            if changed:
+                names = ", ".join(self.relative(str(path)) for path in changed[:3])
+                note = to_line(f"changed {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""), 200)
+            return note, *_first_lines(text, MAX_RESULT_LINES if not call.by_person else 200), ()
+        text = tool.show_result(result) if tool is not None and not call.by_person else result.text
+        return _image_note(result), *_first_lines(self.shorten_paths(text)), ()
+
+    def refusal_lines(self, call: Call, outcome: Refused) -> tuple[str, ...]:
+        """Why a call was refused, for a person: the decision, or the first sentence of what the model is told."""
+        if call.answer is not None and not call.answer.allowed:
+            return (f"you said no: {to_line(call.answer.words)}" if call.answer.words else "you said no",)
+        if isinstance(outcome.data, Decision):
+            return (to_line(self.shorten_paths(outcome.data.why)),)
+        sentence = re.split(r"(?<=[.!?])\s", outcome.advice.strip(), maxsplit=1)[0]
+        return (to_line(self.shorten_paths(sentence)),)
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def _has_own_show_use(tool: Tool) -> bool:
+    return type(tool).show_use not in (Tool.show_use, FunctionTool.show_use)
+
+
+def _agent_subject(fields: Mapping[str, Any]) -> str:
+    if fields.get("agent_id"):
+        action = "stop" if fields.get("stop") else "go on" if fields.get("prompt") else "wait"
+        return to_line(f"{fields['agent_id']}: {action}")
+    task = fields.get("description") or " ".join(str(fields.get("prompt", "")).split())
+    agent_type = fields.get("agent_type")
+    return to_line(f"{agent_type}: {task}" if agent_type else str(task))
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _line_range(fields: Mapping[str, Any]) -> str:
+    offset, limit = fields.get("offset"), fields.get("limit")
+    if not isinstance(offset, int) and not isinstance(limit, int):
+        return ""
+    start = offset if isinstance(offset, int) else 1
+    return f":{start}-{start + limit - 1}" if isinstance(limit, int) else f":{start}-"
+
+
+def _first_lines(text: str, most: int = MAX_RESULT_LINES) -> tuple[tuple[str, ...], int]:
+    """The first lines of a text, printable, and how many there are beyond them. Cheap for a text of any size."""
+    text = text.strip("\n")
+    if not text.strip():
+        return (), 0
+    lines = text.split("\n", most)
+    if len(lines) <= most:
+        return tuple(_printable_line(line) for line in lines), 0
+    rest = lines.pop()
+    hidden = rest.count("\n") + 1
+    return tuple(_printable_line(line) for line in lines), hidden
+
+
+def _printable_line(line: str) -> str:
+    return make_printable(line[:2_000].rstrip("\r").rpartition("\r")[2]).replace("\n", "⏎")
+
+
+def _output_text(result: ToolResult) -> str:
+    if isinstance(result.data, Mapping) and isinstance(result.data.get("output"), str):
+        return str(result.data["output"])
+    return result.text
+
+
+def _exit_note(result: ToolResult) -> str:
+    data = result.data
+    if not isinstance(data, Mapping) or "exitCode" not in data:
+        return ""
+    if data.get("timedOut"):
+        return "timed out"
+    return "interrupted" if data.get("interrupted") else f"exit {data['exitCode']}"
+
+
+def _hunks(result: ToolResult) -> tuple[Mapping[str, Any], ...]:
+    data = result.data
+    hunks = data.get("structuredPatch") if isinstance(data, Mapping) else None
+    return tuple(hunks) if isinstance(hunks, list | tuple) else ()
+
+
+def _count_changes(hunks: Sequence[Mapping[str, Any]]) -> str:
+    lines = [line[:1] for hunk in hunks for line in hunk["lines"]]
+    return f"+{lines.count('+')} −{lines.count('-')}"
+
+
+def _count_note(name: str, result: ToolResult) -> str:
+    if note := _image_note(result):
+        return note
+    data = result.data if isinstance(result.data, Mapping) else {}
+    if name == "Read" and isinstance(data.get("file"), Mapping) and "numLines" in data["file"]:
+        count, total = data["file"]["numLines"], data["file"].get("totalLines")
+        return _plural(count, "line") + (f" of {total:,}" if isinstance(total, int) and total > count else "")
+    if isinstance(data.get("numFiles"), int):
+        return _plural(data["numFiles"], "file")
+    text = result.text.strip("\n")
+    return _plural(text.count("\n") + 1, COUNTED[name]) if text else "nothing found"
+
+
+def _image_note(result: ToolResult) -> str:
+    images = [block for block in result.content if isinstance(block, Image)]
+    return ", ".join(f"{image.media_type}, {len(image.data) * 3 // 4096:,} kB" for image in images[:3])
+
+
+def _plural(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"

@@ -1,0 +1,101 @@
+"""Edits as rows: line numbers, removed and added lines, and the changed words of a line marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from wieldy.terminal.text import Row, Span, clip_row, make_printable
+
+MAX_DIFF_ROWS = 40
+MAX_WORD_DIFF_CHARS = 500
+MIN_SIMILARITY = 0.4  # lines that share less are shown as removed and added as a whole
+_TOKENS = re.compile(r"\w+|\s+|.")
+
+
+def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int, *, limit: int | None = MAX_DIFF_ROWS) -> list[Row]:
+    """Lay out the hunks of a structured patch; above `limit` rows the rest is counted."""
+    digits = len(str(max((_last_line(hunk) for hunk in hunks), default=1)))
+    rows: list[Row] = []
+    hidden = 0
+    for number, hunk in enumerate(hunks):
+        if number and (limit is None or len(rows) < limit):
+            rows.append((Span(" " * digits + " ⋮", "dim"),))
+        lines = hunk["lines"]
+        room = None if limit is None else max(limit - len(rows), 0)
+        rows += [clip_row(row, width) for row in _hunk_rows(hunk, lines[:room], digits)]
+        hidden += 0 if room is None else max(len(lines) - room, 0)
+    if hidden:
+        rows.append((Span(f"{' ' * digits} … {hidden} more lines", "dim"),))
+    return rows
+
+
+def _last_line(hunk: Mapping[str, Any]) -> int:
+    return int(max(hunk["oldStart"] + hunk["oldLines"], hunk["newStart"] + hunk["newLines"]))
+
+
+def _hunk_rows(hunk: Mapping[str, Any], lines: Sequence[str], digits: int) -> Iterator[Row]:
+    old, new = hunk["oldStart"], hunk["newStart"]
+    for removed, added, kept in _changes(lines):
+        if kept is not None:
+            yield (Span(f"{new:>{digits}}   {make_printable(kept)}", "dim"),)
+            old, new = old + 1, new + 1
+            continue
+        marked = mark_changed_words(removed, added)
+        for number, spans in enumerate(marked[0]):
+            yield (Span(f"{old + number:>{digits}} ", "dim"), Span("- ", "red"), *spans)
+        for number, spans in enumerate(marked[1]):
+            yield (Span(f"{new + number:>{digits}} ", "dim"), Span("+ ", "green"), *spans)
+        old, new = old + len(removed), new + len(added)
+
+
+def _changes(lines: Sequence[str]) -> Iterator[tuple[list[str], list[str], str | None]]:
+    """Group a hunk into runs of removed lines with the added lines that follow them, and single context lines."""
+    removed: list[str] = []
+    added: list[str] = []
+    for line in lines:
+        if line.startswith("-") and not added:
+            removed.append(line[1:])
+        elif line.startswith("+"):
+            added.append(line[1:])
+        elif not line.startswith("\\"):  # "\ No newline at end of file"
+            if removed or added:
+                yield removed, added, None
+                removed, added = [], []
+            if line.startswith("-"):
+                removed.append(line[1:])
+            else:
+                yield [], [], line[1:]
+    if removed or added:
+        yield removed, added, None
+
+
+def mark_changed_words(removed: Sequence[str], added: Sequence[str]) -> tuple[list[list[Span]], list[list[Span]]]:
+    """Style removed and added lines; where they pair up, mark the words that differ."""
+    before = [[Span(make_printable(line), "red")] for line in removed]
+    after = [[Span(make_printable(line), "green")] for line in added]
+    if len(removed) == len(added):
+        for number, (old, new) in enumerate(zip(removed, added, strict=True)):
+            if max(len(old), len(new)) <= MAX_WORD_DIFF_CHARS:
+                pair = _mark_pair(make_printable(old), make_printable(new))
+                if pair is not None:
+                    before[number], after[number] = pair
+    return before, after
+
+
+def _mark_pair(old: str, new: str) -> tuple[list[Span], list[Span]] | None:
+    old_words, new_words = _TOKENS.findall(old), _TOKENS.findall(new)
+    matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
+    if matcher.ratio() < MIN_SIMILARITY:
+        return None
+    before: list[Span] = []
+    after: list[Span] = []
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        mark = "" if tag == "equal" else " bold reverse"
+        if old_end > old_start:
+            before.append(Span("".join(old_words[old_start:old_end]), f"red{mark}"))
+        if new_end > new_start:
+            after.append(Span("".join(new_words[new_start:new_end]), f"green{mark}"))
+    return before, after

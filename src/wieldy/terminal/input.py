@@ -1,0 +1,233 @@
+"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes and detection of bursts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import History
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+
+from wieldy.terminal.blocks import INDENT, PROMPT_MARK
+from wieldy.terminal.screen import Caret
+from wieldy.terminal.text import Row, Span, clip_row, display_width, graphemes, make_printable, to_line
+
+MAX_PASTED_LINES = 20
+MAX_PASTED_CHARS = 4_000
+MAX_MENU_ROWS = 6
+BURST_KEYS = 3  # as many keys in one read come from no person
+
+# Shift-Enter and Ctrl-Enter as terminals report them (kitty's protocol, xterm's modifyOtherKeys): the same as Alt-Enter.
+for _sequence in ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;5u", "\x1b[27;5;13~"):
+    ANSI_SEQUENCES[_sequence] = (Keys.Escape, Keys.ControlM)
+
+
+class InputBox:
+    """The draft of the person. Long pastes are folded to a mark and sent whole."""
+
+    def __init__(self, completer: Completer | None, history: History | None) -> None:
+        self._pastes: dict[str, str] = {}
+        self.buffer = Buffer(
+            completer=completer,
+            complete_while_typing=Condition(self._completes_while_typing),
+            history=history,
+            multiline=True,
+            tempfile_suffix=".md",
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.buffer.text
+
+    def _completes_while_typing(self) -> bool:
+        """Offer completions while a command or a path is typed, and not in prose."""
+        document = self.buffer.document
+        word = document.get_word_before_cursor(WORD=True)
+        return word.startswith("@") or (document.text.startswith("/") and "\n" not in document.text)
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text at once; a long one as a mark."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines > MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS:
+            size = f"{lines} lines" if lines > MAX_PASTED_LINES else f"{len(text)} characters"
+            mark = f"[Pasted {size}]"
+            number = 2
+            while mark in self._pastes:
+                mark = f"[Pasted {size} #{number}]"
+                number += 1
+            self._pastes[mark] = text
+            text = mark
+        self.buffer.insert_text(text)
+
+    def take(self) -> str:
+        """Return the whole text with its pastes, remember it in the history, and empty the box."""
+        text = self.expand(self.buffer.text)
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        return text
+
+    def expand(self, text: str) -> str:
+        """Put pasted texts back in place of their marks."""
+        for mark, pasted in self._pastes.items():
+            text = text.replace(mark, pasted)
+        return text
+
+    def set_text(self, text: str) -> None:
+        self.buffer.reset()
+        if text.count("\n") >= MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS:
+            self.paste(text)
+        else:
+            self.buffer.insert_text(text)
+
+    def delete_mark(self) -> bool:
+        """Delete the mark of a paste before the cursor as one character; false where there is none."""
+        before = self.buffer.document.text_before_cursor
+        mark = next((mark for mark in self._pastes if before.endswith(mark)), None)
+        if mark is None:
+            return False
+        self.buffer.delete_before_cursor(len(mark))
+        return True
+
+    def rows(self, width: int, most: int, *, placeholder: str = "", mark: str = PROMPT_MARK) -> tuple[list[Row], Caret]:
+        """Lay out the draft and say where the caret is; of a long one, the rows around the caret."""
+        room = max(width - 1 - len(INDENT), 10)
+        buffer = self.buffer
+        if not buffer.text:
+            return [(Span(mark, "cyan bold"), Span(clip_hint(placeholder, room), "dim"))], Caret(0, len(INDENT))
+        lines, caret = layout_draft(buffer.text, buffer.cursor_position, room, self._selection())
+        start = max(min(caret.row - most + 2, len(lines) - most), 0) if len(lines) > most else 0
+        shown = lines[start : start + most]
+        rows: list[Row] = [
+            (Span(mark if start + number == 0 else INDENT, "cyan bold"), *line) for number, line in enumerate(shown)
+        ]
+        return rows, Caret(caret.row - start, caret.column + len(INDENT))
+
+    def _selection(self) -> set[int]:
+        if self.buffer.selection_state is None:
+            return set()
+        ranges = self.buffer.document.selection_ranges()
+        return {position for start, end in ranges for position in range(start, min(end, start + 10_000))}
+
+    def menu_rows(self, width: int) -> list[Row]:
+        """The completions that can be chosen, around the current one."""
+        state = self.buffer.complete_state
+        if state is None or not state.completions:
+            return []
+        current = state.complete_index or 0
+        start = max(min(current - MAX_MENU_ROWS // 2, len(state.completions) - MAX_MENU_ROWS), 0)
+        shown = state.completions[start : start + MAX_MENU_ROWS]
+        size = min(max(display_width(to_line(item.display_text, 80)) for item in shown), 40)
+        rows: list[Row] = []
+        for number, item in enumerate(shown, start):
+            name = to_line(item.display_text, 80)
+            style = "reverse" if number == state.complete_index else "cyan"
+            about = to_line(item.display_meta_text, 200)
+            pad = " " * max(size - display_width(name), 0)
+            rows.append(
+                clip_row((Span(INDENT), Span(name + pad, style), Span(f"  {about}", "dim")), max(width - 1, 20))
+            )
+        if len(state.completions) > len(shown):
+            rows.append((Span(f"{INDENT}… {len(state.completions)} in all", "dim"),))
+        return rows
+
+
+def clip_hint(text: str, width: int) -> str:
+    return text if display_width(text) <= width else ""
+
+
+def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tuple[list[Row], Caret]:
+    """Break a draft into rows of graphemes; the caret never stands inside one."""
+    rows: list[Row] = []
+    spans: list[Span] = []
+    used = position = 0
+    caret: Caret | None = None
+    for grapheme in graphemes(text):
+        if caret is None and cursor < position + len(grapheme):
+            caret = Caret(len(rows), used)
+        if grapheme in ("\n", "\r\n"):
+            rows.append(tuple(spans))
+            spans, used = [], 0
+            position += len(grapheme)
+            continue
+        shown = make_printable(grapheme).replace("\n", "⏎")
+        columns = display_width(shown)
+        if used + columns > width:
+            rows.append(tuple(spans))
+            spans, used = [], 0
+            if caret is not None and caret.row == len(rows) - 1 and cursor == position:
+                caret = Caret(len(rows), 0)
+        style = "reverse" if position in selected else ""
+        if spans and spans[-1].style == style:
+            spans[-1] = Span(spans[-1].text + shown, style)
+        else:
+            spans.append(Span(shown, style))
+        used += columns
+        position += len(grapheme)
+    rows.append(tuple(spans))
+    return rows, caret or Caret(len(rows) - 1, used)
+
+
+_TYPED = re.compile(r"[^\x00-\x1f\x7f]")
+
+
+class BurstDetector:
+    """Tells pasted text from typed text where the terminal does not mark pastes: many keys in one read.
+
+    An Enter inside a burst is a line break. One at its end is held back for `hold` seconds: if more follows, it is one, too.
+    """
+
+    def __init__(self) -> None:
+        self.held_enter = False
+
+    def convert(self, keys: Sequence[KeyPress]) -> list[KeyPress]:
+        """Return the keys with a burst of text replaced by one paste. An Enter that is held back is left out."""
+        keys = list(keys)
+        if not keys:
+            return keys
+        if self.held_enter and _is_text(keys[0]):
+            self.held_enter = False
+            keys.insert(0, KeyPress(Keys.ControlM, "\r"))
+            inside = True
+        else:
+            inside = False
+        if len(keys) < BURST_KEYS or not all(_is_text(key) or key.key == Keys.ControlM for key in keys):
+            if inside:
+                return [_paste(keys)] if all(_is_text(key) or key.key == Keys.ControlM for key in keys) else keys
+            return keys
+        enters = [number for number, key in enumerate(keys) if key.key == Keys.ControlM]
+        if not enters and not inside:
+            return keys if len(keys) < 200 else [_paste(keys)]
+        if enters[-1] == len(keys) - 1:
+            if len(enters) == 1:
+                self.held_enter = True
+                return keys[:-1]
+            return [_paste(keys)]
+        return [_paste(keys)]
+
+    def release(self) -> list[KeyPress]:
+        """Return the Enter that was held back, since nothing followed it."""
+        held, self.held_enter = self.held_enter, False
+        return [KeyPress(Keys.ControlM, "\r")] if held else []
+
+
+def _is_text(key: KeyPress) -> bool:
+    return not isinstance(key.key, Keys) and _TYPED.match(key.data) is not None
+
+
+def _paste(keys: Sequence[KeyPress]) -> KeyPress:
+    return KeyPress(Keys.BracketedPaste, "".join("\n" if key.key == Keys.ControlM else key.data for key in keys))
+
+
+def burst_filter(read_keys: Callable[[], list[KeyPress]], detector: BurstDetector) -> Callable[[], list[KeyPress]]:
+    """Wrap the reading of keys so that bursts arrive as pastes."""
+
+    def read() -> list[KeyPress]:
+        return detector.convert(read_keys())
+
+    return read

@@ -1,0 +1,287 @@
+"""Questions as a state of the session: what is asked, which answers there are, and which keys count as one.
+
+A question never takes keys that were meant for something else: it gets the keys only after half a second in which it could be
+seen and nothing was typed, and not while a draft stands in the box, unless Tab says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Answer, GrantScope, Question
+from wieldy.core.invisible_text import escape_invisible
+from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.terminal.calls import CallFormatter
+from wieldy.terminal.text import Row, Span, clip_row, to_line, wrap_spans
+
+GUARD_SECONDS = 0.5
+MAX_FIELD_CHARS = 20_000
+SCOPES: tuple[tuple[GrantScope, str], ...] = (
+    ("session", "for this session"),
+    ("project", "in this project"),
+    ("user", "everywhere"),
+)
+
+
+class Choice(Struct, frozen=True):
+    """One answer. `wants_words` asks for a text with it; `has_scope` lets left and right choose where a rule is saved."""
+
+    label: str
+    value: Any
+    rule: str = ""
+    wants_words: bool = False
+    has_scope: bool = False
+
+
+class Inquiry:
+    """A question on the screen. `result` gets the chosen value with the words; None means that the person left it."""
+
+    def __init__(
+        self, title: str, body: Sequence[Sequence[Span]], choices: Sequence[Choice], *, several: bool = False
+    ) -> None:
+        self.title = title
+        self.body = body
+        self.choices = tuple(choices)
+        self.several = several
+        self.selected = 0
+        self.scope = 1
+        self.marked: set[int] = set()
+        self.scroll = 0
+        self.entering_words = False
+        self.waiting = 0
+        self.result: asyncio.Future[tuple[Choice, str] | None] = asyncio.get_running_loop().create_future()
+        self._body_rows = 0
+        self._shown_rows = 0
+        self._ready_at: float | None = None
+        self._taken = False
+
+    # Which keys are for the question
+
+    def on_shown(self, now: float) -> None:
+        """The question stands on the screen since now."""
+        if self._ready_at is None:
+            self._ready_at = now + GUARD_SECONDS
+
+    def on_key_elsewhere(self, now: float) -> None:
+        """A key went to the draft: the question waits another half second."""
+        if self._ready_at is not None:
+            self._ready_at = max(self._ready_at, now + GUARD_SECONDS)
+
+    def has_focus(self, now: float, *, draft: bool) -> bool:
+        """Whether keys answer the question."""
+        if self._ready_at is None or now < self._ready_at:
+            return False
+        return self._taken or not draft
+
+    def seconds_to_focus(self, now: float) -> float:
+        return max((self._ready_at or now) - now, 0.0)
+
+    def take_focus(self, now: float) -> bool:
+        """Tab: the person turns to the question, though there is a draft."""
+        if self._ready_at is None or now < self._ready_at:
+            return False
+        self._taken = True
+        return True
+
+    # Answering
+
+    def move(self, distance: int) -> None:
+        self.selected = (self.selected + distance) % len(self.choices)
+
+    def change_scope(self, distance: int) -> None:
+        if self.choices[self.selected].has_scope:
+            self.scope = (self.scope + distance) % len(SCOPES)
+
+    def toggle(self) -> None:
+        if self.several and not self.choices[self.selected].wants_words:
+            self.marked ^= {self.selected}
+
+    def scroll_by(self, distance: int) -> None:
+        self.scroll = max(min(self.scroll + distance, self._body_rows - self._shown_rows), 0)
+
+    def choose(self, number: int | None = None) -> None:
+        """Take the selected answer, or that of a number; where it wants words, they come first."""
+        if number is not None:
+            if number >= len(self.choices):
+                return
+            self.selected = number
+            if self.several and not self.choices[number].wants_words:
+                self.toggle()
+                return
+        if self.choices[self.selected].wants_words:
+            self.entering_words = True
+        else:
+            self.finish("")
+
+    def finish(self, words: str) -> None:
+        if not self.result.done():
+            self.result.set_result((self.choices[self.selected], words))
+
+    def leave(self) -> None:
+        if not self.result.done():
+            self.result.set_result(None)
+
+    # Drawing
+
+    def rows(self, width: int, most: int, *, focused: bool, draft: bool) -> list[Row]:
+        """Lay out the question in at most `most` rows. The body can be scrolled, the answers are always there."""
+        room = max(width - 1, 20)
+        more = f"  {self.waiting} more waiting" if self.waiting else ""
+        head = wrap_spans(
+            [Span(self.title, "bold"), Span(more, "dim")], room, first=(Span("? ", "yellow bold"),), rest=(Span("  "),)
+        )
+        answers = self._choice_rows(room, focused=focused)
+        hint = self._hint(focused=focused, draft=draft)
+        body = [row for line in self.body for row in wrap_spans(line, room, first=(Span("  "),))]
+        space = max(most - len(head) - len(answers) - 3, 1)
+        self._body_rows, self._shown_rows = len(body), min(len(body), space)
+        if len(body) > space:
+            self._shown_rows = max(space - 1, 1)
+            self.scroll_by(0)
+            hidden = len(body) - self.scroll - self._shown_rows
+            body = body[self.scroll : self.scroll + self._shown_rows]
+            note = f"  … {self.scroll} rows above, {hidden} below: PgUp PgDn"
+            body.append((Span(note, "yellow"),))
+        return [*head, *body, (), *answers, clip_row((Span(f"  {hint}", "dim"),), room)]
+
+    def _choice_rows(self, width: int, *, focused: bool) -> list[Row]:
+        rows: list[Row] = []
+        for number, choice in enumerate(self.choices):
+            current = number == self.selected
+            pointer = Span("› " if current else "  ", "cyan bold" if focused else "dim")
+            box = f"{'☑' if number in self.marked else '☐'} " if self.several and not choice.wants_words else ""
+            spans = [Span(f"{number + 1}  {box}", "dim"), Span(choice.label, "bold" if current and focused else "")]
+            if choice.rule:
+                spans += [Span(" "), Span(choice.rule, "cyan")]
+            if choice.has_scope:
+                spans.append(Span(f"  {SCOPES[self.scope][1]}", "dim"))
+                spans += [Span(" ◂ ▸", "dim")] if current and focused else []
+            rows += wrap_spans(spans, width, first=(pointer,), rest=(Span("     "),))
+        return rows
+
+    def _hint(self, *, focused: bool, draft: bool) -> str:
+        if self.entering_words:
+            return "Enter sends your words · Esc goes back"
+        if not focused:
+            return "Tab to answer · your draft is kept" if draft else "…"
+        several = "Space marks · " if self.several else ""
+        return f"{several}↑↓ or a number · Enter · Esc says no and stops"
+
+
+def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
+    """The question whether a call may run."""
+    plan, decision = question.plan, question.decision
+    who = f"The {to_line(question.agent, 60)} subagent" if question.agent else "The model"
+    if plan.tool.name == "ExitPlan":
+        title = f"{who} wants to leave plan mode and start on this plan"
+    else:
+        title = f"{who} wants to use {formatter.label(plan.tool.name)}"
+    reasons = [
+        f"{escape_invisible(reason.part)}: {formatter.shorten_paths(escape_invisible(reason.text))}"
+        if reason.part
+        else formatter.shorten_paths(escape_invisible(reason.text))
+        for reason in decision.reasons
+        if reason.behavior == decision.behavior
+    ]
+    body = [*call_body(plan, [r.part for r in decision.reasons if r.part and r.behavior != "allow"], formatter)]
+    if reasons:
+        body.append([])
+        body += [[Span(reason, "yellow")] for reason in reasons[:6]]
+    rule = ", ".join(decision.suggestions)
+    remember = Choice("Yes, and don't ask again for", "always", rule=escape_invisible(rule), has_scope=True)
+    choices = [
+        Choice("Yes", "yes"),
+        *([remember] if rule else []),
+        Choice("No", "no"),
+        Choice("No, and say what to do instead", "no", wants_words=True),
+    ]
+    return Inquiry(title, body, choices)
+
+
+def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[Span]]:
+    """Everything a call will do, in full; the parts that no rule covers are marked."""
+    body: list[list[Span]] = []
+    for name, value in plan.input.items():
+        if isinstance(value, bool | int | float | None):
+            if name not in ("timeout",):
+                body.append([Span(f"{name}: ", "dim"), Span(str(value))])
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+        if name in ("file_path", "path", "notebook_path"):
+            text = formatter.relative(text)
+        hidden = len(text) - MAX_FIELD_CHARS if name != "command" else 0
+        shown = escape_invisible(text if hidden <= 0 else text[:MAX_FIELD_CHARS])
+        lines = shown.expandtabs(4).split("\n")
+        if name == "command":
+            body += mark_parts(lines, uncovered)
+        elif len(lines) == 1 and len(lines[0]) < 200:
+            body.append([Span(f"{name}: ", "dim"), Span(lines[0])])
+        else:
+            body.append([Span(f"{name}:", "dim")])
+            body += [[Span(f"  {line}")] for line in lines]
+        if hidden > 0:
+            body.append([Span(f"… {hidden:,} more characters", "yellow")])
+    return body
+
+
+def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[Span]]:
+    """Mark the parts of a command that no rule covers: bold and underlined. Without known parts all of it is bold."""
+    text = "\n".join(lines)
+    covered = [False] * len(text)
+    found = False
+    for part in parts:
+        start = text.find(escape_invisible(part))
+        while start >= 0:
+            found = True
+            end = start + len(escape_invisible(part))
+            covered[start:end] = [True] * (end - start)
+            start = text.find(escape_invisible(part), end)
+    if not found or all(covered[i] or text[i] in " \n" for i in range(len(text))):
+        return [[Span(line, "bold")] for line in lines]
+    marked: list[list[Span]] = []
+    position = 0
+    for line in lines:
+        spans: list[Span] = []
+        for offset, character in enumerate(line):
+            style = "bold underline" if covered[position + offset] else ""
+            if spans and spans[-1].style == style:
+                spans[-1] = Span(spans[-1].text + character, style)
+            else:
+                spans.append(Span(character, style))
+        marked.append(spans)
+        position += len(line) + 1
+    return marked
+
+
+def permission_answer(inquiry: Inquiry, question: Question, reply: tuple[Choice, str] | None) -> Answer:
+    if reply is None or reply[0].value == "no":
+        return Answer(False, "" if reply is None else reply[1].strip())
+    if reply[0].value == "always":
+        return Answer(True, remember=question.decision.suggestions, scope=SCOPES[inquiry.scope][0])
+    return Answer(True)
+
+
+def user_inquiry(question: UserQuestion) -> Inquiry:
+    """A question of a tool about the task: its options, and always the person's own words."""
+    first, *rest = escape_invisible(question.question).split("\n")
+    choices = [Choice(to_line(escape_invisible(option), 500), option) for option in question.options]
+    choices.append(
+        Choice("Something else, in your own words" if choices else "Answer in your own words", None, wants_words=True)
+    )
+    return Inquiry(first, [[Span(line)] for line in rest], choices, several=question.several and bool(question.options))
+
+
+def user_answer(inquiry: Inquiry, reply: tuple[Choice, str] | None) -> UserAnswer | None:
+    if reply is None:
+        return None
+    choice, words = reply
+    options = [str(inquiry.choices[number].value) for number in sorted(inquiry.marked)]
+    if choice.value is not None and (not inquiry.several or not options):
+        options = [str(choice.value)]
+    return UserAnswer(tuple(options), words.strip())

@@ -1,0 +1,218 @@
+"""Text as a terminal shows it: control characters made visible, width by grapheme, wrapping and clipping of styled rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+TAB_WIDTH = 4
+ELLIPSIS = "…"
+
+# What a terminal would obey instead of show: C0 and C1 controls, line separators, direction overrides, lone surrogates.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_COLOR_SEQUENCE = re.compile("\x1b\\[[0-9;:]*m")
+_URL = re.compile(r"https?://\S+")
+_WORDS = re.compile(r"\s+|\S+")
+
+
+class Span(NamedTuple):
+    """A piece of text in one style: words such as `bold` or `dim red`, or none."""
+
+    text: str
+    style: str = ""
+
+
+Row: TypeAlias = tuple[Span, ...]
+
+
+def make_printable(text: str) -> str:
+    """Make control characters visible, except line breaks; drop color sequences, expand tabs."""
+    if text.isascii() and text.isprintable():
+        return text
+    if "\x1b" in text:
+        text = _COLOR_SEQUENCE.sub("", text)
+    text = text.replace("\r\n", "\n")
+    if "\t" in text:
+        text = text.expandtabs(TAB_WIDTH)
+    return _CONTROL.sub(_picture, text)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def to_line(text: str, limit: int = 2_000) -> str:
+    """Return the text as one printable line; only its beginning where it is long."""
+    cut = len(text) > limit
+    return make_printable(text[:limit]).replace("\n", "⏎") + (ELLIPSIS if cut else "")
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns of a printable text."""
+    if text.isascii():
+        return len(text)
+    return _wide_width(text)
+
+
+@lru_cache(maxsize=4096)
+def _wide_width(text: str) -> int:
+    from wcwidth import wcswidth
+
+    columns = wcswidth(text)
+    return columns if columns >= 0 else len(text)
+
+
+def graphemes(text: str) -> Iterator[str]:
+    """Yield what a reader takes for one character: a letter with its accents, an emoji with its parts."""
+    if text.isascii():
+        return iter(text)
+    from wcwidth import iter_graphemes
+
+    return iter_graphemes(text)
+
+
+def row_width(row: Row) -> int:
+    return sum(display_width(span.text) for span in row)
+
+
+def row_text(row: Row) -> str:
+    return "".join(span.text for span in row)
+
+
+def split_at_width(text: str, width: int) -> tuple[str, str]:
+    """Split a text after as many graphemes as fit into the width."""
+    if text.isascii():
+        return text[:width], text[width:]
+    used = length = 0
+    for grapheme in graphemes(text):
+        columns = display_width(grapheme)
+        if used + columns > width:
+            break
+        used += columns
+        length += len(grapheme)
+    return text[:length], text[length:]
+
+
+def clip_text(text: str, width: int) -> str:
+    """Cut a text to the width, marking the cut."""
+    if len(text) <= width and text.isascii():
+        return text
+    beginning, rest = split_at_width(text[: 4 * max(width, 1) + 64], max(width, 0))
+    if not rest and len(beginning) == len(text):
+        return text
+    return split_at_width(beginning, width - 1)[0] + ELLIPSIS if width > 0 else ""
+
+
+def clip_row(row: Row, width: int) -> Row:
+    """Cut a row to the width, marking the cut."""
+    spans: list[Span] = []
+    left = width
+    for span in row:
+        columns = display_width(span.text) if len(span.text) <= 4 * width + 64 else width + 1
+        if columns > left:
+            if left > 0:
+                spans.append(Span(clip_text(span.text, left), span.style))
+            elif spans:
+                last = spans[-1]
+                spans[-1] = Span(clip_text(last.text + " ", max(display_width(last.text), 1)), last.style)
+            break
+        spans.append(span)
+        left -= columns
+    return tuple(spans)
+
+
+def wrap_spans(
+    spans: Iterable[Span], width: int, *, first: Sequence[Span] = (), rest: Sequence[Span] | None = None
+) -> list[Row]:
+    """Wrap text at blanks. `first` and `rest` precede the first and the other rows. A web address is never broken."""
+    rest = first if rest is None else rest
+    rows: list[Row] = []
+    wrapping = _Wrapping(width, tuple(first), tuple(rest), rows)
+    for span in spans:
+        for number, line in enumerate(span.text.split("\n")):
+            if number:
+                wrapping.end_row()
+            for word in _WORDS.findall(line):
+                wrapping.add(word, span.style)
+    wrapping.end_row()
+    return rows
+
+
+class _Wrapping:
+    """Fills rows word by word. A word may consist of several spans: it is held back until a blank follows."""
+
+    def __init__(self, width: int, first: Row, rest: Row, rows: list[Row]) -> None:
+        self._width = max(width, 8)
+        self._rest = rest
+        self._rows = rows
+        self._start(first)
+        self._word: list[Span] = []
+        self._blank: Span | None = None
+
+    def _start(self, prefix: Row) -> None:
+        self._row = list(prefix)
+        self._used = row_width(prefix)
+        self._empty = True
+
+    def add(self, word: str, style: str) -> None:
+        if word.isspace():
+            self._place_word()
+            self._blank = Span(word, style)
+        else:
+            self._word.append(Span(word, style))
+
+    def end_row(self) -> None:
+        self._place_word()
+        self._blank = None
+        self._rows.append(tuple(self._row))
+        self._start(self._rest)
+
+    def _next_row(self) -> None:
+        self._rows.append(tuple(self._row))
+        self._start(self._rest)
+
+    def _place_word(self) -> None:
+        if not self._word:
+            return
+        word, self._word = self._word, []
+        columns = sum(display_width(span.text) for span in word)
+        blank, self._blank = self._blank, None
+        if blank is not None and (not self._empty or self._is_first_row()):
+            blank_columns = display_width(blank.text)
+            if self._used + blank_columns + columns <= self._width:
+                self._row.append(blank)
+                self._used += blank_columns
+            elif not self._empty:
+                self._next_row()
+        elif not self._empty and self._used + columns > self._width and blank is not None:
+            self._next_row()
+        if self._used + columns > self._width and not _URL.search("".join(span.text for span in word)):
+            self._break_word(word)
+            return
+        self._row.extend(word)
+        self._used += columns
+        self._empty = False
+
+    def _is_first_row(self) -> bool:
+        return not self._rows
+
+    def _break_word(self, word: list[Span]) -> None:
+        for text, style in word:
+            rest = text
+            while rest:
+                fitting, rest = split_at_width(rest, self._width - self._used)
+                if not fitting and self._empty:
+                    fitting, rest = rest[:1], rest[1:]  # wider than the whole row
+                if fitting:
+                    self._row.append(Span(fitting, style))
+                    self._used += display_width(fitting)
+                    self._empty = False
+                if rest:
+                    self._next_row()
