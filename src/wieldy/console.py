@@ -55,6 +55,10 @@ END_FRAME = TerminalCommand("\x1b[?2026l")
 ERASE_LINE = TerminalCommand("\x1b[2K")
 ERASE_TO_LINE_END = TerminalCommand("\x1b[K")
 CARRIAGE_RETURN = TerminalCommand("\r")
+HIDE_CURSOR = TerminalCommand("\x1b[?25l")
+SHOW_CURSOR = TerminalCommand("\x1b[?25h")
+PASTE_MARKS_ON = TerminalCommand("\x1b[?2004h")
+PASTE_MARKS_OFF = TerminalCommand("\x1b[?2004l")
 LINE_BREAK = TerminalCommand("\r\n")
 
 MAX_CLIPBOARD_BYTES = 100_000
@@ -64,6 +68,11 @@ MAX_CLIPBOARD_BYTES = 100_000
 def cursor_up(rows: int) -> TerminalCommand:
     """Move the cursor up; nothing for no rows."""
     return TerminalCommand(f"\x1b[{rows}A" if rows > 0 else "")
+
+
+def cursor_down(rows: int) -> TerminalCommand:
+    """Move the cursor down on the screen, without scrolling; nothing for no rows."""
+    return TerminalCommand(f"\x1b[{rows}B" if rows > 0 else "")
 
 
 def cursor_right(columns: int) -> TerminalCommand:

@@ -1,4 +1,4 @@
-"""The interactive session, driven through a real terminal."""
+"""The plain interactive session, driven through a real terminal."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ class Screen:
     def type(self, line: str) -> None:
         os.write(self._screen, line.encode() + b"\r")
 
+    def answer(self, line: str) -> None:
+        """Answer a question as a person does who has read it."""
+        time.sleep(0.7)
+        self.type(line)
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
@@ -79,6 +84,8 @@ def chat(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator
             script = tmp_path / "script.json"
             script.write_text(json.dumps({"turns": turns}))
             argv = ("--model", f"script:{script}", *argv)
+        if argv[:1] != ("call",):
+            argv = ("--plain", *argv)
         opened.append(Screen(list(argv), project, environment))
         return opened[-1]
 
@@ -93,7 +100,7 @@ def test_a_question_is_answered_in_place_and_the_rule_is_kept(chat, project):
     screen.type("make it")
     screen.wait_for("[a] yes, and always allow Bash(touch:*)")
     screen.wait_for(">")
-    screen.type("a")
+    screen.answer("a")
     screen.wait_for("Made it.")
     assert (project / "made").exists()
     assert "Bash(touch:*)" in (project / ".wieldy/settings.local.json").read_text()
@@ -104,9 +111,9 @@ def test_ctrl_c_stops_the_turn_and_one_can_go_on(chat):
     screen = chat(turns=turns)
     screen.wait_for(">")
     screen.type("wait")
-    screen.wait_for("● sleep 251")
+    screen.wait_for("● Bash sleep 251")
     screen.interrupt()
-    screen.wait_for("interrupted by the user")
+    screen.wait_for("interrupted")
     screen.wait_for(">")
     screen.type("and now?")
     screen.wait_for("Still here.")
@@ -132,10 +139,10 @@ def test_settings_are_read_again_on_request_and_what_is_wrong_is_said(chat, proj
 def test_ctrl_c_twice_at_the_prompt_leaves(chat):
     screen = chat(turns=[])
     screen.wait_for(">")
-    screen.press(b"\x03")
+    screen.interrupt()
     screen.wait_for("again to exit")
     screen.wait_for(">")
-    screen.press(b"\x03")
+    screen.interrupt()
     assert screen.process.wait(timeout=30) == 0
 
 
@@ -166,8 +173,8 @@ def test_an_edit_is_shown_as_a_diff_and_can_be_undone(chat, project):
     screen = chat("--permission-mode", "acceptEdits", turns=turns)
     screen.wait_for(">")
     screen.type("change it")
-    screen.wait_for("-hello")
-    screen.wait_for("+goodbye")
+    screen.wait_for("- hello")
+    screen.wait_for("+ goodbye")
     screen.wait_for("Changed.")
     screen.wait_for(">")
     screen.type("/undo")

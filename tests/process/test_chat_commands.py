@@ -34,22 +34,22 @@ def test_an_answer_that_is_none_is_asked_for_again_with_those_there_are(chat):
     screen.wait_for(">")
     screen.type("make it")
     screen.wait_for("[n] no")
-    screen.type("perhaps")
+    screen.answer("perhaps")
     screen.wait_for("y, a or n")
-    screen.type("n")
+    screen.answer("n")
     screen.wait_for("instead?")
-    screen.type("")
+    screen.answer("")
     screen.wait_for("Over.")
 
 
-@pytest.mark.parametrize("key", [b"\x03", b"\x04"])
-def test_a_question_that_is_left_asks_nothing_more_and_stops_the_turn(chat, project, key):
+@pytest.mark.parametrize("leave", [lambda screen: screen.interrupt(), lambda screen: screen.press(b"\x04")])
+def test_a_question_that_is_left_asks_nothing_more_and_stops_the_turn(chat, project, leave):
     screen = chat(turns=[[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Still here."}]])
     screen.wait_for(">")
     screen.type("make it")
     screen.wait_for("[n] no")
     screen.wait_for(">")
-    screen.press(key)
+    leave(screen)
     screen.wait_for("interrupted", quietly="instead?")
     screen.wait_for(">")
     screen.type("and now?")
@@ -63,8 +63,8 @@ def test_what_the_model_asks_stands_on_the_screen_once(chat):
     screen.wait_for(">")
     screen.type("go")
     screen.wait_for("Which one?")
-    screen.type("1")
-    screen.wait_for("The user answered:", quietly="● Which one?")
+    screen.answer("1")
+    screen.wait_for("→ left", quietly="● Which one?")
 
 
 def test_settings_that_cannot_be_read_are_named_when_the_session_begins(chat, project):

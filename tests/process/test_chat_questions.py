@@ -20,7 +20,7 @@ def test_a_question_is_answered_by_number_or_in_words(chat, typed, answer):
     screen.type("go")
     screen.wait_for("Which one?")
     screen.wait_for("[2] right")
-    screen.type(typed)
+    screen.answer(typed)
     screen.wait_for(f"→ {answer}")
     screen.wait_for("Understood.")
 
@@ -30,9 +30,9 @@ def test_a_plan_is_shown_whole_and_work_begins_when_it_is_approved(chat, project
     screen.type("go")
     screen.wait_for("1. write made")
     screen.wait_for("work starts only when you approve the plan")
-    screen.type("y")
+    screen.answer("y")
     screen.wait_for("made")
-    screen.type("y")
+    screen.answer("y")
     screen.wait_for("Made it.")
     assert (project / "made").read_text() == "x\n"
 

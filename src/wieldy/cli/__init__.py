@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "check this machine and say how to fix what is missing"),
 }
 
-CHAT_OPTIONS = ("--model", "--base-url", "--permission-mode", "--mode", "--resume", "-r", "--continue", "-c")
+CHAT_OPTIONS = ("--plain", "--model", "--base-url", "--permission-mode", "--mode", "--resume", "-r", "--continue", "-c")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130

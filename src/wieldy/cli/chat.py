@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from functools import partial
 
@@ -27,6 +28,9 @@ def main(command: str, argv: list[str]) -> int:
         "-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder"
     )
     parser.add_argument("-r", "--resume", type=session_id, metavar="ID", help="resume this session")
+    parser.add_argument(
+        "--plain", action="store_true", help="print line by line and redraw nothing: for screen readers"
+    )
     parser.add_argument("--no-session-persistence", action="store_true", help="save no transcript")
     options = parser.parse_args(argv)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -47,6 +51,13 @@ def main(command: str, argv: list[str]) -> int:
     resume = last_session(".") if options.resume_last and options.resume is None else options.resume
 
     async def run() -> int:
-        return await Chat(open_session, first_prompt=options.prompt, resume=resume).run()
+        chat = Chat(open_session, first_prompt=options.prompt, resume=resume)
+        if options.plain or os.environ.get("TERM", "") in ("", "dumb"):
+            from wieldy.terminal.plain import PlainSession
+
+            return await PlainSession(chat).run()
+        from wieldy.terminal.app import InlineSession
+
+        return await InlineSession(chat).run()
 
     return asyncio.run(run())

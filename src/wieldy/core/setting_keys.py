@@ -84,6 +84,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("tools.*.rateLimit.wait", "boolean", False, "Whether a call too many waits instead of being refused."),
     SettingKey("tools.*.cacheSeconds", "number", None, "How long results of a read-only tool are cached."),
     SettingKey("env", "string map", {}, "Environment variables for commands and servers."),
+    _open("editorMode", "string", "normal", "The keys of the input box: `vim` for vi keys.", ("normal", "vim")),
     SettingKey("hooks", "object", {}, "Commands to run at events."),
     _open(
         "messageIdleNotifThresholdMs", "integer", 60_000, "Milliseconds without a prompt before Notification hooks run."

@@ -1,64 +1,194 @@
-"""The plain interactive session: a line prompt, streamed answers, tool calls, and questions answered in place."""
+"""One interactive session, whatever draws it: runs prompts, queues what comes meanwhile, passes questions on, stops."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wieldy.agent.session import Session
-from wieldy.console import Style, StyledText, write
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
-from wieldy.core.events import Event, Notice, RunEnded
-from wieldy.core.state_dirs import state_home
-from wieldy.terminal.commands import COMMANDS, ExitChat, send_mcp_prompt
-from wieldy.terminal.questions import NoAnswer, TerminalQuestions, ask_permission
-from wieldy.terminal.view import View
+from wieldy.core.events import Event, RunEnded
+from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.terminal.blocks import Block, LineBlock
+from wieldy.terminal.status import Status
+from wieldy.terminal.view_model import ViewModel
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
+    from wieldy.core.outcome import ToolResult
 
 NO_MODEL = "There is no model to talk to. You can still run tools with /call and !; see /help."
+MODE_CYCLE = ("default", "acceptEdits", "plan")
+
+# Set while a command of the person's own runs: it never asks.
+_by_person: ContextVar[bool] = ContextVar("by_person", default=False)
+
+
+class Surface(Protocol):
+    """What draws a chat and reads its keys."""
+
+    def refresh(self) -> None:
+        """Something that can be seen has changed."""
+        ...
+
+    async def ask_permission(self, question: Question) -> Answer | None:
+        """Ask whether a call may run; None when the person leaves the question."""
+        ...
+
+    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
+        """Ask a question of a tool; None when the person leaves it."""
+        ...
+
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        """Let the person choose one of several options; None when they leave."""
+        ...
+
+    async def page(self, text: str) -> None:
+        """Show a long text in the pager."""
+        ...
+
+    def set_draft(self, text: str) -> None:
+        """Put a text into the input box."""
+        ...
+
+    def exit(self) -> None:
+        """End the session."""
+        ...
 
 
 class Chat:
-    """One session at a terminal."""
+    """A session with its view model and its queue. Commands and surfaces work on it."""
 
     def __init__(
         self, open_session: Callable[..., Session], *, first_prompt: str | None = None, resume: str | None = None
     ) -> None:
         self._open_session = open_session
-        self._first_prompt = first_prompt
-        self._prompt = create_prompt()
+        self.first_prompt = first_prompt
+        self.queue: deque[str] = deque()
+        self.surface: Surface = _NoSurface()
         self._use_session(self._create_session(resume))
-        self._interrupted = False
+        self._work: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._run_ended = asyncio.Event()
+        self._stopped = False
 
-    async def run(self) -> int:
-        """Read and handle lines until the user leaves. Returns the exit code."""
+    async def __aenter__(self) -> Chat:
+        await self.session.__aenter__()
+        self._unsubscribe = self.session.box.subscribe(self._on_event)
+        self._greet()
+        if self.first_prompt is not None:
+            self.submit(self.first_prompt)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.queue.clear()
+        self.session.abort("the session was closed")
+        for task in (*self._tasks, *([self._work] if self._work else [])):
+            task.cancel()
+        if pending := [task for task in (*self._tasks, self._work) if task is not None and not task.done()]:
+            await asyncio.wait(pending, timeout=5)
+        await self.session.aclose()
+
+    # What the person does
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt or a command is being worked on."""
+        return self._work is not None and not self._work.done()
+
+    def submit(self, text: str) -> None:
+        """Handle a line: now, or after what is running."""
+        from wieldy.terminal.commands import find_command
+
+        command = find_command(text)
+        if command is not None and command.while_running and self.busy:
+            self._start(self._handle(text))
+        elif self.busy:
+            self.queue.append(text)
+            self._stopped = False
+        else:
+            self._stopped = False
+            self._work = asyncio.get_running_loop().create_task(self._work_off(text))
+            self._work.add_done_callback(lambda work: self.surface.refresh())
+        self.surface.refresh()
+
+    def send_queue(self) -> bool:
+        """Send what was queued and kept by a stop; false where there is nothing to send."""
+        if self.busy or not self.queue:
+            return False
+        self.submit(self.queue.popleft())
+        return True
+
+    def take_back(self) -> str | None:
+        """Take the last queued message back, to edit it."""
+        text = self.queue.pop() if self.queue else None
+        self.surface.refresh()
+        return text
+
+    def steer(self, text: str) -> None:
+        """Hand a message in after the running tool instead of after the whole run."""
+        if not self.session.running:
+            self.submit(text)
+            return
+        self.queue.appendleft(text)
+        self.surface.refresh()
+
+    def stop(self) -> bool:
+        """Stop the run in front; the queue stays and is not sent. False where nothing runs."""
+        if not self.busy:
+            return False
+        self._stopped = True
+        if self.session.running:
+            self.session.abort()
+        elif self._work is not None:
+            self.session.abort()
+            self._work.cancel()
+        self.surface.refresh()
+        return True
+
+    def cycle_mode(self) -> None:
+        """Switch to the next permission mode."""
+        policy = self.session.box.policy
+        position = MODE_CYCLE.index(policy.mode) if policy.mode in MODE_CYCLE else -1
+        policy.mode = MODE_CYCLE[(position + 1) % len(MODE_CYCLE)]
+        self.surface.refresh()
+
+    # What commands use
+
+    def say(self, text: str, *styles: str) -> None:
+        """Show a line, or several."""
+        self.show(LineBlock(text, " ".join(styles)))
+
+    def show(self, *blocks: Block) -> None:
+        """Show blocks."""
+        self.view.show(*blocks)
+        self.surface.refresh()
+
+    async def send(self, prompt: str, *, shown: str | None = None) -> None:
+        """Send a prompt to the model, if there is one, and wait for the end of the run; `shown` stands on the screen."""
+        self.view.start_run(shown if shown is not None else prompt, time.time())
+        if not self.has_model:
+            self.view.running = False
+            self.say(NO_MODEL, "yellow")
+            return
+        self._run_ended.clear()
+        self.surface.refresh()
+        async for _ in self.session.run(prompt, stream_deltas=False):
+            pass  # the subscription shows them
+        await asyncio.wait_for(self._run_ended.wait(), 5)
+
+    async def call(self, name: str, input: Any) -> ToolResult:
+        """Call a tool for the person: it never asks, and its output is shown at length."""
+        token = _by_person.set(True)
         try:
-            await self.session.__aenter__()
-            self._greet()
-            while True:
-                line = await self._read_line()
-                if line is None:
-                    return 0
-                try:
-                    with self._interruptible():
-                        await self._handle(line)
-                except ExitChat:
-                    return 0
-                except Exception as error:  # a failed command does not end the session
-                    self.say(" ".join(str(error).split()) or type(error).__name__, "red")
+            return await self.session.box.call(name, input)
         finally:
-            await self.session.aclose()
-
-    def say(self, text: str, *styles: Style) -> None:
-        """Print a line."""
-        write(StyledText(text, styles))
+            _by_person.reset(token)
 
     async def resume(self, session_id: str) -> None:
         """Switch to another session."""
@@ -66,40 +196,91 @@ class Chat:
         await self.session.aclose()
         await session.__aenter__()
         self._use_session(session)
-        self._say_resumed()
+        self._unsubscribe = session.box.subscribe(self._on_event)
+        self._show_conversation()
 
-    async def send(self, prompt: str) -> None:
-        """Send a prompt to the model, if there is one, and show the run."""
-        if not self._has_model():
-            self.say(NO_MODEL, "yellow")
-            return
-        async for event in self.session.run(prompt):
-            if isinstance(event, Notice):  # printed by the subscription
-                continue
-            write(*self._view.show(event), end="", flush=True)
-            if isinstance(event, RunEnded) and not event.is_error:
-                write("")
-
-    def _create_session(self, resume: str | None) -> Session:
-        host = HostServices(question_handler=TerminalQuestions(self._read_answer))
-        return self._open_session(ask=self._ask_permission, resume=resume, host=host)
-
-    def _use_session(self, session: Session) -> None:
-        self.session = session
-        self._view = View(session.box.catalog.find)
-        session.box.subscribe(self._print_notice)
-
-    def _has_model(self) -> bool:
+    @property
+    def has_model(self) -> bool:
         try:
             return self.session.provider is not None
         except SessionError:
             return False
 
+    def status(self) -> Status:
+        """What the status line says."""
+        session = self.session
+        context = None
+        if self.has_model and session.conversation.tokens:
+            context = session.conversation.tokens / session.provider.context_window
+        shells = [
+            shell for shell in session.box.workspace.services.background_shells.all() if not shell.finished.done()
+        ]
+        return Status(
+            mode=session.box.policy.mode,
+            model=session.model_name.rpartition("/")[2] if self.has_model else "no model",
+            context=context,
+            cost=session.conversation.cost,
+            shells=len(shells),
+        )
+
+    # Inside
+
+    def _create_session(self, resume: str | None) -> Session:
+        host = HostServices(question_handler=_SurfaceQuestions(self))
+        return self._open_session(ask=self._ask_permission, resume=resume, host=host)
+
+    def _use_session(self, session: Session) -> None:
+        self.session = session
+        self.view = ViewModel(session.box.catalog.find, session.box.workspace.root)
+
+    async def _on_event(self, event: Event) -> None:
+        self.view.apply(event)
+        if isinstance(event, RunEnded):
+            self._run_ended.set()
+        self.surface.refresh()
+
+    async def _work_off(self, text: str) -> None:
+        """Handle a line, then those that were queued meanwhile."""
+        while True:
+            await self._handle(text)
+            if self._stopped or not self.queue:
+                return
+            text = self.queue.popleft()
+            self.surface.refresh()
+
+    async def _handle(self, line: str) -> None:
+        """Handle one line. A failed command does not end the session."""
+        from wieldy.terminal.commands import ExitChat, run_line
+
+        try:
+            await run_line(self, line)
+        except ExitChat:
+            self.queue.clear()
+            self.surface.exit()
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            self.say("■ interrupted", "yellow")
+        except Exception as error:
+            self.say(" ".join(str(error).split()) or type(error).__name__, "red")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask_permission(self, question: Question) -> Answer:
+        if _by_person.get():
+            return Answer(True)
+        answer = await self.surface.ask_permission(question)
+        if answer is None:
+            self.stop()
+            return Answer(False)
+        return answer
+
     def _greet(self) -> None:
         box = self.session.box
         self.say(f"wieldy in {box.workspace.root} ({box.policy.mode} mode). /help lists the commands.", "dim")
-        if self.session.messages:
-            self._say_resumed()
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             self.say(str(problem), "red")
         try:
@@ -109,101 +290,50 @@ class Chat:
             self.say(str(error), "dim")
         if box.settings.pending:
             self.say(f"{len(box.settings.pending)} setting(s) wait for consent: wieldy permissions trust", "yellow")
+        if self.session.messages:
+            self._show_conversation()
 
-    def _say_resumed(self) -> None:
+    def _show_conversation(self) -> None:
         self.say(f"resumed {self.session.id}: {len(self.session.messages)} messages", "dim")
 
-    async def _read_line(self) -> str | None:
-        """Return the next line; None when the user leaves."""
-        if self._first_prompt is not None:
-            prompt, self._first_prompt = self._first_prompt, None
-            return prompt
-        warned = False
-        while True:
-            try:
-                line = await self._prompt.prompt_async("> ", handle_sigint=True)
-            except KeyboardInterrupt:
-                if warned:
-                    return None
-                warned = True
-                self.say("press Ctrl-C again to exit", "dim")
-                continue
-            except EOFError:
+
+class _SurfaceQuestions:
+    """Asks the questions of tools one after another on the surface of a chat."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        answers = []
+        for question in questions:
+            answer = await self._chat.surface.ask_user(question)
+            if answer is None:
+                self._chat.stop()
                 return None
-            if line.strip():
-                return line
-
-    async def _handle(self, line: str) -> None:
-        text = line.strip()
-        if text.startswith("!"):
-            await COMMANDS["/call"].run(self, f"Bash command={text[1:].strip()}")
-        elif text.startswith("/"):
-            name, _, rest = text.partition(" ")
-            command = COMMANDS.get(name)
-            if name.startswith("/mcp__"):
-                await send_mcp_prompt(self, name, rest.strip())
-            elif command is None:
-                self.say(f"there is no command {name}; /help lists them", "red")
-            else:
-                await command.run(self, rest.strip())
-        else:
-            await self.send(text)
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Handle Ctrl-C while something runs; at the prompt, prompt_toolkit handles it."""
-        self._interrupted = False
-        self._handle_sigint()
-        try:
-            yield
-        finally:
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-
-    def _handle_sigint(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-
-    def _interrupt(self) -> None:
-        """Abort the run; a second Ctrl-C leaves."""
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self._interrupted = True
-        self.session.abort()
-
-    async def _print_notice(self, event: Event) -> None:
-        if isinstance(event, Notice):
-            self.say(f"  {event.text}", "dim")
-
-    async def _ask_permission(self, question: Question) -> Answer:
-        return await ask_permission(question, self._read_answer)
-
-    async def _read_answer(self, prompt: str) -> str:
-        try:
-            return await self._prompt.prompt_async(prompt, handle_sigint=True)
-        except (KeyboardInterrupt, EOFError):
-            self.session.abort()
-            raise NoAnswer from None
-        finally:
-            self._handle_sigint()
+            answers.append(answer)
+        return answers if any(map(str, answers)) else None
 
 
-def create_prompt() -> PromptSession[str]:
-    """Create a line prompt with the history of earlier sessions; a history that cannot be saved lasts for this one."""
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
+class _NoSurface:
+    """Stands in until a surface is attached."""
 
-    class TolerantHistory(FileHistory):
-        def load_history_strings(self) -> Iterable[str]:
-            try:
-                return super().load_history_strings()
-            except OSError:
-                return []
+    def refresh(self) -> None:
+        return
 
-        def store_string(self, string: str) -> None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                super().store_string(string)
-            except OSError:
-                pass
+    async def ask_permission(self, question: Question) -> Answer | None:
+        return None
 
-    path = state_home() / "history"
-    return PromptSession(history=TolerantHistory(str(path)))
+    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
+        return None
+
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        return None
+
+    async def page(self, text: str) -> None:
+        return
+
+    def set_draft(self, text: str) -> None:
+        return
+
+    def exit(self) -> None:
+        return

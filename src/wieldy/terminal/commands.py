@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
-from wieldy.terminal.tool_input import format_result, parse_input, split_words
+from wieldy.terminal.tool_input import parse_input, split_words
 
 if TYPE_CHECKING:
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
     from wieldy.terminal.chat import Chat
 
 
@@ -21,8 +24,39 @@ class ExitChat(Exception):
 
 
 class Command(Struct, frozen=True):
+    """A slash command. `while_running`: it does not wait for the end of a run."""
+
     about: str
     run: Callable[[Chat, str], Awaitable[None]]
+    while_running: bool = False
+
+
+def find_command(line: str) -> Command | None:
+    """The command that a line calls, if any."""
+    return COMMANDS.get(line.strip().partition(" ")[0]) if line.lstrip().startswith("/") else None
+
+
+async def run_line(chat: Chat, line: str) -> None:
+    """Handle a line of the person: a command, a shell command after `!`, or a prompt."""
+    text = line.strip()
+    if text.startswith("!"):
+        await _shell(chat, text[1:].strip())
+    elif text.startswith("/") and (name := text.partition(" ")[0]) and "/" not in name[1:]:
+        rest = text[len(name) :].strip()
+        command = find_command(text)
+        if name.startswith("/mcp__"):
+            await send_mcp_prompt(chat, name, rest)
+        elif command is None:
+            chat.say(f"there is no command {name}; /help lists them", "red")
+        else:
+            await command.run(chat, rest)
+    elif text:
+        await chat.send(line.strip("\n"))
+
+
+async def _shell(chat: Chat, command: str) -> None:
+    if command:
+        await chat.call("Bash", {"command": command})
 
 
 def first_sentence(text: str) -> str:
@@ -33,7 +67,7 @@ async def _help(chat: Chat, rest: str) -> None:
     for name, command in COMMANDS.items():
         chat.say(f"  {name:<10} {command.about}")
     chat.say("  !command   run a shell command through the Bash tool")
-    chat.say("  Ctrl-C     stop the current run; twice: exit")
+    chat.say("  Esc        stop the run; Ctrl-C twice: exit")
 
 
 async def _tools(chat: Chat, rest: str) -> None:
@@ -48,11 +82,7 @@ async def _call(chat: Chat, rest: str) -> None:
         chat.say("/call TOOL key=value …, for example /call Grep pattern=TODO", "yellow")
         return
     box = chat.session.box
-    result = await box.call(name, parse_input(split_words(fields.strip()), box.catalog.find(name)))
-    if result.is_error:
-        chat.say(format_result(result), "red")
-    else:
-        chat.say(format_result(result))
+    await chat.call(name, parse_input(split_words(fields.strip()), box.catalog.find(name)))
 
 
 async def _mcp(chat: Chat, rest: str) -> None:
@@ -148,14 +178,29 @@ async def _exit(chat: Chat, rest: str) -> None:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "/help": Command("this list", _help),
-    "/tools": Command("list the tools, and why one is not offered", _tools),
+    "/help": Command("this list", _help, while_running=True),
+    "/tools": Command("list the tools, and why one is not offered", _tools, while_running=True),
     "/call": Command("run a tool by hand: /call Grep pattern=TODO", _call),
     "/mcp": Command("list MCP servers and their prompts; /mcp__SERVER__PROMPT sends one to the model", _mcp),
     "/agents": Command("list the subagent types, and the subagents of this session", _agents),
     "/undo": Command("undo the last change of this session, or the changes of a call", _undo),
     "/reload": Command("read the settings again", _reload),
-    "/cost": Command("show the number of answers and the cost so far", _cost),
+    "/cost": Command("show the number of answers and the cost so far", _cost, while_running=True),
     "/resume": Command("list earlier sessions; /resume ID resumes one", _resume),
-    "/exit": Command("end the session", _exit),
+    "/exit": Command("end the session", _exit, while_running=True),
 }
+
+
+def create_completer(chat: Chat) -> Completer:
+    """Complete the names of commands."""
+    from prompt_toolkit.completion import Completer, Completion
+
+    class CommandCompleter(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            text = document.text_before_cursor
+            if text.startswith("/") and " " not in text:
+                for name, command in COMMANDS.items():
+                    if name.startswith(text):
+                        yield Completion(name, start_position=-len(text), display_meta=command.about)
+
+    return CommandCompleter()

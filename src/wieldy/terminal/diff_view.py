@@ -12,7 +12,7 @@ from wieldy.terminal.text import Row, Span, clip_row, make_printable
 MAX_DIFF_ROWS = 40
 MAX_WORD_DIFF_CHARS = 500
 MIN_SIMILARITY = 0.4  # lines that share less are shown as removed and added as a whole
-_TOKENS = re.compile(r"\w+|\s+|.")
+_TOKENS = re.compile("[\\w\u200c\u200d]+|\\s+|[^\\w\\s]+")
 
 
 def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int, *, limit: int | None = MAX_DIFF_ROWS) -> list[Row]:

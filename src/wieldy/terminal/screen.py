@@ -11,13 +11,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from wieldy.terminal.style import Palette
-from wieldy.terminal.text import Row, row_width
-
-BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all of a frame at once, where it can
-HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
-ERASE_REST, ERASE_ROW = "\x1b[K", "\x1b[2K"
-PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+from wieldy.console import (
+    BEGIN_FRAME,
+    CARRIAGE_RETURN,
+    END_FRAME,
+    ERASE_LINE,
+    ERASE_TO_LINE_END,
+    HIDE_CURSOR,
+    LINE_BREAK,
+    PASTE_MARKS_OFF,
+    PASTE_MARKS_ON,
+    SHOW_CURSOR,
+    Fragment,
+    cursor_down,
+    cursor_right,
+    cursor_up,
+)
+from wieldy.terminal.text import Row, row_fragments, row_width
 
 
 class Caret(NamedTuple):
@@ -36,60 +46,54 @@ def rewraps_on_resize(env: Mapping[str, str] = os.environ) -> bool:
 
 
 class Screen:
-    """Draws frames. `write` takes one frame as text; `rewraps` is whether the terminal wraps rows again on a resize."""
+    """Draws frames. `write` takes the fragments of one frame; `rewraps`: the terminal wraps rows again on a resize."""
 
-    def __init__(self, write: Callable[[str], None], palette: Palette, *, rewraps: bool = True) -> None:
+    def __init__(self, write: Callable[[Sequence[Fragment]], None], *, rewraps: bool = True) -> None:
         self._write = write
-        self._palette = palette
         self._rewraps = rewraps
-        self._rows: list[str] = []
-        self._widths: list[int] = []
+        self._rows: list[Row] = []
         self._caret = Caret(0, 0)
         self._columns = 0
         self._modes_on = False
 
     def draw(self, finished: Sequence[Row], live: Sequence[Row], caret: Caret, columns: int) -> None:
         """Write finished rows above the live ones, and bring the live ones up to date, in one write."""
-        encode = self._palette.encode
-        new_rows, new_widths = [encode(row) for row in live], [row_width(row) for row in live]
+        frame: list[Fragment] = []
         if self._rows and columns != self._columns:
-            frame = [*self._erase(columns)]
+            frame += self._erase(columns)
             self._rows = []
-        else:
-            frame = []
         if finished:
-            frame += self._scroll_in([(encode(row), row_width(row)) for row in finished], columns)
-        frame += self._update(new_rows)
-        self._rows, self._widths, self._columns = new_rows, new_widths, columns
+            frame += self._scroll_in(finished, columns)
+        frame += self._update(live)
+        self._rows, self._columns = list(live), columns
         if frame or caret != self._caret:
-            frame += self._move(caret.row)
-            frame.append(f"\r\x1b[{caret.column}C" if caret.column else "\r")
+            frame += [*self._move(caret.row), CARRIAGE_RETURN, cursor_right(caret.column)]
             self._caret = caret
         if not self._modes_on:
             self._modes_on = True
-            frame.append(PASTE_ON)
+            frame.append(PASTE_MARKS_ON)
         if frame:
-            self._write(f"{BEGIN_FRAME}{HIDE_CURSOR}{''.join(frame)}{SHOW_CURSOR}{END_FRAME}")
+            self._write([BEGIN_FRAME, HIDE_CURSOR, *frame, SHOW_CURSOR, END_FRAME])
 
     def erase(self, columns: int | None = None) -> None:
         """Take the live rows off the screen; the cursor stands where they began."""
         if self._rows:
-            self._write("".join(self._erase(columns or self._columns)))
-        self._rows, self._widths, self._caret = [], [], Caret(0, 0)
+            self._write(self._erase(columns or self._columns))
+        self._rows, self._caret = [], Caret(0, 0)
 
     def close(self) -> None:
         """Switch off what was switched on."""
         if self._modes_on:
-            self._write(f"{PASTE_OFF}{SHOW_CURSOR}")
+            self._write([PASTE_MARKS_OFF, SHOW_CURSOR])
             self._modes_on = False
 
-    def _erase(self, columns: int) -> list[str]:
+    def _erase(self, columns: int) -> list[Fragment]:
         """Erase the live rows one by one and go to where they began."""
         above, below = self._rows_around_caret(columns)
-        frame = ["\r", *([f"\x1b[{above}A"] if above else []), ERASE_ROW]
-        total = above + below
-        frame += [f"\x1b[1B{ERASE_ROW}"] * total
-        frame.append(f"\x1b[{total}A" if total else "")
+        frame: list[Fragment] = [CARRIAGE_RETURN, cursor_up(above), ERASE_LINE]
+        for _ in range(above + below):
+            frame += [cursor_down(1), ERASE_LINE]
+        frame.append(cursor_up(above + below))
         self._caret = Caret(0, 0)
         return frame
 
@@ -97,47 +101,47 @@ class Screen:
         """Count the rows of the terminal that the live rows take above and below the one with the cursor."""
         if columns == self._columns or not self._rewraps:
             return self._caret.row, len(self._rows) - 1 - self._caret.row
-        heights = [max(-(-width // columns), 1) for width in self._widths]
+        heights = [max(-(-row_width(row) // columns), 1) for row in self._rows]
         above = sum(heights[: self._caret.row]) + self._caret.column // columns
         return above, max(sum(heights) - 1 - above, 0)
 
-    def _scroll_in(self, finished: Sequence[tuple[str, int]], columns: int) -> list[str]:
+    def _scroll_in(self, finished: Sequence[Row], columns: int) -> list[Fragment]:
         """Write finished rows over the live ones; what is left of those is the beginning of the new live rows."""
-        frame: list[str] = []
-        if any(width >= columns for _, width in finished):
-            # A long row runs over the rows below it: they must be empty.
-            frame += self._erase(columns) if self._rows else []
+        widths = [row_width(row) for row in finished]
+        frame: list[Fragment] = []
+        if self._rows and max(widths) >= columns:  # a long row runs over the rows below it: they must be empty
+            frame += self._erase(columns)
             self._rows = []
-        frame += self._move(0)
-        for text, width in finished:
-            frame.append(f"\r{text}{ERASE_REST if width < columns else ''}\r\n")
+        frame += [*self._move(0), CARRIAGE_RETURN]
+        for row, width in zip(finished, widths, strict=True):
+            frame += [*row_fragments(row), *([ERASE_TO_LINE_END] if width < columns else []), LINE_BREAK]
         self._rows = self._rows[len(finished) :]
         self._caret = Caret(0, 0)
         return frame
 
-    def _update(self, new: Sequence[str]) -> list[str]:
+    def _update(self, rows: Sequence[Row]) -> list[Fragment]:
         """Rewrite the live rows that differ; add and erase rows at the end."""
-        frame: list[str] = []
+        frame: list[Fragment] = []
         old = self._rows
-        for number, text in enumerate(new):
+        for number, row in enumerate(rows):
             if number < len(old):
-                if text != old[number]:
-                    frame += [*self._move(number), f"\r{text}{ERASE_REST}"]
+                if row == old[number]:
+                    continue
+                frame += [*self._move(number), CARRIAGE_RETURN]
             elif number == 0:
-                frame.append(f"\r{text}{ERASE_REST}")
+                frame.append(CARRIAGE_RETURN)
             else:
-                frame += [*self._move(number - 1), f"\r\n{text}{ERASE_REST}"]
+                frame += [*self._move(number - 1), LINE_BREAK]
                 self._caret = Caret(number, 0)
-        for number in range(max(len(new), 1), len(old)):
-            frame += [*self._move(number), ERASE_ROW]
-        if not new and old:
-            frame += [*self._move(0), ERASE_ROW]
+            frame += [*row_fragments(row), ERASE_TO_LINE_END]
+        for number in range(len(rows), len(old)):
+            frame += [*self._move(number), ERASE_LINE]
         return frame
 
-    def _move(self, row: int) -> list[str]:
+    def _move(self, row: int) -> list[Fragment]:
         """Move the cursor to a live row that is on the screen."""
         distance = row - self._caret.row
         self._caret = Caret(row, self._caret.column)
         if distance == 0:
             return []
-        return [f"\x1b[{distance}B" if distance > 0 else f"\x1b[{-distance}A"]
+        return [cursor_down(distance) if distance > 0 else cursor_up(-distance)]

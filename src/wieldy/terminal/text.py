@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
+
+from wieldy.console import Fragment, Style, StyledText
+from wieldy.core.invisible_text import escape_controls
 
 TAB_WIDTH = 4
 ELLIPSIS = "…"
 
-# What a terminal would obey instead of show: C0 and C1 controls, line separators, direction overrides, lone surrogates.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _COLOR_SEQUENCE = re.compile("\x1b\\[[0-9;:]*m")
 _URL = re.compile(r"https?://\S+")
 _WORDS = re.compile(r"\s+|\S+")
@@ -30,22 +29,16 @@ Row: TypeAlias = tuple[Span, ...]
 
 
 def make_printable(text: str) -> str:
-    """Make control characters visible, except line breaks; drop color sequences, expand tabs."""
+    """Spell out control characters, except line breaks; drop color sequences, expand tabs.
+
+    What comes out passes the gate of `console` unchanged, so that its width is known before it is written.
+    """
     if text.isascii() and text.isprintable():
         return text
     if "\x1b" in text:
         text = _COLOR_SEQUENCE.sub("", text)
-    text = text.replace("\r\n", "\n")
-    if "\t" in text:
-        text = text.expandtabs(TAB_WIDTH)
-    return _CONTROL.sub(_picture, text)
-
-
-def _picture(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else f"<U+{code:04X}>"
+    text = escape_controls(text)
+    return text.expandtabs(TAB_WIDTH) if "\t" in text else text
 
 
 def to_line(text: str, limit: int = 2_000) -> str:
@@ -80,6 +73,16 @@ def graphemes(text: str) -> Iterator[str]:
 
 def row_width(row: Row) -> int:
     return sum(display_width(span.text) for span in row)
+
+
+@lru_cache(maxsize=256)
+def _styles(names: str) -> tuple[Style, ...]:
+    return cast("tuple[Style, ...]", tuple(names.split()))
+
+
+def row_fragments(row: Row) -> list[Fragment]:
+    """What `console` writes for a row."""
+    return [StyledText(span.text, _styles(span.style)) if span.style else span.text for span in row]
 
 
 def row_text(row: Row) -> str:

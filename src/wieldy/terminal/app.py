@@ -1,0 +1,530 @@
+"""The inline session: one prompt_toolkit application for keys and editing, frames drawn by `Screen`.
+
+Frames: at most 15 a second while events come in, at once after a key, none when nothing changed. Questions are a state of
+this application: see `inquiry`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import SearchBufferControl
+from prompt_toolkit.output import DummyOutput, Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import DummyStyle
+
+from wieldy.console import Fragment, write
+from wieldy.core.decision import Answer, Question
+from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.terminal.blocks import INDENT, Block, separated_rows
+from wieldy.terminal.chat import Chat
+from wieldy.terminal.commands import create_completer
+from wieldy.terminal.history import open_history
+from wieldy.terminal.input import BurstDetector, InputBox
+from wieldy.terminal.inquiry import (
+    Choice,
+    Inquiry,
+    permission_answer,
+    permission_inquiry,
+    user_answer,
+    user_inquiry,
+)
+from wieldy.terminal.screen import Caret, Screen, rewraps_on_resize
+from wieldy.terminal.status import status_row
+from wieldy.terminal.text import Row, Span, clip_row, row_width, to_line
+
+FRAME_SECONDS = 1 / 15
+SETTLE_SECONDS = 0.1  # after a resize nothing is drawn for so long
+HOLD_ENTER_SECONDS = 0.03
+LEAVE_SECONDS = 2.0
+ESCAPE_SECONDS = 0.05  # how long an Esc may be the beginning of another key
+NARROW_COLUMNS = 50  # the live rows fit the screen at this width, too
+MAX_QUEUE_ROWS = 4
+
+
+class BurstInput(Vt100Input):
+    """Keys of the terminal; a burst of text arrives as a paste."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdin)
+        self.detector = BurstDetector()
+
+    def read_keys(self) -> list[KeyPress]:
+        return self.detector.convert(super().read_keys())
+
+
+class SizeOutput(DummyOutput):
+    """Knows the size of the terminal. Frames are written by `console`, nothing by prompt_toolkit."""
+
+    def get_size(self) -> Size:
+        try:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            columns, rows = 80, 24
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    def fileno(self) -> int:
+        return sys.stdout.fileno()
+
+
+class FrameRenderer(Renderer):
+    """Draws with our screen what prompt_toolkit would lay out in windows."""
+
+    def __init__(self, output: Output, screen: Screen, draw: Callable[[], None]) -> None:
+        self._draw = draw
+        self._screen = screen
+        super().__init__(DummyStyle(), output)
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
+        if is_done:
+            self._screen.erase()
+        else:
+            self._draw()
+
+    def erase(self, leave_alternate_screen: bool = True) -> None:
+        self._screen.erase()
+
+    def clear(self) -> None:
+        """Ctrl-L: nothing is cleared, the live rows are drawn again."""
+        self._screen.erase()
+        self._draw()
+
+    def reset(self, _scroll: bool = False, leave_alternate_screen: bool = True) -> None:
+        super().reset(leave_alternate_screen=leave_alternate_screen)
+        self._screen.close()
+
+    def request_absolute_cursor_position(self) -> None:
+        return  # all movement is relative
+
+
+class InlineApplication(Application[int]):
+    """An application whose frames are drawn by `FrameRenderer`, and which waits until a resize has settled."""
+
+    def __init__(self, on_resize: Callable[[], None], **options: Any) -> None:
+        self._resized = on_resize
+        super().__init__(**options)
+
+    def _on_resize(self) -> None:
+        self._resized()
+
+
+class InlineSession:
+    """Draws a chat inline and reads its keys."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        chat.surface = self
+        self._output = SizeOutput()
+        self._screen = Screen(self._write, rewraps=rewraps_on_resize())
+        self._input = BurstInput()
+        self._box = InputBox(create_completer(chat), open_history())
+        self._inquiries: deque[Inquiry] = deque()
+        self._stashed_draft: str | None = None
+        self._drawn_blocks = 0
+        self._previous_block: Block | None = None
+        self._view = chat.view
+        self._last_frame = 0.0
+        self._frame_timer: asyncio.TimerHandle | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._settled_at = 0.0
+        self._leave_until = 0.0
+        self._escape_at = 0.0
+        self._exit_code = 0
+        self._app = self._create_application()
+
+    async def run(self) -> int:
+        """Run until the person leaves. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        ends = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+        for number, code in ends.items():
+            loop.add_signal_handler(number, self._end, code)
+        try:
+            async with self._chat:
+                await self._app.run_async(pre_run=self._box.buffer.load_history_if_not_yet_loaded)
+        except EOFError:
+            self._exit_code = 129  # the terminal is gone
+        finally:
+            for number in ends:
+                loop.remove_signal_handler(number)
+            if self._clock is not None:
+                self._clock.cancel()
+        return self._exit_code
+
+    # Surface
+
+    def refresh(self) -> None:
+        """Draw a frame soon: at most 15 a second."""
+        if self._frame_timer is not None or not self._app.is_running:
+            return
+        loop = asyncio.get_running_loop()
+        now = time.monotonic()
+        due = max(self._last_frame + FRAME_SECONDS, self._settled_at)
+        self._frame_timer = loop.call_later(max(due - now, 0), self._on_frame_due)
+
+    async def ask_permission(self, question: Question) -> Answer | None:
+        inquiry = permission_inquiry(question, self._view.format)
+        reply = await self._ask(inquiry)
+        return None if reply is None else permission_answer(inquiry, question, reply)
+
+    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
+        inquiry = user_inquiry(question)
+        return user_answer(inquiry, await self._ask(inquiry))
+
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        choices = [Choice(to_line(option, 300), number) for number, option in enumerate(options)]
+        reply = await self._ask(Inquiry(title, [[Span(to_line(line))] for line in lines], choices))
+        return None if reply is None else int(reply[0].value)
+
+    async def page(self, text: str) -> None:
+        from wieldy.terminal.pager import show_in_pager
+
+        async with in_terminal():
+            await show_in_pager(text)
+
+    def set_draft(self, text: str) -> None:
+        self._box.set_text(text)
+        self.refresh()
+
+    def exit(self) -> None:
+        self._end(0)
+
+    # Frames
+
+    def _write(self, frame: Sequence[Fragment]) -> None:
+        write(*frame, end="", flush=True)
+
+    def _on_frame_due(self) -> None:
+        self._frame_timer = None
+        self._app.invalidate()
+
+    def _on_resize(self) -> None:
+        """Wait until the size has settled: until then nobody knows where the rows are."""
+        self._settled_at = time.monotonic() + SETTLE_SECONDS
+        if self._frame_timer is not None:
+            self._frame_timer.cancel()
+            self._frame_timer = None
+        self.refresh()
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if now < self._settled_at:
+            self.refresh()
+            return
+        size = self._output.get_size()
+        finished = self._finished_rows(size.columns)
+        live, caret = self._live_rows(size.columns, size.rows, now)
+        self._screen.draw(finished, live, caret, size.columns)
+        self._last_frame = now
+        if self._inquiries:
+            inquiry = self._inquiries[0]
+            inquiry.on_shown(now)
+            if (seconds := inquiry.seconds_to_focus(now)) > 0:
+                asyncio.get_running_loop().call_later(seconds + 0.01, self.refresh)
+        self._keep_time()
+
+    def _keep_time(self) -> None:
+        """While something runs, draw once a second for the seconds it shows."""
+        if self._clock is not None:
+            self._clock.cancel()
+        busy = self._view.running or self._view.calls
+        self._clock = asyncio.get_running_loop().call_later(1.0, self.refresh) if busy else None
+
+    def _finished_rows(self, columns: int) -> list[Row]:
+        if self._view is not self._chat.view:  # another session was resumed
+            self._view, self._drawn_blocks = self._chat.view, 0
+        rows: list[Row] = []
+        blocks = self._view.blocks
+        for block in blocks[self._drawn_blocks :]:
+            rows += separated_rows(block, self._previous_block, columns)
+            self._previous_block = block
+        self._drawn_blocks = len(blocks)
+        return rows
+
+    def _live_rows(self, columns: int, lines: int, now: float) -> tuple[list[Row], Caret]:
+        """Everything below the finished text: what runs, the queue, the question or the box, the status."""
+        most = max(lines - 2, 4)
+        below = self._below_rows(columns, now)
+        inquiry = self._inquiries[0] if self._inquiries else None
+        draft = not self._box.is_empty
+        box_rows, caret = self._box.rows(columns, max(most // 3, 1), placeholder="" if inquiry else self._placeholder())
+        question: list[Row] = []
+        if inquiry is not None:
+            inquiry.waiting = len(self._inquiries) - 1 + self._waiting_calls()
+            focused = inquiry.has_focus(now, draft=draft)
+            room = most - len(below) - (len(box_rows) + 1 if draft or inquiry.entering_words else 0) - 1
+            question = inquiry.rows(columns, room, focused=focused, draft=draft and not inquiry.entering_words)
+            if not draft and not inquiry.entering_words:
+                box_rows, caret = [], Caret(len(question) - 1, 0)
+        queue = self._queue_rows(columns)
+        rest = len(question) + len(queue) + len(box_rows) + len(below) + 1
+        running = self._view.live_rows(columns, time.time(), max(most - rest, 1)) if most - rest > 0 else []
+        running = fit_narrow(running, max(most - rest, 1))
+        above: list[Row] = [*running, *queue]
+        gap: list[Row] = [()]
+        if inquiry is not None and box_rows:
+            question.append(())
+        if box_rows:
+            caret = Caret(len(above) + len(gap) + len(question) + caret.row, min(caret.column, columns - 1))
+        else:
+            caret = Caret(len(above) + len(gap) + len(question) - 1, 0)
+        return [*above, *gap, *question, *box_rows, *below], caret
+
+    def _below_rows(self, columns: int, now: float) -> list[Row]:
+        rows = self._box.menu_rows(columns)
+        if self._app.layout.is_searching:
+            query = to_line(self._app.layout.current_buffer.text if self._app.layout.current_buffer else "", 200)
+            rows.append((Span(f"{INDENT}history search: ", "dim"), Span(query)))
+        rows.append(status_row(self._chat.status(), self._hint(now), columns))
+        return rows
+
+    def _queue_rows(self, columns: int) -> list[Row]:
+        queue = list(self._chat.queue)
+        rows: list[Row] = [
+            clip_row((Span("queued ", "dim"), Span(to_line(text, 300), "dim italic")), max(columns - 1, 20))
+            for text in queue[-MAX_QUEUE_ROWS:]
+        ]
+        if len(queue) > MAX_QUEUE_ROWS:
+            rows.insert(0, (Span(f"queued … {len(queue) - MAX_QUEUE_ROWS} more", "dim"),))
+        return [(), *rows] if rows else []
+
+    def _placeholder(self) -> str:
+        if self._chat.queue and not self._chat.busy:
+            return "Enter sends the queued message"
+        if self._chat.busy:
+            return "Enter queues a message, Ctrl-S hands it in after the running tool"
+        return "Ask, or type / for commands, ! for a shell command"
+
+    def _hint(self, now: float) -> str:
+        if now < self._leave_until:
+            return "Ctrl-C again to leave"
+        if self._chat.queue:
+            return "↑ takes the queued message back"
+        return "Esc stops" if self._chat.busy and not self._inquiries else ""
+
+    def _waiting_calls(self) -> int:
+        return sum(call.state == "waiting" for call in self._view.calls.values())
+
+    # Questions
+
+    async def _ask(self, inquiry: Inquiry) -> tuple[Choice, str] | None:
+        self._inquiries.append(inquiry)
+        self.refresh()
+        try:
+            return await inquiry.result
+        finally:
+            if inquiry in self._inquiries:
+                self._inquiries.remove(inquiry)
+            self._restore_draft()
+            self.refresh()
+
+    def _restore_draft(self) -> None:
+        if self._stashed_draft is not None:
+            self._box.set_text(self._stashed_draft)
+            self._stashed_draft = None
+
+    def _question_has_keys(self) -> bool:
+        if not self._inquiries or self._inquiries[0].entering_words:
+            return False
+        return self._inquiries[0].has_focus(time.monotonic(), draft=not self._box.is_empty)
+
+    def _choose(self, number: int | None = None) -> None:
+        inquiry = self._inquiries[0]
+        inquiry.choose(number)
+        if inquiry.entering_words:
+            self._stashed_draft = self._box.buffer.text
+            self._box.set_text("")
+
+    # Keys
+
+    def _create_application(self) -> InlineApplication:
+        search = SearchBufferControl()
+        control = BufferControl(self._box.buffer, search_buffer_control=search)
+        layout = Layout(HSplit([Window(control), Window(search, height=1)]), focused_element=control)
+        vi = self._chat.session.box.settings.get("editorMode") == "vim"
+        app = InlineApplication(
+            self._on_resize,
+            layout=layout,
+            key_bindings=self._key_bindings(),
+            input=self._input,
+            output=self._output,
+            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+            enable_page_navigation_bindings=False,
+            include_default_pygments_style=False,
+            paste_mode=False,
+        )
+        app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
+        app.renderer = FrameRenderer(self._output, self._screen, self._draw)
+        app.key_processor.before_key_press += self._on_key
+        return app
+
+    def _on_key(self, sender: object) -> None:
+        now = time.monotonic()
+        if self._inquiries and not self._question_has_keys():
+            self._inquiries[0].on_key_elsewhere(now)
+        if self._input.detector.held_enter:
+            asyncio.get_running_loop().call_later(HOLD_ENTER_SECONDS, self._release_enter)
+
+    def _release_enter(self) -> None:
+        keys = self._input.detector.release()
+        if keys and self._app.is_running:
+            self._app.key_processor.feed_multiple(keys)
+            self._app.key_processor.process_keys()
+
+    def _key_bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        question = Condition(self._question_has_keys)
+        editing = ~question & ~is_searching
+        bind = keys.add
+
+        bind("enter", filter=editing)(lambda event: self._on_enter())
+        bind("c-j", filter=editing)(lambda event: self._box.buffer.insert_text("\n"))
+        bind("escape", "enter", filter=editing)(lambda event: self._box.buffer.insert_text("\n"))
+        bind(Keys.BracketedPaste, filter=editing)(lambda event: self._box.paste(event.data))
+        bind("backspace", filter=editing)(self._on_backspace)
+        bind("up", filter=editing & Condition(lambda: self._box.is_empty and bool(self._chat.queue)))(
+            self._on_take_back
+        )
+        bind("c-s", filter=editing)(lambda event: self._on_steer())
+        bind("tab", filter=editing)(self._on_tab)
+        bind("s-tab", filter=editing)(self._on_back_tab)
+        bind("escape", filter=editing & ~vi_insert_mode)(lambda event: self._on_escape())
+        bind("c-c")(lambda event: self._on_ctrl_c())
+        bind(Keys.SIGINT)(lambda event: self._on_ctrl_c())
+        bind("c-d", filter=editing & Condition(lambda: self._box.is_empty))(lambda event: self._end(0))
+        bind("c-z")(lambda event: event.app.suspend_to_background())
+        bind("c-g", filter=editing)(lambda event: event.current_buffer.open_in_editor())
+        bind("c-o")(lambda event: self._on_expand())
+
+        self._bind_question_keys(keys, question)
+        return keys
+
+    def _bind_question_keys(self, keys: KeyBindings, question: Condition) -> None:
+        bind = keys.add
+        for key, distance in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("k", -1), ("j", 1)):
+            bind(key, filter=question)(lambda event, d=distance: self._inquiries[0].move(d))
+        for key, distance in (("left", -1), ("right", 1), ("tab", 1), ("s-tab", -1)):
+            bind(key, filter=question)(lambda event, d=distance: self._inquiries[0].change_scope(d))
+        for key, distance in (("pageup", -5), ("pagedown", 5), ("s-up", -1), ("s-down", 1)):
+            bind(key, filter=question)(lambda event, d=distance: self._inquiries[0].scroll_by(d))
+        for number in range(9):
+            bind(str(number + 1), filter=question)(lambda event, n=number: self._choose(n))
+        bind("enter", filter=question)(lambda event: self._choose())
+        bind("space", filter=question)(lambda event: self._inquiries[0].toggle())
+        bind("escape", filter=question)(lambda event: self._inquiries[0].leave())
+        bind(Keys.Any, filter=question)(lambda event: None)
+        bind(Keys.BracketedPaste, filter=question)(lambda event: None)
+
+    def _on_enter(self) -> None:
+        buffer = self._box.buffer
+        if self._inquiries and self._inquiries[0].entering_words:
+            words = self._box.expand(buffer.text)
+            self._inquiries[0].finish(words)
+            return
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.apply_completion(buffer.complete_state.current_completion)
+            return
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+            return
+        if not buffer.text.strip():
+            self._chat.send_queue()
+            return
+        self._chat.submit(self._box.take())
+
+    def _on_backspace(self, event: KeyPressEvent) -> None:
+        if not self._box.delete_mark():
+            event.current_buffer.delete_before_cursor(count=event.arg)
+
+    def _on_take_back(self, event: KeyPressEvent) -> None:
+        self._box.set_text(self._chat.take_back() or "")
+
+    def _on_steer(self) -> None:
+        if self._box.buffer.text.strip():
+            self._chat.steer(self._box.take())
+        elif self._chat.queue:
+            self._chat.steer(self._chat.take_back() or "")
+
+    def _on_tab(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self._inquiries:
+            self._inquiries[0].take_focus(time.monotonic())
+        elif buffer.complete_state:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(insert_common_part=True)
+
+    def _on_back_tab(self, event: KeyPressEvent) -> None:
+        if event.current_buffer.complete_state:
+            event.current_buffer.complete_previous()
+        else:
+            self._chat.cycle_mode()
+
+    def _on_escape(self) -> None:
+        """Go back one step: from words to the question, from a menu to the draft; else stop the run."""
+        buffer = self._box.buffer
+        if self._inquiries and self._inquiries[0].entering_words:
+            self._inquiries[0].entering_words = False
+            self._restore_draft()
+        elif buffer.complete_state is not None:
+            buffer.cancel_completion()
+        elif not self._chat.stop():
+            now = time.monotonic()
+            if self._box.is_empty and now - self._escape_at < 1.0:
+                self._chat.submit("/rewind")
+            self._escape_at = now
+
+    def _on_ctrl_c(self) -> None:
+        """Stop the run; else clear the draft; on an empty box, a second one within two seconds leaves."""
+        now = time.monotonic()
+        if now < self._leave_until:
+            self._end(0)
+            return
+        if self._inquiries:
+            self._inquiries[0].leave()
+        elif not self._chat.stop() and not self._box.is_empty:
+            self._box.buffer.append_to_history()
+            self._box.buffer.reset()
+            return
+        self._leave_until = now + LEAVE_SECONDS
+        asyncio.get_running_loop().call_later(LEAVE_SECONDS + 0.05, self.refresh)
+
+    def _on_expand(self) -> None:
+        call = self._view.last_call
+        if call is None or call.result is None:
+            self._chat.say("there is no result yet", "dim")
+            return
+        title = f"{self._view.format.label(call.name)} {self._view.format.subject(call)}"
+        self._app.create_background_task(self.page(f"{title}\n\n{call.result.text}\n"))
+
+    def _end(self, code: int) -> None:
+        self._exit_code = code
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit(result=code)
+
+
+def fit_narrow(rows: list[Row], lines: int) -> list[Row]:
+    """Drop rows at the top that would not fit the screen if it became narrow: nothing could erase them there."""
+    used = 0
+    for position in range(len(rows) - 1, -1, -1):
+        used += max(-(-row_width(rows[position]) // NARROW_COLUMNS), 1)
+        if used > lines:
+            hidden = position + 2
+            return [(Span(f"… {hidden} lines above", "dim"),), *rows[hidden:]] if hidden < len(rows) else rows[-1:]
+    return rows
