@@ -47,7 +47,7 @@ from wieldy.terminal.inquiry import (
 )
 from wieldy.terminal.screen import Caret, Screen, rewraps_on_resize
 from wieldy.terminal.status import status_row
-from wieldy.terminal.text import Row, Span, clip_row, row_width, to_line
+from wieldy.terminal.text import Row, TextSpan, clip_row, row_width, to_line
 
 FRAME_SECONDS = 1 / 15
 SETTLE_SECONDS = 0.1  # after a resize nothing is drawn for so long
@@ -188,7 +188,7 @@ class InlineSession:
 
     async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
         choices = [Choice(to_line(option, 300), number) for number, option in enumerate(options)]
-        reply = await self._ask(Inquiry(title, [[Span(to_line(line))] for line in lines], choices))
+        reply = await self._ask(Inquiry(title, [[TextSpan(to_line(line))] for line in lines], choices))
         return None if reply is None else int(reply[0].value)
 
     async def page(self, text: str) -> None:
@@ -289,18 +289,18 @@ class InlineSession:
         rows = self._box.menu_rows(columns)
         if self._app.layout.is_searching:
             query = to_line(self._app.layout.current_buffer.text if self._app.layout.current_buffer else "", 200)
-            rows.append((Span(f"{INDENT}history search: ", "dim"), Span(query)))
+            rows.append((TextSpan(f"{INDENT}history search: ", "dim"), TextSpan(query)))
         rows.append(status_row(self._chat.status(), self._hint(now), columns))
         return rows
 
     def _queue_rows(self, columns: int) -> list[Row]:
         queue = list(self._chat.queue)
         rows: list[Row] = [
-            clip_row((Span("queued ", "dim"), Span(to_line(text, 300), "dim italic")), max(columns - 1, 20))
+            clip_row((TextSpan("queued ", "dim"), TextSpan(to_line(text, 300), "dim italic")), max(columns - 1, 20))
             for text in queue[-MAX_QUEUE_ROWS:]
         ]
         if len(queue) > MAX_QUEUE_ROWS:
-            rows.insert(0, (Span(f"queued … {len(queue) - MAX_QUEUE_ROWS} more", "dim"),))
+            rows.insert(0, (TextSpan(f"queued … {len(queue) - MAX_QUEUE_ROWS} more", "dim"),))
         return [(), *rows] if rows else []
 
     def _placeholder(self) -> str:
@@ -526,5 +526,5 @@ def fit_narrow(rows: list[Row], lines: int) -> list[Row]:
         used += max(-(-row_width(rows[position]) // NARROW_COLUMNS), 1)
         if used > lines:
             hidden = position + 2
-            return [(Span(f"… {hidden} lines above", "dim"),), *rows[hidden:]] if hidden < len(rows) else rows[-1:]
+            return [(TextSpan(f"… {hidden} lines above", "dim"),), *rows[hidden:]] if hidden < len(rows) else rows[-1:]
     return rows

@@ -10,7 +10,7 @@ from msgspec import Struct
 from wieldy.terminal.calls import CallState, CallSummary
 from wieldy.terminal.diff_view import diff_rows
 from wieldy.terminal.markdown import MarkdownPiece, markdown_rows
-from wieldy.terminal.text import Row, Span, clip_row, display_width, make_printable, wrap_spans
+from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, make_printable, wrap_spans
 
 MAX_PROMPT_LINES = 20
 PROMPT_MARK = "› "
@@ -65,20 +65,20 @@ class SpansBlock(Struct, frozen=True):
 
 Block: TypeAlias = PromptBlock | AnswerBlock | ThoughtBlock | CallBlock | TaskListBlock | LineBlock | SpansBlock
 
-STATE_MARKS: Mapping[CallState, Span] = {
-    "writing": Span("○ ", "dim"),
-    "waiting": Span("○ ", "dim"),
-    "asking": Span("? ", "yellow bold"),
-    "running": Span("● ", "cyan"),
-    "done": Span("✓ ", "green"),
-    "failed": Span("✗ ", "red"),
-    "refused": Span("⊘ ", "yellow"),
-    "interrupted": Span("■ ", "yellow"),
+STATE_MARKS: Mapping[CallState, TextSpan] = {
+    "writing": TextSpan("○ ", "dim"),
+    "waiting": TextSpan("○ ", "dim"),
+    "asking": TextSpan("? ", "yellow bold"),
+    "running": TextSpan("● ", "cyan"),
+    "done": TextSpan("✓ ", "green"),
+    "failed": TextSpan("✗ ", "red"),
+    "refused": TextSpan("⊘ ", "yellow"),
+    "interrupted": TextSpan("■ ", "yellow"),
 }
-TASK_MARKS: Mapping[str, Span] = {
-    "pending": Span("☐ ", "dim"),
-    "in_progress": Span("▸ ", "cyan"),
-    "completed": Span("☑ ", "green"),
+TASK_MARKS: Mapping[str, TextSpan] = {
+    "pending": TextSpan("☐ ", "dim"),
+    "in_progress": TextSpan("▸ ", "cyan"),
+    "completed": TextSpan("☑ ", "green"),
 }
 
 
@@ -93,7 +93,7 @@ def rows(block: Block, width: int) -> list[Row]:
         case CallBlock():
             return _call_rows(block.summary, room)
         case ThoughtBlock():
-            return [(Span(f"thought for {format_seconds(block.seconds)}", "dim italic"),)]
+            return [(TextSpan(f"thought for {format_seconds(block.seconds)}", "dim italic"),)]
         case TaskListBlock():
             return [task_row(status, text, room) for status, text in block.tasks]
         case LineBlock():
@@ -123,8 +123,8 @@ def starts_group(block: Block, previous: Block | None) -> bool:
 
 def _wrapped_line(line: str, style: str, width: int) -> list[Row]:
     indent = line[: len(line) - len(line.lstrip(" "))]
-    prefix = (Span(indent),) if indent else ()
-    return wrap_spans([Span(line.lstrip(" "), style)], width, first=prefix)
+    prefix = (TextSpan(indent),) if indent else ()
+    return wrap_spans([TextSpan(line.lstrip(" "), style)], width, first=prefix)
 
 
 def _prompt_rows(text: str, width: int) -> list[Row]:
@@ -132,21 +132,21 @@ def _prompt_rows(text: str, width: int) -> list[Row]:
     hidden = len(lines) - MAX_PROMPT_LINES
     if hidden > 0:
         lines = lines[:MAX_PROMPT_LINES]
-    mark, indent = (Span(PROMPT_MARK, "cyan bold"),), (Span(INDENT),)
+    mark, indent = (TextSpan(PROMPT_MARK, "cyan bold"),), (TextSpan(INDENT),)
     laid_out: list[Row] = []
     for number, line in enumerate(lines):
-        laid_out += wrap_spans([Span(line, "bold")], width, first=indent if number else mark, rest=indent)
+        laid_out += wrap_spans([TextSpan(line, "bold")], width, first=indent if number else mark, rest=indent)
     if hidden > 0:
-        laid_out.append((Span(f"{INDENT}… {hidden:,} more lines", "dim"),))
+        laid_out.append((TextSpan(f"{INDENT}… {hidden:,} more lines", "dim"),))
     return laid_out
 
 
 def call_row(name: str, subject: str, state: CallState, note: str, width: int) -> Row:
     """The line of a call: its state, the tool, what it is about, and a note at the end."""
     end = f"  {note}" if note else ""
-    start: Row = (STATE_MARKS[state], Span(name, "bold"), *((Span(" "), Span(subject)) if subject else ()))
+    start: Row = (STATE_MARKS[state], TextSpan(name, "bold"), *((TextSpan(" "), TextSpan(subject)) if subject else ()))
     room = max(width - display_width(end), 20)
-    return (*clip_row(start, room), Span(clip_text_end(end, width), "dim")) if end else clip_row(start, room)
+    return (*clip_row(start, room), TextSpan(clip_text_end(end, width), "dim")) if end else clip_row(start, room)
 
 
 def clip_text_end(text: str, width: int) -> str:
@@ -158,17 +158,17 @@ def _call_rows(summary: CallSummary, width: int) -> list[Row]:
     note = " · ".join(part for part in (summary.note, seconds) if part)
     laid_out = [call_row(summary.name, summary.subject, summary.state, note, width)]
     style = {"failed": "red", "refused": "yellow", "interrupted": "yellow"}.get(summary.state, "dim")
-    laid_out += [clip_row((Span(INDENT), Span(f"↳ {lane}", "dim")), width) for lane in summary.lanes]
-    laid_out += [clip_row((Span(INDENT), Span(line, style)), width) for line in summary.lines]
+    laid_out += [clip_row((TextSpan(INDENT), TextSpan(f"↳ {lane}", "dim")), width) for lane in summary.lanes]
+    laid_out += [clip_row((TextSpan(INDENT), TextSpan(line, style)), width) for line in summary.lines]
     if summary.hidden_lines:
-        laid_out.append((Span(f"{INDENT}… {summary.hidden_lines:,} more lines", "dim"),))
-    laid_out += [(Span(INDENT), *row) for row in diff_rows(summary.hunks, width - 2)] if summary.hunks else []
+        laid_out.append((TextSpan(f"{INDENT}… {summary.hidden_lines:,} more lines", "dim"),))
+    laid_out += [(TextSpan(INDENT), *row) for row in diff_rows(summary.hunks, width - 2)] if summary.hunks else []
     return laid_out
 
 
 def task_row(status: str, text: str, width: int) -> Row:
     style = {"completed": "dim", "in_progress": "bold"}.get(status, "")
-    return clip_row((TASK_MARKS.get(status, Span("  ")), Span(text, style)), width)
+    return clip_row((TASK_MARKS.get(status, TextSpan("  ")), TextSpan(text, style)), width)
 
 
 def format_seconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from wieldy.terminal.text import Row, Span, clip_row, make_printable
+from wieldy.terminal.text import Row, TextSpan, clip_row, make_printable
 
 MAX_DIFF_ROWS = 40
 MAX_WORD_DIFF_CHARS = 500
@@ -22,13 +22,13 @@ def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int, *, limit: int | No
     hidden = 0
     for number, hunk in enumerate(hunks):
         if number and (limit is None or len(rows) < limit):
-            rows.append((Span(" " * digits + " ⋮", "dim"),))
+            rows.append((TextSpan(" " * digits + " ⋮", "dim"),))
         lines = hunk["lines"]
         room = None if limit is None else max(limit - len(rows), 0)
         rows += [clip_row(row, width) for row in _hunk_rows(hunk, lines[:room], digits)]
         hidden += 0 if room is None else max(len(lines) - room, 0)
     if hidden:
-        rows.append((Span(f"{' ' * digits} … {hidden} more lines", "dim"),))
+        rows.append((TextSpan(f"{' ' * digits} … {hidden} more lines", "dim"),))
     return rows
 
 
@@ -40,14 +40,14 @@ def _hunk_rows(hunk: Mapping[str, Any], lines: Sequence[str], digits: int) -> It
     old, new = hunk["oldStart"], hunk["newStart"]
     for removed, added, kept in _changes(lines):
         if kept is not None:
-            yield (Span(f"{new:>{digits}}   {make_printable(kept)}", "dim"),)
+            yield (TextSpan(f"{new:>{digits}}   {make_printable(kept)}", "dim"),)
             old, new = old + 1, new + 1
             continue
         marked = mark_changed_words(removed, added)
         for number, spans in enumerate(marked[0]):
-            yield (Span(f"{old + number:>{digits}} ", "dim"), Span("- ", "red"), *spans)
+            yield (TextSpan(f"{old + number:>{digits}} ", "dim"), TextSpan("- ", "red"), *spans)
         for number, spans in enumerate(marked[1]):
-            yield (Span(f"{new + number:>{digits}} ", "dim"), Span("+ ", "green"), *spans)
+            yield (TextSpan(f"{new + number:>{digits}} ", "dim"), TextSpan("+ ", "green"), *spans)
         old, new = old + len(removed), new + len(added)
 
 
@@ -72,10 +72,12 @@ def _changes(lines: Sequence[str]) -> Iterator[tuple[list[str], list[str], str |
         yield removed, added, None
 
 
-def mark_changed_words(removed: Sequence[str], added: Sequence[str]) -> tuple[list[list[Span]], list[list[Span]]]:
+def mark_changed_words(
+    removed: Sequence[str], added: Sequence[str]
+) -> tuple[list[list[TextSpan]], list[list[TextSpan]]]:
     """Style removed and added lines; where they pair up, mark the words that differ."""
-    before = [[Span(make_printable(line), "red")] for line in removed]
-    after = [[Span(make_printable(line), "green")] for line in added]
+    before = [[TextSpan(make_printable(line), "red")] for line in removed]
+    after = [[TextSpan(make_printable(line), "green")] for line in added]
     if len(removed) == len(added):
         for number, (old, new) in enumerate(zip(removed, added, strict=True)):
             if max(len(old), len(new)) <= MAX_WORD_DIFF_CHARS:
@@ -85,17 +87,17 @@ def mark_changed_words(removed: Sequence[str], added: Sequence[str]) -> tuple[li
     return before, after
 
 
-def _mark_pair(old: str, new: str) -> tuple[list[Span], list[Span]] | None:
+def _mark_pair(old: str, new: str) -> tuple[list[TextSpan], list[TextSpan]] | None:
     old_words, new_words = _TOKENS.findall(old), _TOKENS.findall(new)
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
     if matcher.ratio() < MIN_SIMILARITY:
         return None
-    before: list[Span] = []
-    after: list[Span] = []
+    before: list[TextSpan] = []
+    after: list[TextSpan] = []
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         mark = "" if tag == "equal" else " bold reverse"
         if old_end > old_start:
-            before.append(Span("".join(old_words[old_start:old_end]), f"red{mark}"))
+            before.append(TextSpan("".join(old_words[old_start:old_end]), f"red{mark}"))
         if new_end > new_start:
-            after.append(Span("".join(new_words[new_start:new_end]), f"green{mark}"))
+            after.append(TextSpan("".join(new_words[new_start:new_end]), f"green{mark}"))
     return before, after

@@ -15,7 +15,7 @@ from prompt_toolkit.keys import Keys
 
 from wieldy.terminal.blocks import INDENT, PROMPT_MARK
 from wieldy.terminal.screen import Caret
-from wieldy.terminal.text import Row, Span, clip_row, display_width, graphemes, make_printable, to_line
+from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, graphemes, make_printable, to_line
 
 MAX_PASTED_LINES = 20
 MAX_PASTED_CHARS = 4_000
@@ -99,12 +99,12 @@ class InputBox:
         room = max(width - 1 - len(INDENT), 10)
         buffer = self.buffer
         if not buffer.text:
-            return [(Span(mark, "cyan bold"), Span(clip_hint(placeholder, room), "dim"))], Caret(0, len(INDENT))
+            return [(TextSpan(mark, "cyan bold"), TextSpan(clip_hint(placeholder, room), "dim"))], Caret(0, len(INDENT))
         lines, caret = layout_draft(buffer.text, buffer.cursor_position, room, self._selection())
         start = max(min(caret.row - most + 2, len(lines) - most), 0) if len(lines) > most else 0
         shown = lines[start : start + most]
         rows: list[Row] = [
-            (Span(mark if start + number == 0 else INDENT, "cyan bold"), *line) for number, line in enumerate(shown)
+            (TextSpan(mark if start + number == 0 else INDENT, "cyan bold"), *line) for number, line in enumerate(shown)
         ]
         return rows, Caret(caret.row - start, caret.column + len(INDENT))
 
@@ -130,10 +130,12 @@ class InputBox:
             about = to_line(item.display_meta_text, 200)
             pad = " " * max(size - display_width(name), 0)
             rows.append(
-                clip_row((Span(INDENT), Span(name + pad, style), Span(f"  {about}", "dim")), max(width - 1, 20))
+                clip_row(
+                    (TextSpan(INDENT), TextSpan(name + pad, style), TextSpan(f"  {about}", "dim")), max(width - 1, 20)
+                )
             )
         if len(state.completions) > len(shown):
-            rows.append((Span(f"{INDENT}… {len(state.completions)} in all", "dim"),))
+            rows.append((TextSpan(f"{INDENT}… {len(state.completions)} in all", "dim"),))
         return rows
 
 
@@ -144,7 +146,7 @@ def clip_hint(text: str, width: int) -> str:
 def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tuple[list[Row], Caret]:
     """Break a draft into rows of graphemes; the caret never stands inside one."""
     rows: list[Row] = []
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     used = position = 0
     caret: Caret | None = None
     for grapheme in graphemes(text):
@@ -164,9 +166,9 @@ def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tupl
                 caret = Caret(len(rows), 0)
         style = "reverse" if position in selected else ""
         if spans and spans[-1].style == style:
-            spans[-1] = Span(spans[-1].text + shown, style)
+            spans[-1] = TextSpan(spans[-1].text + shown, style)
         else:
-            spans.append(Span(shown, style))
+            spans.append(TextSpan(shown, style))
         used += columns
         position += len(grapheme)
     rows.append(tuple(spans))

@@ -18,7 +18,7 @@ from wieldy.core.decision import Answer, GrantScope, Question
 from wieldy.core.invisible_text import escape_invisible
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.calls import CallFormatter
-from wieldy.terminal.text import Row, Span, clip_row, to_line, wrap_spans
+from wieldy.terminal.text import Row, TextSpan, clip_row, to_line, wrap_spans
 
 GUARD_SECONDS = 0.5
 MAX_FIELD_CHARS = 20_000
@@ -43,7 +43,7 @@ class Inquiry:
     """A question on the screen. `result` gets the chosen value with the words; None means that the person left it."""
 
     def __init__(
-        self, title: str, body: Sequence[Sequence[Span]], choices: Sequence[Choice], *, several: bool = False
+        self, title: str, body: Sequence[Sequence[TextSpan]], choices: Sequence[Choice], *, several: bool = False
     ) -> None:
         self.title = title
         self.body = body
@@ -134,11 +134,14 @@ class Inquiry:
         room = max(width - 1, 20)
         more = f"  {self.waiting} more waiting" if self.waiting else ""
         head = wrap_spans(
-            [Span(self.title, "bold"), Span(more, "dim")], room, first=(Span("? ", "yellow bold"),), rest=(Span("  "),)
+            [TextSpan(self.title, "bold"), TextSpan(more, "dim")],
+            room,
+            first=(TextSpan("? ", "yellow bold"),),
+            rest=(TextSpan("  "),),
         )
         answers = self._choice_rows(room, focused=focused)
         hint = self._hint(focused=focused, draft=draft)
-        body = [row for line in self.body for row in wrap_spans(line, room, first=(Span("  "),))]
+        body = [row for line in self.body for row in wrap_spans(line, room, first=(TextSpan("  "),))]
         space = max(most - len(head) - len(answers) - 3, 1)
         self._body_rows, self._shown_rows = len(body), min(len(body), space)
         if len(body) > space:
@@ -147,22 +150,25 @@ class Inquiry:
             hidden = len(body) - self.scroll - self._shown_rows
             body = body[self.scroll : self.scroll + self._shown_rows]
             note = f"  … {self.scroll} rows above, {hidden} below: PgUp PgDn"
-            body.append((Span(note, "yellow"),))
-        return [*head, *body, (), *answers, clip_row((Span(f"  {hint}", "dim"),), room)]
+            body.append((TextSpan(note, "yellow"),))
+        return [*head, *body, (), *answers, clip_row((TextSpan(f"  {hint}", "dim"),), room)]
 
     def _choice_rows(self, width: int, *, focused: bool) -> list[Row]:
         rows: list[Row] = []
         for number, choice in enumerate(self.choices):
             current = number == self.selected
-            pointer = Span("› " if current else "  ", "cyan bold" if focused else "dim")
+            pointer = TextSpan("› " if current else "  ", "cyan bold" if focused else "dim")
             box = f"{'☑' if number in self.marked else '☐'} " if self.several and not choice.wants_words else ""
-            spans = [Span(f"{number + 1}  {box}", "dim"), Span(choice.label, "bold" if current and focused else "")]
+            spans = [
+                TextSpan(f"{number + 1}  {box}", "dim"),
+                TextSpan(choice.label, "bold" if current and focused else ""),
+            ]
             if choice.rule:
-                spans += [Span(" "), Span(choice.rule, "cyan")]
+                spans += [TextSpan(" "), TextSpan(choice.rule, "cyan")]
             if choice.has_scope:
-                spans.append(Span(f"  {SCOPES[self.scope][1]}", "dim"))
-                spans += [Span(" ◂ ▸", "dim")] if current and focused else []
-            rows += wrap_spans(spans, width, first=(pointer,), rest=(Span("     "),))
+                spans.append(TextSpan(f"  {SCOPES[self.scope][1]}", "dim"))
+                spans += [TextSpan(" ◂ ▸", "dim")] if current and focused else []
+            rows += wrap_spans(spans, width, first=(pointer,), rest=(TextSpan("     "),))
         return rows
 
     def _hint(self, *, focused: bool, draft: bool) -> str:
@@ -192,7 +198,7 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
     body = [*call_body(plan, [r.part for r in decision.reasons if r.part and r.behavior != "allow"], formatter)]
     if reasons:
         body.append([])
-        body += [[Span(reason, "yellow")] for reason in reasons[:6]]
+        body += [[TextSpan(reason, "yellow")] for reason in reasons[:6]]
     rule = ", ".join(decision.suggestions)
     remember = Choice("Yes, and don't ask again for", "always", rule=escape_invisible(rule), has_scope=True)
     choices = [
@@ -204,13 +210,13 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
     return Inquiry(title, body, choices)
 
 
-def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[Span]]:
+def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[TextSpan]]:
     """Everything a call will do, in full; the parts that no rule covers are marked."""
-    body: list[list[Span]] = []
+    body: list[list[TextSpan]] = []
     for name, value in plan.input.items():
         if isinstance(value, bool | int | float | None):
             if name not in ("timeout",):
-                body.append([Span(f"{name}: ", "dim"), Span(str(value))])
+                body.append([TextSpan(f"{name}: ", "dim"), TextSpan(str(value))])
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
         if name in ("file_path", "path", "notebook_path"):
@@ -221,16 +227,16 @@ def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormat
         if name == "command":
             body += mark_parts(lines, uncovered)
         elif len(lines) == 1 and len(lines[0]) < 200:
-            body.append([Span(f"{name}: ", "dim"), Span(lines[0])])
+            body.append([TextSpan(f"{name}: ", "dim"), TextSpan(lines[0])])
         else:
-            body.append([Span(f"{name}:", "dim")])
-            body += [[Span(f"  {line}")] for line in lines]
+            body.append([TextSpan(f"{name}:", "dim")])
+            body += [[TextSpan(f"  {line}")] for line in lines]
         if hidden > 0:
-            body.append([Span(f"… {hidden:,} more characters", "yellow")])
+            body.append([TextSpan(f"… {hidden:,} more characters", "yellow")])
     return body
 
 
-def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[Span]]:
+def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[TextSpan]]:
     """Mark the parts of a command that no rule covers: bold and underlined. Without known parts all of it is bold."""
     text = "\n".join(lines)
     covered = [False] * len(text)
@@ -243,17 +249,17 @@ def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[Span]]:
             covered[start:end] = [True] * (end - start)
             start = text.find(escape_invisible(part), end)
     if not found or all(covered[i] or text[i] in " \n" for i in range(len(text))):
-        return [[Span(line, "bold")] for line in lines]
-    marked: list[list[Span]] = []
+        return [[TextSpan(line, "bold")] for line in lines]
+    marked: list[list[TextSpan]] = []
     position = 0
     for line in lines:
-        spans: list[Span] = []
+        spans: list[TextSpan] = []
         for offset, character in enumerate(line):
             style = "bold underline" if covered[position + offset] else ""
             if spans and spans[-1].style == style:
-                spans[-1] = Span(spans[-1].text + character, style)
+                spans[-1] = TextSpan(spans[-1].text + character, style)
             else:
-                spans.append(Span(character, style))
+                spans.append(TextSpan(character, style))
         marked.append(spans)
         position += len(line) + 1
     return marked
@@ -274,7 +280,9 @@ def user_inquiry(question: UserQuestion) -> Inquiry:
     choices.append(
         Choice("Something else, in your own words" if choices else "Answer in your own words", None, wants_words=True)
     )
-    return Inquiry(first, [[Span(line)] for line in rest], choices, several=question.several and bool(question.options))
+    return Inquiry(
+        first, [[TextSpan(line)] for line in rest], choices, several=question.several and bool(question.options)
+    )
 
 
 def user_answer(inquiry: Inquiry, reply: tuple[Choice, str] | None) -> UserAnswer | None:

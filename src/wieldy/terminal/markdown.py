@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from wieldy.terminal.text import Row, Span, clip_row, display_width, make_printable, row_width, wrap_spans
+from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, make_printable, row_width, wrap_spans
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -214,7 +214,7 @@ def markdown_rows(piece: MarkdownPiece, width: int) -> list[Row]:
     """Lay out a piece of an answer. Rows of code may be wider than the width."""
     gap: list[Row] = [()] if piece.gap else []
     if piece.kind == "code":
-        return [*gap, (Span(make_printable(piece.source), CODE_STYLE),)]
+        return [*gap, (TextSpan(make_printable(piece.source), CODE_STYLE),)]
     return gap + render_markdown(piece.source, width)
 
 
@@ -248,21 +248,21 @@ class _Layout:
             case "paragraph_open":
                 return wrap_spans(_inline(content), self._width, first=first, rest=rest)
             case "heading_open":
-                spans = [Span(span.text, f"bold {span.style}".strip()) for span in _inline(content)]
+                spans = [TextSpan(span.text, f"bold {span.style}".strip()) for span in _inline(content)]
                 return wrap_spans(spans, self._width, first=first, rest=rest)
             case "bullet_list_open" | "ordered_list_open":
                 return self._list(token, content, first, rest)
             case "blockquote_open":
-                bar = Span("> ", "dim")
+                bar = TextSpan("> ", "dim")
                 return self.blocks(content, (*first, bar), (*rest, bar))
             case "fence" | "code_block":
                 lines = token.content.rstrip("\n").split("\n")
-                return [(*(rest if number else first), Span(line, CODE_STYLE)) for number, line in enumerate(lines)]
+                return [(*(rest if number else first), TextSpan(line, CODE_STYLE)) for number, line in enumerate(lines)]
             case "table_open":
                 return _table(content, self._width, first, rest)
             case "hr":
-                return [(*first, Span("───", "dim"))]
-        return wrap_spans([Span(token.content.rstrip("\n"))], self._width, first=first, rest=rest)
+                return [(*first, TextSpan("───", "dim"))]
+        return wrap_spans([TextSpan(token.content.rstrip("\n"))], self._width, first=first, rest=rest)
 
     def _list(self, token: Token, content: Sequence[Token], first: Row, rest: Row) -> list[Row]:
         rows: list[Row] = []
@@ -271,15 +271,15 @@ class _Layout:
             marker = "• " if number is None else f"{number}. "
             number = None if number is None else number + 1
             before = first if not rows else rest
-            indent = Span(" " * display_width(marker))
-            rows += self.blocks(item[1:-1], (*before, Span(marker, "dim")), (*rest, indent))
+            indent = TextSpan(" " * display_width(marker))
+            rows += self.blocks(item[1:-1], (*before, TextSpan(marker, "dim")), (*rest, indent))
         return rows
 
 
 _TIGHT = ("bullet_list_open", "ordered_list_open", "html_block")
 
 
-def _trimmed(row: Sequence[Span]) -> Row:
+def _trimmed(row: Sequence[TextSpan]) -> Row:
     """A row without blank spans at its end."""
     spans = list(row)
     while spans and not spans[-1].text.strip():
@@ -297,8 +297,8 @@ def _siblings(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
             start = position + 1
 
 
-def _inline(tokens: Sequence[Token]) -> list[Span]:
-    spans: list[Span] = []
+def _inline(tokens: Sequence[Token]) -> list[TextSpan]:
+    spans: list[TextSpan] = []
     for token in tokens:
         if token.type == "inline":
             spans += _inline_children(token.children or [])
@@ -308,8 +308,8 @@ def _inline(tokens: Sequence[Token]) -> list[Span]:
 _INLINE_STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
-def _inline_children(children: Sequence[Token]) -> list[Span]:
-    spans: list[Span] = []
+def _inline_children(children: Sequence[Token]) -> list[TextSpan]:
+    spans: list[TextSpan] = []
     styles: list[str] = []
     targets: list[tuple[str, int]] = []
     for token in children:
@@ -326,15 +326,15 @@ def _inline_children(children: Sequence[Token]) -> list[Span]:
                 target, start = targets.pop()
                 label = "".join(span.text for span in spans[start:])
                 if target and target not in (label, f"mailto:{label}"):
-                    spans.append(Span(f" ({target})", "dim"))
+                    spans.append(TextSpan(f" ({target})", "dim"))
         elif token.type == "code_inline":
-            spans.append(Span(token.content, f"{style} {CODE_STYLE}".strip()))
+            spans.append(TextSpan(token.content, f"{style} {CODE_STYLE}".strip()))
         elif token.type in ("softbreak", "hardbreak"):
-            spans.append(Span("\n"))
+            spans.append(TextSpan("\n"))
         elif token.type == "image":
-            spans.append(Span(f"[image: {token.content}] ({token.attrs.get('src', '')})", "dim"))
+            spans.append(TextSpan(f"[image: {token.content}] ({token.attrs.get('src', '')})", "dim"))
         else:
-            spans.append(Span(token.content, style))
+            spans.append(TextSpan(token.content, style))
     return spans
 
 
@@ -354,25 +354,25 @@ def _table(content: Sequence[Token], width: int, first: Row, rest: Row) -> list[
         style = "bold" if number == 0 else ""
         cells = [wrap_spans(_styled(cell, style), max(size, 1)) for cell, size in zip(row, widths, strict=True)]
         for line in range(max(len(cell) for cell in cells)):
-            spans: list[Span] = list(first if not laid_out else rest)
+            spans: list[TextSpan] = list(first if not laid_out else rest)
             for index, (cell, size) in enumerate(zip(cells, widths, strict=True)):
                 part = clip_row(cell[line], size) if line < len(cell) else ()
                 spans += part
                 if index < columns - 1:
-                    spans.append(Span(" " * (size - row_width(part) + 2)))
+                    spans.append(TextSpan(" " * (size - row_width(part) + 2)))
             laid_out.append(_trimmed(spans))
         if number == 0:
             rule = "  ".join("─" * size for size in widths)
-            laid_out.append((*rest, Span(rule, "dim")))
+            laid_out.append((*rest, TextSpan(rule, "dim")))
     return laid_out
 
 
-def _styled(cell: Sequence[Span], style: str) -> list[Span]:
-    return [Span(span.text, f"{style} {span.style}".strip()) for span in cell]
+def _styled(cell: Sequence[TextSpan], style: str) -> list[TextSpan]:
+    return [TextSpan(span.text, f"{style} {span.style}".strip()) for span in cell]
 
 
-def _table_cells(content: Sequence[Token]) -> list[list[list[Span]]]:
-    rows: list[list[list[Span]]] = []
+def _table_cells(content: Sequence[Token]) -> list[list[list[TextSpan]]]:
+    rows: list[list[list[TextSpan]]] = []
     for position, token in enumerate(content):
         if token.type == "tr_open":
             rows.append([])
@@ -384,7 +384,7 @@ def _table_cells(content: Sequence[Token]) -> list[list[list[Span]]]:
 MIN_COLUMN = 8
 
 
-def _column_widths(rows: Sequence[Sequence[Sequence[Span]]], room: int) -> list[int] | None:
+def _column_widths(rows: Sequence[Sequence[Sequence[TextSpan]]], room: int) -> list[int] | None:
     """Give each column what it needs, or a fair share; None where the columns would be too narrow to read."""
     needed = [max(row_width(tuple(row[column])) for row in rows) for column in range(len(rows[0]))]
     widths = [max(size, 1) for size in needed]
@@ -399,7 +399,7 @@ def _column_widths(rows: Sequence[Sequence[Sequence[Span]]], room: int) -> list[
     return widths
 
 
-def _table_as_records(rows: Sequence[Sequence[Sequence[Span]]], width: int, first: Row, rest: Row) -> list[Row]:
+def _table_as_records(rows: Sequence[Sequence[Sequence[TextSpan]]], width: int, first: Row, rest: Row) -> list[Row]:
     """Lay out a table that is too wide as one paragraph per row: `header: value` below each other."""
     header, *body = rows
     laid_out: list[Row] = []
@@ -407,6 +407,8 @@ def _table_as_records(rows: Sequence[Sequence[Sequence[Span]]], width: int, firs
         if number:
             laid_out.append(_trimmed(rest))
         for name, cell in zip(header, row, strict=True):
-            label = Span(f"{''.join(span.text for span in name)}: ", "bold")
-            laid_out += wrap_spans([label, *cell], width, first=rest if laid_out else first, rest=(*rest, Span("  ")))
+            label = TextSpan(f"{''.join(span.text for span in name)}: ", "bold")
+            laid_out += wrap_spans(
+                [label, *cell], width, first=rest if laid_out else first, rest=(*rest, TextSpan("  "))
+            )
     return laid_out or [first]

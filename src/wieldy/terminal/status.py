@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from wieldy.terminal.text import Row, Span, clip_row, make_printable
+from wieldy.terminal.text import Row, TextSpan, clip_row, make_printable
 
 MODE_STYLES = {"acceptEdits": "magenta", "plan": "blue", "bypassPermissions": "red bold", "dontAsk": "yellow"}
 MODE_LABELS = {"acceptEdits": "accept edits", "bypassPermissions": "bypass permissions", "dontAsk": "don't ask"}
@@ -24,9 +24,9 @@ class Status(Struct, frozen=True):
 
 def status_row(status: Status, hint: str, width: int) -> Row:
     """Lay out the status line; `hint` says which key matters now."""
-    spans: list[Span] = [
-        Span("  "),
-        Span(MODE_LABELS.get(status.mode, status.mode), MODE_STYLES.get(status.mode, "dim")),
+    spans: list[TextSpan] = [
+        TextSpan("  "),
+        TextSpan(MODE_LABELS.get(status.mode, status.mode), MODE_STYLES.get(status.mode, "dim")),
     ]
     if status.line:
         parts = [make_printable(status.line).replace("\n", " ")]
@@ -41,5 +41,5 @@ def status_row(status: Status, hint: str, width: int) -> Row:
         if status.agents:
             parts.append("1 agent" if status.agents == 1 else f"{status.agents} agents")
     parts += [hint] if hint else []
-    spans += [Span(f" · {part}", "dim") for part in parts]
+    spans += [TextSpan(f" · {part}", "dim") for part in parts]
     return clip_row(tuple(spans), max(width - 1, 10))

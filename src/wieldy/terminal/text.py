@@ -18,14 +18,14 @@ _URL = re.compile(r"https?://\S+")
 _WORDS = re.compile(r"\s+|\S+")
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A piece of text in one style: words such as `bold` or `dim red`, or none."""
 
     text: str
     style: str = ""
 
 
-Row: TypeAlias = tuple[Span, ...]
+Row: TypeAlias = tuple[TextSpan, ...]
 
 
 def make_printable(text: str) -> str:
@@ -115,16 +115,16 @@ def clip_text(text: str, width: int) -> str:
 
 def clip_row(row: Row, width: int) -> Row:
     """Cut a row to the width, marking the cut."""
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     left = width
     for span in row:
         columns = display_width(span.text) if len(span.text) <= 4 * width + 64 else width + 1
         if columns > left:
             if left > 0:
-                spans.append(Span(clip_text(span.text, left), span.style))
+                spans.append(TextSpan(clip_text(span.text, left), span.style))
             elif spans:
                 last = spans[-1]
-                spans[-1] = Span(clip_text(last.text + " ", max(display_width(last.text), 1)), last.style)
+                spans[-1] = TextSpan(clip_text(last.text + " ", max(display_width(last.text), 1)), last.style)
             break
         spans.append(span)
         left -= columns
@@ -132,7 +132,7 @@ def clip_row(row: Row, width: int) -> Row:
 
 
 def wrap_spans(
-    spans: Iterable[Span], width: int, *, first: Sequence[Span] = (), rest: Sequence[Span] | None = None
+    spans: Iterable[TextSpan], width: int, *, first: Sequence[TextSpan] = (), rest: Sequence[TextSpan] | None = None
 ) -> list[Row]:
     """Wrap text at blanks. `first` and `rest` precede the first and the other rows. A web address is never broken."""
     rest = first if rest is None else rest
@@ -156,8 +156,8 @@ class _Wrapping:
         self._rest = rest
         self._rows = rows
         self._start(first)
-        self._word: list[Span] = []
-        self._blank: Span | None = None
+        self._word: list[TextSpan] = []
+        self._blank: TextSpan | None = None
 
     def _start(self, prefix: Row) -> None:
         self._row = list(prefix)
@@ -167,9 +167,9 @@ class _Wrapping:
     def add(self, word: str, style: str) -> None:
         if word.isspace():
             self._place_word()
-            self._blank = Span(word, style)
+            self._blank = TextSpan(word, style)
         else:
-            self._word.append(Span(word, style))
+            self._word.append(TextSpan(word, style))
 
     def end_row(self) -> None:
         self._place_word()
@@ -206,7 +206,7 @@ class _Wrapping:
     def _is_first_row(self) -> bool:
         return not self._rows
 
-    def _break_word(self, word: list[Span]) -> None:
+    def _break_word(self, word: list[TextSpan]) -> None:
         for text, style in word:
             rest = text
             while rest:
@@ -214,7 +214,7 @@ class _Wrapping:
                 if not fitting and self._empty:
                     fitting, rest = rest[:1], rest[1:]  # wider than the whole row
                 if fitting:
-                    self._row.append(Span(fitting, style))
+                    self._row.append(TextSpan(fitting, style))
                     self._used += display_width(fitting)
                     self._empty = False
                 if rest:

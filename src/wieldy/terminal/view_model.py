@@ -51,7 +51,7 @@ from wieldy.terminal.blocks import (
 )
 from wieldy.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane
 from wieldy.terminal.markdown import MarkdownPiece, MarkdownStream
-from wieldy.terminal.text import Row, Span, clip_row, to_line
+from wieldy.terminal.text import Row, TextSpan, clip_row, to_line
 
 LONG_RUN_SECONDS = 10
 MAX_PROGRESS_ROWS = 3
@@ -300,16 +300,16 @@ class ViewModel:
         for call in list(self.calls.values())[:MAX_LIVE_CALLS]:
             live += self._live_call_rows(call, room, now)
         if len(self.calls) > MAX_LIVE_CALLS:
-            live.append((Span(f"… {len(self.calls) - MAX_LIVE_CALLS} more calls", "dim"),))
+            live.append((TextSpan(f"… {len(self.calls) - MAX_LIVE_CALLS} more calls", "dim"),))
         if self.running and self.activity is not None and not self.calls:
             seconds = now - self.activity.since
             note = f" {format_seconds(seconds)}" if seconds >= 1 else ""
-            live.append((Span(f"{self.activity.text}…{note}", "dim italic"),))
+            live.append((TextSpan(f"{self.activity.text}…{note}", "dim italic"),))
         if self.running and self._tasks_changed:
             live += self._live_task_rows(room)
         if len(live) > most:
             hidden = len(live) - most + 1
-            live = [(Span(f"… {hidden} lines above", "dim"),), *live[hidden:]]
+            live = [(TextSpan(f"… {hidden} lines above", "dim"),), *live[hidden:]]
         return live
 
     def _live_call_rows(self, call: Call, width: int, now: float) -> list[Row]:
@@ -319,12 +319,15 @@ class ViewModel:
         if call.lanes:
             for lane in call.lanes.values():
                 text = f"↳ {lane.agent_type} · {lane.calls} calls · {'done' if lane.ended else lane.activity}"
-                live.append(clip_row((Span(INDENT), Span(to_line(text), "dim")), width))
+                live.append(clip_row((TextSpan(INDENT), TextSpan(to_line(text), "dim")), width))
         elif call.progress and call.state == "running":
             lines = [line for line in call.progress[-4_000:].split("\n") if line.strip()]
             if call.name == "Bash":
                 lines = lines[1:] if len(lines) > 1 else []  # the first says how long and how much
-            live += [clip_row((Span(INDENT), Span(to_line(line), "dim")), width) for line in lines[-MAX_PROGRESS_ROWS:]]
+            live += [
+                clip_row((TextSpan(INDENT), TextSpan(to_line(line), "dim")), width)
+                for line in lines[-MAX_PROGRESS_ROWS:]
+            ]
         return live
 
     def _live_task_rows(self, width: int) -> list[Row]:
@@ -337,7 +340,7 @@ class ViewModel:
 def _tail_rows(tail: MarkdownPiece, width: int) -> list[Row]:
     """The open block of an answer. A table is held back: each new row can change all its columns."""
     if tail.kind == "table":
-        lines = Span(f"table, {tail.source.count(chr(10))} lines…", "dim italic")
+        lines = TextSpan(f"table, {tail.source.count(chr(10))} lines…", "dim italic")
         return [*([()] if tail.gap else []), (lines,)]
     if tail.kind == "code":
         tail = MarkdownPiece(tail.source[:width], "code", gap=tail.gap)
