@@ -43,3 +43,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("NOT TESTED ON THIS MACHINE", sep="!", red=True, bold=True)
         for reason, count in sorted(reasons.items()):
             terminalreporter.line(f"{count} test(s): {reason}")
+
+
+if os.environ.get("WIELDY_TEST_LOOP") == "uvloop":  # set by tests/process/test_uvloop.py
+
+    def pytest_asyncio_loop_factories(config: Any, item: Any) -> dict[str, Any]:
+        """Run every asynchronous test on uvloop."""
+        import uvloop
+
+        return {"uvloop": uvloop.new_event_loop}

@@ -9,7 +9,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
     from wieldy.core.decision import Answer
-    from wieldy.core.errors import Refusal, ToolDefinitionError, ToolFailure, WieldyError
+    from wieldy.core.errors import (
+        ClosedError,
+        Refusal,
+        SessionError,
+        SettingsError,
+        ToolDefinitionError,
+        ToolFailure,
+        WieldyError,
+    )
     from wieldy.core.outcome import Image, Text, ToolResult
     from wieldy.core.tool import Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
@@ -30,6 +38,7 @@ _MODULE_OF = {
     "OpenAIResponses": "providers.openai_responses",
     "Answer": "core.decision",
     "Cached": "engine.tool_limits",
+    "ClosedError": "core.errors",
     "HostServices": "workspace_services",
     "Image": "core.outcome",
     "Logged": "engine.tool_limits",
@@ -40,6 +49,8 @@ _MODULE_OF = {
     "Refusal": "core.errors",
     "Script": "providers.script",
     "Session": "agent.session",
+    "SessionError": "core.errors",
+    "SettingsError": "core.errors",
     "Text": "core.outcome",
     "TimeLimited": "engine.tool_limits",
     "Tool": "core.tool",
@@ -58,6 +69,7 @@ __all__ = [
     "Answer",
     "Anthropic",
     "Cached",
+    "ClosedError",
     "HostServices",
     "Image",
     "Logged",
@@ -70,6 +82,8 @@ __all__ = [
     "Refusal",
     "Script",
     "Session",
+    "SessionError",
+    "SettingsError",
     "Text",
     "TimeLimited",
     "Tool",

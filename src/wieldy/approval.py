@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from wieldy.core.decision import Answer, Approver, Question
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.events import Notice
-from wieldy.core.threads import in_thread
-from wieldy.core.tool import maybe_await
+from wieldy.core.threads import call_function, in_thread
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -21,7 +20,10 @@ Ask: TypeAlias = Callable[[Question], bool | str | Answer | Awaitable[bool | str
 
 
 class CallbackApprover:
-    """Asks an `ask` callback, which returns True, False, words for the model (a no), or a whole `Answer`."""
+    """Asks an `ask` callback, which returns True, False, words for the model (a no), or a whole `Answer`.
+
+    A plain function runs in a thread, so that it may wait for somebody.
+    """
 
     def __init__(self, ask: Ask, policy: Policy, workspace: Workspace, *, save_rules: bool) -> None:
         self._ask = ask
@@ -31,8 +33,12 @@ class CallbackApprover:
 
     async def ask(self, question: Question) -> Answer:
         """Ask, and apply the rules that the person grants."""
-        reply = await maybe_await(self._ask(question))
+        reply = await call_function(self._ask, question)
+        if not isinstance(reply, bool | str | Answer):
+            raise TypeError(f"`ask` returned {reply!r}; it returns True, False, words for the model, or an Answer")
         answer = reply if isinstance(reply, Answer) else Answer(reply is True, reply if isinstance(reply, str) else "")
+        if not isinstance(answer.allowed, bool):
+            raise TypeError(f"`Answer.allowed` is {answer.allowed!r}; it is True or False")
         if answer.allowed and answer.remember:
             await self._grant(answer)
         return answer

@@ -14,6 +14,7 @@ from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.effects import UNKNOWN_EFFECTS
+from wieldy.core.errors import ClosedError
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Options, Tool
@@ -27,6 +28,7 @@ from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
 from wieldy.mcp.client.configured import ConfiguredServers
 from wieldy.settings.load import Settings, SettingsReader
+from wieldy.toolbox_options import check_explicit_settings, check_toolbox_options
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
 from wieldy.toolset.toolset import OfferedTools
@@ -78,15 +80,20 @@ class Toolbox(SessionUndo):
         session_dir: str | os.PathLike[str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._is_closed = False
+        check_toolbox_options(root, ask=ask, hooks=hooks, max_concurrency=max_concurrency)
         raise_descriptor_limit()
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings
         reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
         configured = reader.read()
+        configured.require_valid()
         self.catalog = Catalog(builtin_loaders() if builtins else {})
         for tool in tools:
             self.add(tool)
+        if settings:
+            check_explicit_settings(settings, self.catalog)
         self.workspace = Workspace(
             root,
             session_dir=session_dir or Path(state_dir or state_home()) / "sessions" / self.id,
@@ -127,6 +134,7 @@ class Toolbox(SessionUndo):
         self._call_numbers, self._turn_numbers = count(1), count(1)
 
     async def __aenter__(self) -> Self:
+        self._require_open()
         self._live.start_servers()
         if os.path.exists(journal_path(self.workspace)):
             await self.workspace.services.journal.start()  # recovers what a crash left half done
@@ -136,7 +144,10 @@ class Toolbox(SessionUndo):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop running calls and close everything."""
+        """Stop running calls and close everything. Later use raises `ClosedError`."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.abort("the toolbox was closed")
         await self.services.supervisor.aclose()
         await self.workspace.aclose()
@@ -150,10 +161,12 @@ class Toolbox(SessionUndo):
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
+        self._require_open()
         self.catalog.add(tool)
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
+        self._require_open()
         if name.startswith(MCP_PREFIX):
             await self._servers.wait_for_tool(name)  # called by a program: the tool will come
         self._live.follow_settings()
@@ -174,6 +187,7 @@ class Toolbox(SessionUndo):
         loop_breaker: LoopBreaker | None = None,
     ) -> Turn:
         """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
+        self._require_open()
         self._live.follow_settings()
         if message_id is None:
             message_id = f"turn_{self.id}_{next(self._turn_numbers)}"
@@ -181,6 +195,7 @@ class Toolbox(SessionUndo):
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
+        self._require_open()
         call = self._call((name, fields if input is None else input))
         plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
         return self.services.judge.decide(plan, ())
@@ -192,20 +207,24 @@ class Toolbox(SessionUndo):
 
     async def offer(self) -> list[ToolAvailability]:
         """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
+        self._require_open()
         return list((await self.workspace.services.toolset.offering(every=True)).availability)
 
     async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
+        self._require_open()
         return await self.workspace.services.toolset.offering(window, only=only)
 
     # Events and interruption
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call a function with every event; returns a function that ends the subscription."""
+        self._require_open()
         return self.events.subscribe(subscriber)
 
     def stream(self) -> AbstractAsyncContextManager[Any]:
         """Every event from now on: `async with box.stream() as events: async for event in events`."""
+        self._require_open()
         return self.events.stream()
 
     def abort(self, reason: str = "interrupted by the user") -> None:
@@ -223,6 +242,20 @@ class Toolbox(SessionUndo):
         return self._hooks.problems
 
     # Settings and services
+
+    @property
+    def mode(self) -> str:
+        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
+        return self.policy.mode
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self.settings.require_mode(name)
+        self.policy.mode = name
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("this toolbox is closed; make another one")
 
     @property
     def settings(self) -> Settings:

@@ -259,13 +259,14 @@ def test_a_deny_at_the_root_of_the_project_holds_in_its_subfolders(project: Path
 
 def test_a_restriction_that_is_lost_stops_the_program_and_other_mistakes_are_told(project: Path, wieldy: Run) -> None:
     model = hello(project)
-    for broken in ({"permisions": {"deny": ["Bash"]}}, {"permissions": {"deny": ["Bash("]}}):
+    for broken in ({"permisions": {"deny": ["Bash"]}}, {"permissions": {"deny": ["Bash("]}}, {"modell": "x"}):
         done = wieldy("-p", "hello", model, "--settings", json.dumps(broken))
         assert (done.returncode, done.stdout) == (1, ""), done.stderr
-        assert "Nothing was started" in done.stderr
-    done = wieldy("-p", "hello", model, "--settings", json.dumps({"modell": "x"}))
-    assert done.stdout.strip() == "end" and "`modell`" in done.stderr
+        assert "did you mean" in done.stderr
     (project / ".wieldy").mkdir(exist_ok=True)
+    (project / ".wieldy/settings.json").write_text(json.dumps({"modell": "x"}))
+    done = wieldy("-p", "hello", model)
+    assert done.stdout.strip() == "end" and "`modell`" in done.stderr
     (project / ".wieldy/settings.json").write_text(json.dumps({"permissions": {"deny": ["Bash("]}}))
     done = wieldy("call", "LS", f"path={project}")
     assert done.returncode == 1 and "settings.json:" in done.stderr

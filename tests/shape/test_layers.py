@@ -41,6 +41,7 @@ ORDER = [
     "workspace_services",
     "approval",
     "wiring",
+    "toolbox_options",
     "toolbox",
     "agent",
     # faces

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.model_turn import ModelTurn, TurnResult
+from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import ModelChanged, UserMessage
-from wieldy.agent.session_hooks import SessionHooks
+from wieldy.agent.session_hooks import PromptBlocked, SessionHooks
 from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import Refusal
+from wieldy.core.events import Notice, Steered
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
 from wieldy.engine.pipeline import bind, normalize
 from wieldy.engine.supervise import Aborted
@@ -168,7 +170,7 @@ class PendingReports(Protocol):
 class AgentLoop:
     """Runs the turns of one session. Everything that happens becomes a record, and the records make the conversation."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run needs, each by name
         self,
         box: ToolboxProtocol,
         provider: Provider,
@@ -179,6 +181,7 @@ class AgentLoop:
         limits: RunLimits,
         options: RequestOptions,
         reports: Callable[[], PendingReports | None] = lambda: None,
+        steering: SteeringQueue | None = None,
     ) -> None:
         self.box = box
         self.provider = provider
@@ -186,6 +189,7 @@ class AgentLoop:
         self.hooks = hooks
         self.options = options
         self._reports = reports
+        self._steering = SteeringQueue() if steering is None else steering
         self._prefix = prefix
         self._limits = limits
         self._cost_before = transcript.conversation.cost
@@ -198,8 +202,7 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
-        prompt = "\n".join([block["text"] for block in content if block["type"] == "text"])
-        context = (*context, *await self.hooks.on_prompt(prompt))
+        context = (*context, *await self.hooks.on_prompt(prompt_text(content)))
         self.transcript.append(UserMessage([*content, *map(_text_block, context)], at=time.time()))
         turns, text = 0, ""
         while True:
@@ -209,13 +212,14 @@ class AgentLoop:
                 return RunEnd(limit.why, limit.detail, text)
             for report in reports.ready() if (reports := self._reports()) is not None else ():
                 self.transcript.append(UserMessage([_text_block(report)]))
+            if self._steering:
+                await self._steer()
             turns += 1
             result = await self._turn(turns, abort)
             text = result.text or text
-            if (end := _run_end(result, abort, text)) is not None:
-                if end.why != "done" or (reason := await self._reason_to_continue(text)) is None:
-                    return end
-                self.transcript.append(UserMessage([_text_block(reason)]))
+            end = _run_end(result, abort, text)
+            if end is not None and (end.why != "done" or not await self._continues(text)):
+                return end
             if not result.results:
                 await asyncio.sleep(0)  # a model that never waits must not starve other tasks
 
@@ -271,11 +275,45 @@ class AgentLoop:
         self._compactor = None
         await self._prefix.prepare(provider, self.transcript.conversation.activated)
 
-    async def _reason_to_continue(self, text: str) -> str | None:
-        """A report of a subagent, or what a stop hook says; None when the run is over."""
+    async def _continues(self, text: str) -> bool:
+        """Whether the model is to go on: the person said something, a subagent reports, or a stop hook has a reason."""
+        if self._steering:
+            return await self._steer()
         reports = self._reports()
-        report = await reports.next() if reports is not None else None
-        return await self.hooks.on_stop(text) if report is None else report
+        reason = await self._next_report(reports) if reports is not None else None
+        if self._steering and reason is None:
+            return await self._steer()
+        if reason is None:
+            reason = await self.hooks.on_stop(text)
+        if reason is not None:
+            self.transcript.append(UserMessage([_text_block(reason)]))
+        return reason is not None or (bool(self._steering) and await self._steer())
+
+    async def _next_report(self, reports: PendingReports) -> str | None:
+        """Wait for a report of a subagent; None where none is running, or the person says something first."""
+        report = asyncio.create_task(reports.next())
+        steered = asyncio.create_task(self._steering.wait())
+        try:
+            await asyncio.wait((report, steered), return_when=asyncio.FIRST_COMPLETED)
+            return report.result() if report.done() else None
+        finally:
+            for task in (report, steered):
+                task.cancel()
+            await asyncio.wait((report, steered))
+
+    async def _steer(self) -> bool:
+        """Put what the person said meanwhile into the conversation; whether any of it was sent."""
+        was_sent = False
+        for content in self._steering.take():
+            try:
+                context = await self.hooks.on_prompt(prompt_text(content))
+            except PromptBlocked as blocked:
+                self.box.events.emit(Notice(text=f"{blocked}; it was not sent: {prompt_text(content)}"))
+                continue
+            self.transcript.append(UserMessage([*content, *map(_text_block, context)]))
+            self.box.events.emit(Steered(text=prompt_text(content)))
+            was_sent = True
+        return was_sent
 
 
 def _text_block(text: str) -> dict[str, Any]:

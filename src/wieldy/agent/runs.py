@@ -1,35 +1,25 @@
-"""The runs of a session: from the content of a prompt to the report of how it ended."""
+"""Runs the prompts of a session, one at a time, each in a task that ends with `RunEnded`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from wieldy.agent.loop import RunEnd
-from wieldy.agent.transcript import Transcript, clean_texts
+from wieldy.agent.event_stream import EventStream
+from wieldy.agent.loop import AgentLoop, RunEnd
+from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_text
+from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
-from wieldy.core.errors import SessionError
-from wieldy.core.events import RunEnded
+from wieldy.core.errors import ClosedError, SessionError
+from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import ProviderFailure
-from wieldy.engine.results import clean
 from wieldy.engine.supervise import Aborted
 from wieldy.toolbox import Toolbox
 
-Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
-
-
-def prompt_content(prompt: Prompt) -> list[dict[str, Any]]:
-    """The content blocks of a prompt. Raises `SessionError` where there is nothing to send."""
-    blocks = [{"type": "text", "text": clean(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
-    content: list[dict[str, Any]] = blocks
-    if not all(isinstance(block.get("type"), str) for block in content):
-        raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")
-    if not any(block["type"] != "text" or block["text"].strip() for block in content):
-        raise SessionError("the prompt is empty")
-    return content
+Work: TypeAlias = Callable[[AgentLoop, tuple[str, ...], Abort], Awaitable[RunEnd]]
 
 
 def run_end(error: Exception) -> RunEnd:
@@ -46,52 +36,102 @@ def run_end(error: Exception) -> RunEnd:
 
 
 class SessionRuns:
-    """Runs the prompts of a session, one at a time. `run_loop` sends the content of one and returns how that ended.
-
-    `load` reads the transcript of a session to resume, `on_ended` hears of every end before the events do.
-    """
+    """At most one run of a session. `prepare` reads the transcript and returns the loop, with the context of start hooks."""
 
     def __init__(
         self,
         box: Toolbox,
         transcript: Transcript,
-        *,
-        load: Callable[[], Awaitable[None]],
-        run_loop: Callable[[list[dict[str, Any]], Abort], Awaitable[RunEnd]],
-        on_ended: Callable[[], None],
+        prepare: Callable[[], Awaitable[tuple[AgentLoop, tuple[str, ...]]]],
     ) -> None:
-        self.active = False
         self._box = box
         self._transcript = transcript
-        self._load = load
-        self._run_loop = run_loop
-        self._on_ended = on_ended
+        self._prepare = prepare
+        self._steering = SteeringQueue()
+        self._task: asyncio.Task[RunEnded] | None = None
+        self._is_abandoned = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.is_closed = False
+
+    @property
+    def running(self) -> bool:
+        return not self._idle.is_set()
+
+    @property
+    def steering(self) -> SteeringQueue:
+        return self._steering
+
+    def steer(self, prompt: Prompt) -> None:
+        """Say something to the model while it works. Raises `SessionError` where nothing runs."""
+        self.require_open()
+        if not self.running:
+            raise SessionError("nothing is running; send a prompt with run or ask")
+        self._steering.add(prompt)
+
+    def require_open(self) -> None:
+        """Raise `ClosedError` after the session was closed."""
+        if self.is_closed:
+            raise ClosedError("this session is closed; make another with resume=ID to go on")
+
+    def stream(self, work: Work, *, stream_deltas: bool) -> EventStream:
+        """The events of some work, which begins with the iteration."""
+        self.require_open()
+        return EventStream(self._events(work, stream_deltas), self._abandon)
+
+    async def finish(self, work: Work) -> RunEnded:
+        """Run some work to its end."""
+        async with self._started(work) as task:
+            return await asyncio.shield(task)
+
+    async def _events(self, work: Work, stream_deltas: bool) -> AsyncGenerator[Event, None]:
+        await self._wait_until_free()  # before the events of another run could be heard
+        async with self._box.events.stream(stream_deltas=stream_deltas) as events, self._started(work) as task:
+            async for event in events:
+                yield event
+                if isinstance(event, RunEnded):
+                    break
+            await task
+
+    def _abandon(self) -> None:
+        self._is_abandoned = True
+        if self._task is not None and not self._task.done():
+            self._box.abort()
+
+    async def _wait_until_free(self) -> None:
+        """Wait for the end of a run that nobody follows any more. Raises `SessionError` where somebody does."""
+        self.require_open()
+        while self.running:
+            if not self._is_abandoned:
+                raise SessionError("this session is already running; wait for it, or start another")
+            await self._idle.wait()
 
     @asynccontextmanager
-    async def start(self, prompt: Prompt) -> AsyncIterator[asyncio.Task[RunEnded]]:
-        """Run a prompt in a task; abort and await it when its consumer goes away."""
-        if self.active:
-            raise SessionError("this session is already running; wait for it, or start another")
-        self.active = True
-        work = asyncio.get_running_loop().create_task(self._run(prompt, self._box.services.abort))
+    async def _started(self, work: Work) -> AsyncIterator[asyncio.Task[RunEnded]]:
+        """Run in a task; abort and await it when its consumer goes away."""
+        await self._wait_until_free()
+        self._is_abandoned = False
+        self._idle.clear()
+        task = self._task = asyncio.get_running_loop().create_task(self._run(work, self._box.services.abort))
         try:
-            yield work
+            yield task
         finally:
             try:
-                if not work.done():
+                if not task.done():
                     self._box.abort()
-                    await asyncio.wait((work,))
+                    await asyncio.wait((task,))
             finally:
-                self.active = False
+                self._idle.set()
 
-    async def _run(self, prompt: Prompt, abort: Abort) -> RunEnded:
-        started, transcript = time.monotonic(), self._transcript
-        turns_before, end = transcript.conversation.turns, RunEnd("error")
+    async def _run(self, work: Work, abort: Abort) -> RunEnded:
+        started = time.monotonic()
+        turns_before = self._transcript.conversation.turns
+        end = RunEnd("error")
+        loop: AgentLoop | None = None
         try:
-            content = prompt_content(prompt)
-            await self._load()
-            turns_before = transcript.conversation.turns
-            end = await self._run_loop(content, abort)
+            loop, context = await self._prepare()
+            turns_before = self._transcript.conversation.turns
+            end = await work(loop, context, abort)
         except (Aborted, ProviderFailure, SessionError) as error:
             end = run_end(error)
         except Exception as bug:
@@ -99,20 +139,23 @@ class SessionRuns:
             raise
         finally:
             try:
-                await transcript.flush()
+                await self._transcript.flush()
             except SessionError as failure:
                 end = RunEnd("error", str(failure), end.text)
+            conversation = self._transcript.conversation
             ended = RunEnded(
                 why=end.why,
                 text=end.text,
-                turns=transcript.conversation.turns - turns_before,
-                cost=transcript.conversation.cost,
+                turns=conversation.turns - turns_before,
+                cost=conversation.cost,
                 seconds=time.monotonic() - started,
                 is_error=end.why not in ("done", "interrupted"),
                 detail=end.detail,
                 failure=end.failure,
+                unsent=tuple(map(prompt_text, self._steering.take())),
             )
-            self._on_ended()
+            if loop is not None:
+                loop.hooks.start_idle_timer()
             if self._box.events.has_subscribers:
                 self._box.events.emit(ended)
         return ended

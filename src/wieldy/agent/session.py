@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from wieldy.agent.event_stream import EventStream
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
+from wieldy.agent.prompts import Prompt, prompt_content
 from wieldy.agent.records import ApprovalRequested
 from wieldy.agent.rewind import Rewind
-from wieldy.agent.runs import Prompt, SessionRuns
+from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.store import find_session
 from wieldy.agent.system_prompt import ROLE
@@ -20,7 +21,7 @@ from wieldy.agent.transcript import Conversation, Transcript
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
-from wieldy.core.events import Event, RunEnded
+from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.provider import Provider, ToolSpec
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
@@ -70,6 +71,9 @@ class Session:
         state_dir: str | os.PathLike[str] | None = None,
         host: HostServices | None = None,
     ) -> None:
+        require_count("max_turns", max_turns)
+        require_amount("max_cost", max_cost)
+        require_count("thinking_budget", thinking_budget, least=0)
         self._resume_folder = find_session(resume) if resume is not None else None
         resumed_id = None if self._resume_folder is None else self._resume_folder.name
         self.box = Toolbox(
@@ -99,7 +103,8 @@ class Session:
             raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
         self._models = SessionModels(self.box, model, small_model, base_url)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
-        self.rewind = Rewind(self.box, self.transcript, lambda: self._runs.active)
+        self._runs = SessionRuns(self.box, self.transcript, self._prepare)
+        self.rewind = Rewind(self.box, self.transcript, lambda: self.running)
         self._setup = SessionSetup(
             self.box,
             self._models,
@@ -109,11 +114,9 @@ class Session:
             limits=RunLimits(max_turns, max_cost),
             options=RequestOptions(thinking_budget, tuple(server_tools)),
             forked_from=resumed_id if fork else None,
+            steering=self._runs.steering,
         )
         self._loop: AgentLoop | None = None
-        self._runs = SessionRuns(
-            self.box, self.transcript, load=self._load, run_loop=self._run_loop, on_ended=self._on_run_ended
-        )
 
     @property
     def id(self) -> str:
@@ -152,7 +155,7 @@ class Session:
 
     @property
     def running(self) -> bool:
-        return self._runs.active
+        return self._runs.running
 
     @property
     def ready(self) -> bool:
@@ -174,29 +177,40 @@ class Session:
         """The parts of the system prompt, once the session is ready."""
         return self._setup.prefix.system
 
-    async def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> AsyncIterator[Event]:
-        """Send a prompt and yield events until the model has nothing more to call. The last event is `RunEnded`.
+    def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> EventStream:
+        """Send a prompt and iterate over events until the model has nothing more to call. The last is `RunEnded`.
 
         Leaving the iteration early interrupts the run. With `stream_deltas`, text comes piece by piece as it is generated.
         """
-        async with self.box.events.stream(stream_deltas=stream_deltas) as events, self._runs.start(prompt) as work:
-            async for event in events:
-                yield event
-                if isinstance(event, RunEnded):
-                    break
-            await work
+        return self._runs.stream(_send(prompt), stream_deltas=stream_deltas)
 
     async def ask(self, prompt: Prompt) -> str:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        async with self._runs.start(prompt) as work:
-            ended = await asyncio.shield(work)
-        if ended.is_error:
+        ended = await self._runs.finish(_send(prompt))
+        if ended.is_error or ended.why == "interrupted":
             raise SessionError(ended.detail or ended.why)
         return ended.text
 
+    def steer(self, prompt: Prompt) -> None:
+        """Say something while the model works: it hears it with its next request, instead of ending if it has no more calls.
+
+        Raises `SessionError` where nothing runs.
+        """
+        self._runs.steer(prompt)
+
+    @property
+    def mode(self) -> str:
+        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
+        return self.box.mode
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self.box.mode = name
+
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation by a summary. Raises `SessionError` or `ProviderFailure`."""
-        if self._runs.active:
+        self._runs.require_open()
+        if self.running:
             raise SessionError("this session is running; compact it when it has ended")
         await self._load()
         if self.conversation.messages:
@@ -210,6 +224,9 @@ class Session:
 
     async def aclose(self) -> None:
         """Stop, fire the hooks, write the rest of the transcript, release everything."""
+        if self._runs.is_closed:
+            return
+        self._runs.is_closed = True
         self.box.abort("the session was closed")
         if self._loop is not None:
             loop, self._loop = self._loop, None
@@ -226,14 +243,6 @@ class Session:
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    async def _run_loop(self, content: list[dict[str, Any]], abort: Abort) -> RunEnd:
-        loop, context = await self._prepare()
-        return await loop.run(content, context, abort)
-
-    def _on_run_ended(self) -> None:
-        if self._loop is not None:
-            self._loop.hooks.start_idle_timer()
-
     async def _load(self) -> None:
         """Read the transcript of the session to resume, once."""
         if self._resume_folder is not None:
@@ -242,8 +251,16 @@ class Session:
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:
         """Return the loop; the first time, with what start hooks add to the context."""
+        await self._load()
         if self._loop is not None:
             return self._loop, ()
         loop = self._loop = await self._setup.make_loop()
         source = "resume" if self.conversation.turns else "startup"
         return loop, await loop.hooks.on_start(source, self.provider.model)
+
+
+def _send(prompt: Prompt) -> Work:
+    async def send(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+        return await loop.run(prompt_content(prompt), context, abort)
+
+    return send

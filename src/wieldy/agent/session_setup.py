@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunLimits
 from wieldy.agent.models import SessionModels
+from wieldy.agent.prompts import SteeringQueue
 from wieldy.agent.records import VERSION, HistoryReplaced, ModelChanged, SessionHeader, ToolsActivated
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
@@ -58,7 +59,7 @@ def session_host(host: HostServices, setup: Callable[[], SessionSetup]) -> HostS
 class SessionSetup:
     """Makes the loop of a session, and what tools need of its models."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a session was given, each by name
         self,
         box: Toolbox,
         models: SessionModels,
@@ -69,6 +70,7 @@ class SessionSetup:
         limits: RunLimits,
         options: RequestOptions,
         forked_from: str | None,
+        steering: SteeringQueue,
     ) -> None:
         self._box = box
         self._models = models
@@ -79,6 +81,7 @@ class SessionSetup:
         self._limits = limits
         self._options = options
         self._forked_from = forked_from
+        self._steering = steering
         self.side_requests = SideRequests(models, transcript, box.workspace)
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
@@ -107,6 +110,7 @@ class SessionSetup:
             limits=self._limits,
             options=self._options,
             reports=lambda: None if self._subagents is None else self._subagents.reports,
+            steering=self._steering,
         )
         return self._loop
 

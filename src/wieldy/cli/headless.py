@@ -31,7 +31,7 @@ from wieldy.console import encode_json, print_error, write, write_json_text
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
-    from wieldy.agent.runs import Prompt
+    from wieldy.agent.prompts import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.decision import Behavior
     from wieldy.headless.control import ControlProtocol, OpenSession

@@ -28,6 +28,10 @@ class Catalog:
     def __contains__(self, name: str) -> bool:
         return name in self._tools
 
+    def offered_names(self) -> list[str]:
+        """The names that a model may be told."""
+        return list(self)
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of exactly this name, loading it if needed."""
         entry = self._tools.get(name)

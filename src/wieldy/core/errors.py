@@ -2,9 +2,11 @@
 
     WieldyError
     ├── ToolDefinitionError   a tool that cannot be offered: raised at registration
+    ├── SettingsError         settings that cannot be used as they are written
     ├── Refusal               a call that will not run: the stage that refused, and what the model can do next
     ├── ToolFailure           a tool that ran and failed: message, then stderr, then stdout
-    └── SessionError          the run cannot go on: one line for the person
+    ├── SessionError          the run cannot go on: one line for the person
+    └── ClosedError           a toolbox or session is used after it was closed
 
 `Refusal` and `ToolFailure` become outcomes in `engine/pipeline.py`, and nowhere else.
 """
@@ -22,6 +24,10 @@ class WieldyError(Exception):
 
 class ToolDefinitionError(WieldyError):
     """A tool without name, description or object schema, or a second one of the same name."""
+
+
+class SettingsError(WieldyError):
+    """Settings given in code do not parse, or a rule that denies or asks cannot be read. One line for the person says where."""
 
 
 class Refusal(WieldyError):
@@ -52,3 +58,7 @@ class ToolFailure(WieldyError):
 
 class SessionError(WieldyError):
     """The run ends here. The message is one line for the person."""
+
+
+class ClosedError(WieldyError):
+    """A toolbox or session is used after it was closed."""

@@ -198,8 +198,18 @@ class Compacted(Event, frozen=True, kw_only=True):
     tokens_after: int
 
 
+class Steered(Event, frozen=True, kw_only=True):
+    """What the person said while the run went on is now part of the conversation."""
+
+    kind: ClassVar[str] = "run.steered"
+    text: str
+
+
 class RunEnded(Event, frozen=True, kw_only=True):
-    """A run is over; `why` is one word, `text` the model's last text, `failure` the kind of a provider's failure."""
+    """A run is over; `why` is one word, `text` the model's last text, `failure` the kind of a provider's failure.
+
+    `unsent` is what the person said too late for the model to hear.
+    """
 
     kind: ClassVar[str] = "run.ended"
     why: str
@@ -210,3 +220,4 @@ class RunEnded(Event, frozen=True, kw_only=True):
     is_error: bool = False
     detail: str = ""
     failure: str = ""
+    unsent: tuple[str, ...] = ()

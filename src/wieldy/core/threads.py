@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import GeneratorType
@@ -23,6 +24,14 @@ IDLE_SECONDS = 5.0
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Return the result of a blocking function. When the wait is cancelled, the thread finishes on its own."""
     return await _start(function, args, kwargs)
+
+
+async def call_function(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of the user's: a coroutine function on the event loop, a plain one in a thread, as it may block."""
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+    value = function(*args) if is_async else await in_thread(function, *args)
+    return await value if isinstance(value, Awaitable) else value
 
 
 async def in_thread_uncancellable(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Advice, Answer, Decision, Opinion, Question, Reason
+from wieldy.core.decision import Advice, Adviser, Answer, Decision, Opinion, Question, Reason
 from wieldy.core.effects import Effects, Reads, Writes, is_lasting
 from wieldy.core.errors import Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
@@ -98,9 +98,10 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     tool = catalog.find(call.name)
     if tool is not None:
         return tool
-    near = nearest(call.name, list(catalog))
+    offered = catalog.offered_names()
+    near = nearest(call.name, offered)
     hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
-    names = ", ".join(sorted(catalog))
+    names = ", ".join(sorted(offered))
     raise Refusal(
         "lookup", f"No such tool: `{call.name}`. {hint}Available tools: {names or 'none'}.", data={"nearest": near}
     )
@@ -306,14 +307,24 @@ async def consult(plan: PlannedCall, services: Services) -> Advice:
     advisers = [adviser for adviser in services.advisers if adviser.wants(plan)]
     if not advisers:
         return Advice()
-    runs = (services.supervisor.run(adviser.advise(plan), services.abort) for adviser in advisers)
-    advice = await asyncio.gather(*runs)
+    advice = await asyncio.gather(*(_advise(adviser, plan, services) for adviser in advisers))
     rewrites = [each.updated_input for each in advice if each.updated_input is not None]
     return Advice(
         opinions=tuple(opinion for each in advice for opinion in each.opinions),
         updated_input=rewrites[-1] if rewrites else None,
         context=tuple(line for each in advice for line in each.context),
     )
+
+
+async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Advice:
+    try:
+        return await services.supervisor.run(adviser.advise(plan), services.abort)
+    except (Aborted, Refusal, SessionError):
+        raise
+    except Exception as error:
+        log.error("%s failed on call %s", type(adviser).__name__, plan.call.id, exc_info=error)
+        advice = f"{plan.tool.name} was not run: it could not be checked ({_describe_error(error)}). Tell the user."
+        raise Refusal("hook", advice) from error
 
 
 async def _rewrite(
@@ -337,8 +348,7 @@ async def authorize(
         await services.queue.approval_order.wait_turn(ticket.order, services.abort)
         if services.events.has_subscribers:
             services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
-        question = services.approver.ask(Question(plan, decision))
-        answer = await services.supervisor.run(question, services.abort)
+        answer = await _ask(Question(plan, decision), services)
         default_text = "yes" if answer.allowed else "no"
         reason = Reason("answer", "allow" if answer.allowed else "deny", answer.words or default_text)
         decision = Decision(reason.behavior, (reason, *decision.reasons), decision.suggestions)
@@ -346,6 +356,19 @@ async def authorize(
     if decision.behavior != "allow":
         raise _denial(plan, decision, answer)
     return ClearedCall(plan, decision), answer
+
+
+async def _ask(question: Question, services: Services) -> Answer:
+    """Ask the person. A question that cannot be asked is a refusal."""
+    try:
+        return await services.supervisor.run(services.approver.ask(question), services.abort)
+    except (Aborted, Refusal, SessionError):
+        raise
+    except Exception as error:
+        name = question.plan.tool.name
+        log.error("the question about call %s failed", question.plan.call.id, exc_info=error)
+        advice = f"Permission denied for {name}: the user could not be asked ({_describe_error(error)}). Tell them."
+        raise Refusal("permission", advice, data=question.decision) from error
 
 
 def _announce_decision(
@@ -397,7 +420,12 @@ async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added
         services.session_catalog.invalidate(cleared.plan.effects)
     for reviewer in services.reviewers:
         review = reviewer.review(cleared.plan, outcome, time.perf_counter() - started)
-        outcome = await services.supervisor.run(review, Abort())
+        try:
+            outcome = await services.supervisor.run(review, Abort())
+        except SessionError:
+            raise
+        except Exception as error:  # the call has run: its outcome stands
+            log.error("%s failed on call %s", type(reviewer).__name__, cleared.plan.call.id, exc_info=error)
     return outcome
 
 
@@ -475,8 +503,14 @@ def _outcome_of_error(error: BaseException, call: ToolCall) -> Outcome:
     log.error("%s failed on call %s", call.name, call.id, exc_info=error)
     if isinstance(error, HostExitAttempted):
         return Failed(f"{call.name} failed: {error}. This is a fault of the tool, not of the call.")
+    return Failed(f"{call.name} failed: {_describe_error(error)}")
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, HostExitAttempted):
+        return str(error)
     text = " ".join(str(error).split())
-    return Failed(f"{call.name} failed: {type(error).__name__}{f': {text}' if text else ''}")
+    return f"{type(error).__name__}{f': {text}' if text else ''}"
 
 
 def _announce(call: ToolCall, result: ToolResult, started: float, services: Services) -> None:

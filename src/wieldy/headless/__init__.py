@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
-from wieldy.agent.runs import Prompt
+from wieldy.agent.prompts import Prompt
 from wieldy.agent.session import Session
 from wieldy.console import print_error
 from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded

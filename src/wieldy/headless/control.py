@@ -19,7 +19,7 @@ from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fiel
 from wieldy.headless.host import ControlHost, set_mode
 
 if TYPE_CHECKING:
-    from wieldy.agent.runs import Prompt
+    from wieldy.agent.prompts import Prompt
     from wieldy.agent.session import Session
     from wieldy.mcp.client.connection import Connection
     from wieldy.mcp.client.manager import McpServers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -39,12 +39,45 @@ class Hook(Struct, frozen=True):
         return event.event == self.event and self.matches(event.subject)
 
 
-def python_hook(event: str, call: PythonHook, *, match: str = "", on_error: OnError | None = None) -> Hook:
-    """Make a hook of a Python function: it gets the payload and returns what a command would print as JSON, or None."""
+def python_hook(
+    event: str,
+    call: PythonHook,
+    *,
+    match: str = "",
+    on_error: OnError | None = None,
+    seconds: float = DEFAULT_SECONDS,
+) -> Hook:
+    """Make a hook of a Python function: it gets the payload and returns what a command would print as JSON, or None.
+
+    A plain function runs in a thread. One that raises, or takes longer than `seconds`, has failed: `on_error` says whether
+    that refuses the call.
+    """
+    if event not in HOOK_EVENTS:
+        raise ValueError(f"there is no hook event `{event}`; there are {', '.join(HOOK_EVENTS)}")
+    if not callable(call):
+        raise TypeError(f"a hook is a function, not {call!r}")
+    if on_error not in (None, "block", "warn"):
+        raise ValueError(f"`on_error` must be `block` or `warn`, not `{on_error}`")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+        raise ValueError(f"`seconds` must be a number above 0, not {seconds!r}")
     name = getattr(call, "__qualname__", repr(call))
     return Hook(
-        event, name, None, compile_matcher(match), match, call=call, on_error=on_error or _default_on_error(event)
+        event,
+        name,
+        None,
+        compile_matcher(match),
+        match,
+        call=call,
+        on_error=on_error or _default_on_error(event),
+        seconds=float(seconds),
     )
+
+
+def require_hooks(hooks: Sequence[Any]) -> None:
+    """Raise `TypeError` for something that is no hook."""
+    for hook in hooks:
+        if not isinstance(hook, Hook):
+            raise TypeError(f"{hook!r} is no hook: make it with python_hook(event, function)")
 
 
 def compile_matcher(text: str | None) -> Matcher:

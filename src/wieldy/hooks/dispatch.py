@@ -17,7 +17,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Text, text_of
-from wieldy.core.tool import maybe_await
+from wieldy.core.threads import call_function
 from wieldy.core.workspace import Workspace
 from wieldy.hooks.events import Notification, PermissionRequest, PostToolUse, PostToolUseFailure
 
@@ -151,10 +151,10 @@ class Hooks:
             return interpret_output(hook, await run_command(hook, event, self._environment()))
         try:
             async with asyncio.timeout(hook.seconds):
-                return interpret_answer(hook, await maybe_await(hook.call(event.payload())))
+                return interpret_answer(hook, await call_function(hook.call, event.payload()))
         except TimeoutError:
             return failed_reply(hook, f"did not end within {hook.seconds:g} s")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return failed_reply(hook, f"failed: {type(error).__name__}: {error}")
 
     def _environment(self) -> Mapping[str, str]:

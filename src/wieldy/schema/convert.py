@@ -68,7 +68,19 @@ class Converter:
         convert, unset = self._convert_to(struct), msgspec.UNSET
         if all(field.required for field in fields.fields):
             return lambda value: rename(convert(value))
-        return lambda value: {name: item for name, item in rename(convert(value)).items() if item is not unset}
+        fills = {field.name: field.fill for field in fields.fields if field.fill is not None}
+        if not fills:
+            return lambda value: {name: item for name, item in rename(convert(value)).items() if item is not unset}
+
+        def make(value: Any) -> dict[str, Any]:
+            arguments = rename(convert(value))
+            return {
+                name: fills[name]() if item is unset else item
+                for name, item in arguments.items()
+                if item is not unset or name in fills
+            }
+
+        return make
 
     def model(self, cls: type) -> Maker:
         """Return a function from a JSON object to an instance of a dataclass, TypedDict, struct or pydantic model."""

@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from wieldy.schema.check import UnsupportedAnnotation
@@ -70,7 +70,11 @@ class Param:
         return f"Param({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def with_description(self, about: str) -> Param:
-        return Param(**{**{name: getattr(self, name) for name in self.__slots__}, "about": about})
+        return self.with_values({"about": about})
+
+    def with_values(self, values: Mapping[str, Any]) -> Param:
+        """A copy with other values."""
+        return Param(**{**{name: getattr(self, name) for name in self.__slots__}, **values})
 
 
 def _resolve(annotation: Any, function: types.FunctionType, owner: str, parameter: str) -> Any:
@@ -191,9 +195,12 @@ PLAIN = Param()  # declares nothing
 
 
 class Field:
-    """One field: its Python name, its name in JSON (`wire`), its type, bounds and description."""
+    """One field: its Python name, its name in JSON (`wire`), its type, bounds and description.
 
-    __slots__ = ("about", "annotation", "default", "name", "param", "required", "wire")
+    `fill` makes the value of a field that was not sent, where Python would not.
+    """
+
+    __slots__ = ("about", "annotation", "default", "fill", "name", "param", "required", "wire")
 
     def __init__(
         self, name: str, wire: str, annotation: Any, param: Param, about: str, required: bool, default: Any
@@ -205,6 +212,7 @@ class Field:
         self.about = about
         self.required = required
         self.default = default
+        self.fill: Callable[[], Any] | None = None
 
 
 class Fields:
@@ -238,9 +246,21 @@ def unwrap(annotation: Any) -> tuple[Any, Param]:
             param = extra
         elif type(extra).__name__ == "Meta" and type(extra).__module__.startswith("msgspec"):
             param = _from_meta(extra)
+        elif declared := _foreign(extra, annotation):
+            param = param.with_values(declared)
     if about and not param.about:
         param = Param(about) if param is PLAIN else param.with_description(about)
     return bare, param
+
+
+def _foreign(extra: Any, annotation: Any) -> dict[str, Any] | None:
+    """What metadata of another library declares. Raises `UnsupportedAnnotation` for what cannot be honored."""
+    from wieldy.schema.foreign_metadata import UnusableMetadata, read_metadata
+
+    try:
+        return read_metadata(extra)
+    except UnusableMetadata as error:
+        raise UnsupportedAnnotation(f"the annotation {annotation}", "", str(error)) from None
 
 
 def _from_meta(meta: Any) -> Param:
@@ -279,8 +299,26 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
             rest = annotation
             continue
         default = MISSING if parameter.default is parameter.empty else parameter.default
-        fields.append(_field(name, annotation, about.get(name, ""), default is MISSING, default))
+        fields.append(_parameter(name, annotation, about.get(name, ""), default))
     return Fields(owner, tuple(fields), rest)
+
+
+def _parameter(name: str, annotation: Any, about: str, default: Any) -> Field:
+    """A parameter; pydantic's `Field(…)` as its annotation or default declares bounds and the default."""
+    from wieldy.schema.foreign_metadata import NO_DEFAULT, field_default, is_field_info
+
+    infos = [extra for extra in getattr(annotation, "__metadata__", ()) if is_field_info(extra)]
+    if is_field_info(default):
+        infos.append(default)
+        annotation = typing.Annotated[annotation, default]
+        default = MISSING
+    if not infos or default is not MISSING:
+        return _field(name, annotation, about, default is MISSING, default)
+    # Python does not know this default: each call gets it from here.
+    value = field_default(infos[-1])
+    field = _field(name, annotation, about, value is NO_DEFAULT, MISSING if value is NO_DEFAULT else value)
+    field.fill = (lambda: field_default(infos[-1])) if value is not NO_DEFAULT else None
+    return field
 
 
 def _inner_function(function: Any, owner: str) -> types.FunctionType:

@@ -40,7 +40,7 @@ async def run_process(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=cwd,
-        env=env,
+        env=dict(env),  # uvloop takes nothing but a dict
         limit=CHUNK,
         start_new_session=True,
     )

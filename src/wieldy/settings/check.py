@@ -35,7 +35,19 @@ class InvalidValue(Struct, frozen=True):
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
     """Return the valid values, and what is wrong with the rest. Unknown keys are kept and reported."""
     problems: list[InvalidValue] = []
-    return _validate_section(values, key_tree(), (), problems), problems
+    valid = _validate_section(values, key_tree(), (), problems)
+    problems += _rate_limit_problems(valid)
+    return valid, problems
+
+
+def _rate_limit_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:
+    """Rate limits that have only one of their two numbers, or let no call run."""
+    sections = values.get("tools")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        rate = section.get("rateLimit") if isinstance(section, Mapping) else None
+        if isinstance(rate, Mapping) and not (rate.get("calls") and rate.get("seconds")):
+            path = ("tools", name, "rateLimit")
+            yield InvalidValue(path, f"`{dotted(path)}` needs `calls` and `seconds`, both above 0")
 
 
 def _validate_section(
@@ -127,6 +139,10 @@ def _scalar_problem(value: Any, key: SettingKey) -> str | None:
     }[key.kind]
     if not is_valid:
         return f"{'an' if key.kind == 'integer' else 'a'} {key.kind}, not {_type_name(value)}"
+    if key.kind == "integer" and value < 0:
+        return f"at least 0, not {value}"
+    if key.kind == "number" and not value > 0:
+        return f"above 0, not {value:g}"
     if key.choices and value not in key.choices:
         near = _nearest(value, key.choices)
         hint = f"; did you mean `{near}`?" if near else ""

@@ -77,6 +77,9 @@ def _section_schema(keys: dict[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     if named:
         schema["properties"] = named
+    if "calls" in named:  # a rate limit
+        schema["required"] = ["calls", "seconds"]
+        named["calls"]["minimum"] = 1
     if "*" in keys:
         schema["additionalProperties"] = _entry_schema(keys["*"])
     return schema
@@ -86,6 +89,8 @@ def _entry_schema(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, SettingKey):
         return _section_schema(entry)
     schema = _hooks_schema() if entry.name == "hooks" else dict(_SCHEMAS.get(entry.kind, {"type": entry.kind}))
+    if entry.kind in ("integer", "number"):
+        schema["minimum" if entry.kind == "integer" else "exclusiveMinimum"] = 0
     if entry.choices:
         schema["enum"] = list(entry.choices)
     if entry.default is not None:

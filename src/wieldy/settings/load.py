@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
-from wieldy.core.errors import WieldyError
+from wieldy.core.errors import SettingsError
 from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.paths import PathResolver
@@ -43,16 +43,13 @@ LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "projec
 WHOLE_MEMBERS = {("mcpServers",)}
 
 
-class SettingsBroken(WieldyError):
-    """A rule that denies or asks cannot be read; one line for the person says where."""
-
-
 class Settings(Struct, frozen=True):
     """The settings in force in a project: values, rules, where each is written, and what is wrong.
 
     `root` is the folder of the project, in or below which the work begins.
     `pending` is what the project asks for and the user has not yet consented to; `report` says how Claude Code's settings
-    were read; `left_out` are rules that fail their own examples; `named_file` is the file of the command line.
+    were read; `left_out` are rules that fail their own examples; `named_file` is the file of the command line;
+    `mistakes` are the problems of settings given in code, and of the file of the command line if it cannot be read.
     """
 
     root: str
@@ -66,12 +63,18 @@ class Settings(Struct, frozen=True):
     user_folder: str = ""
     left_out: tuple[Rule, ...] = ()
     named_file: str = ""
+    mistakes: tuple[SettingsProblem, ...] = ()
+
+    def require_valid(self) -> None:
+        """Raise `SettingsError` where something given in code is not in force."""
+        if self.mistakes:
+            raise SettingsError("; ".join(map(str, self.mistakes)))
 
     def require_rules(self) -> None:
-        """Raise `SettingsBroken` where a rule that denies or asks is lost, so that no work begins without it."""
+        """Raise `SettingsError` where a rule that denies or asks is lost, so that no work begins without it."""
         lost = [str(problem) for problem in self.errors if problem.fatal]
         if lost:
-            raise SettingsBroken(f"{'; '.join(lost)}. Nothing was started: correct the rule first")
+            raise SettingsError(f"{'; '.join(lost)}. Nothing was started: correct the rule first")
 
     def origin(self, name: str) -> Origin | None:
         """Return where a value is written; None where it is not set."""
@@ -91,6 +94,15 @@ class Settings(Struct, frozen=True):
         mode = requested or self.get("permissions.defaultMode")
         is_disabled = self.get("permissions.disableBypassPermissionsMode") == "disable"
         return "default" if mode == "bypassPermissions" and is_disabled else str(mode)
+
+    def require_mode(self, name: str) -> None:
+        """Raise `ValueError` for a mode that does not exist, or that the settings disable."""
+        from wieldy.permissions.modes import find_mode
+
+        if find_mode(name).accepts_all and self.mode(name) != name:
+            origin = self.origin("permissions.disableBypassPermissionsMode")
+            where = f" ({origin.file})" if origin is not None and origin.file else ""
+            raise ValueError(f"the settings disable the mode {name}{where}")
 
     @property
     def outside(self) -> Literal["ask", "deny"]:
@@ -228,7 +240,16 @@ def _combine(
     unreadable = [source.error for source in sources if source.error is not None]
     paths = PathResolver((root,), home=env.get("HOME"))
     left_out: list[Rule] = []
-    rules = [rule for source in sources for rule in _parse_rules(source, paths, problems, left_out)]
+    rules: list[Rule] = []
+    mistakes: list[SettingsProblem] = []
+    for source in sources:
+        rule_problems: list[SettingsProblem] = []
+        rules += _parse_rules(source, paths, rule_problems, left_out)
+        problems += rule_problems
+        if source.layer == "command line" and source.error is not None:
+            mistakes.append(source.error)
+        if source.layer == "code":
+            mistakes += [*source.problems, *_hook_problems(source), *(one for one in rule_problems if one.lost)]
     values, origins = merge_sources(sources)
     _make_absolute(values, root, paths.home)
     managed = [source.values for source in sources if source.layer == "managed"]
@@ -251,7 +272,16 @@ def _combine(
         str(config_home(env)),
         tuple(left_out),
         next((source.file for source in sources if source.layer == "command line" and source.file), ""),
+        tuple(mistakes),
     )
+
+
+def _hook_problems(source: SettingsSource) -> list[SettingsProblem]:
+    if "hooks" not in source.values:
+        return []
+    from wieldy.hooks.config import parse_hooks
+
+    return [SettingsProblem(text) for text in parse_hooks(source.values["hooks"])[1]]
 
 
 def merge_sources(sources: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, Origin]]:
@@ -327,7 +357,7 @@ def _parse_rules(
             except RuleError as error:
                 is_fatal = behavior != "allow"
                 text = f"{behavior} rule {'cannot be used' if is_fatal else 'left out'}: {error}"
-                problems.append(SettingsProblem(text, origin.file, origin.line, fatal=is_fatal))
+                problems.append(SettingsProblem(text, origin.file, origin.line, fatal=is_fatal, lost=True))
                 continue
             if rule.warning:
                 text = f"{behavior} rule `{rule}`: {rule.warning}"
@@ -337,7 +367,7 @@ def _parse_rules(
                 # A rule that forbids stays in force whatever its examples say.
                 note = "" if behavior == "allow" else "; the rule stays in force"
                 text = f"{behavior} rule `{rule}` {failure}{note}"
-                problems.append(SettingsProblem(text, origin.file, origin.line))
+                problems.append(SettingsProblem(text, origin.file, origin.line, lost=behavior == "allow"))
             if failures and behavior == "allow":
                 left_out.append(rule)
             else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wieldy.core.errors import SettingsError
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.rules import Layer, Origin
 
@@ -29,13 +30,17 @@ MAX_BYTES = 4 << 20
 
 
 class SettingsProblem(Struct, frozen=True):
-    """Something a person should fix: one line, with its place. `fatal`: a rule that forbids may be lost by it."""
+    """Something a person should fix: one line, with its place.
+
+    `lost`: what was written is not in force; `fatal`: a rule that forbids may be lost.
+    """
 
     text: str
     file: str | None = None
     line: int | None = None
     column: int | None = None
     fatal: bool = False
+    lost: bool = False
 
     def __str__(self) -> str:
         from wieldy.core.invisible_text import escape_to_line
@@ -206,11 +211,12 @@ def load_named_file(file: Path) -> SettingsSource:
 
 def source_from_values(values: Mapping[str, Any], root: str, layer: Layer = "code") -> SettingsSource:
     """Make a source of settings given in code or by options."""
+    if not isinstance(values, Mapping):
+        raise SettingsError(f"settings are a mapping, not {type(values).__name__}")
     if not values:
         return SettingsSource(layer, root, {})
     from wieldy.settings.check import validate
 
     valid, invalid = validate(values)
-    where = "on the command line" if layer == "command line" else "in code"
-    problems = tuple(SettingsProblem(f"settings given {where}: {one.text}", fatal=one.fatal) for one in invalid)
+    problems = tuple(SettingsProblem(f"settings: {one.text}", fatal=one.fatal, lost=True) for one in invalid)
     return SettingsSource(layer, root, valid, problems=problems)

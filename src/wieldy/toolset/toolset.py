@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
@@ -104,13 +103,8 @@ class Toolset:
         Tools that are excluded by name are not even loaded, unless `every` tool is to be listed with a reason.
         """
         workspace, catalog = self._workspace, self._catalog
-        settings = workspace.settings
-        simple = is_feature_enabled(SIMPLE_FEATURE, settings, workspace.env)
-        context = OfferContext(self._mode(), simple, None if only is None else tuple(only))
-        gate = partial(feature_gate, settings=settings, env=workspace.env)
-        names = [
-            name for name in catalog if every or (gate(name) is None and why_excluded_by_name(name, context) is None)
-        ]
+        context, gate = self._context(only), self._gate
+        names = list(catalog) if every else self._names(context)
         tools = [tool for name in names if (tool := catalog.find(name)) is not None]
         availability = await check_availability(
             sorted(tools, key=lambda tool: (is_mcp_tool(tool), tool.name)),
@@ -122,6 +116,25 @@ class Toolset:
         return self._offer(
             availability, window, await self._describe(each.tool for each in availability if each.offered)
         )
+
+    def offered_names(self) -> list[str]:
+        """The tools of the last request; before the first one, those that nothing excludes by name."""
+        if self.sent or self.deferred:
+            return [*self.sent, *self.deferred]
+        return [name for name in self._names(self._context(None)) if self._removal_reason(name) is None]
+
+    def _context(self, only: Sequence[str] | None) -> OfferContext:
+        workspace = self._workspace
+        simple = is_feature_enabled(SIMPLE_FEATURE, workspace.settings, workspace.env)
+        return OfferContext(self._mode(), simple, None if only is None else tuple(only))
+
+    def _gate(self, name: str) -> str | None:
+        return feature_gate(name, settings=self._workspace.settings, env=self._workspace.env)
+
+    def _names(self, context: OfferContext) -> list[str]:
+        return [
+            name for name in self._catalog if self._gate(name) is None and why_excluded_by_name(name, context) is None
+        ]
 
     @property
     def defer(self) -> Defer:
@@ -239,6 +252,9 @@ class ActivatingCatalog(Catalog):
         super().__init__()
         self._catalog = catalog
         self._toolset = toolset
+
+    def offered_names(self) -> list[str]:
+        return self._toolset.offered_names()
 
     def find(self, name: str) -> Tool | None:
         if self._toolset.deferred:

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox, tool
+from wieldy.core.errors import SettingsError
 from wieldy.hooks.config import python_hook
 
 pytestmark = pytest.mark.asyncio
@@ -280,15 +281,24 @@ async def test_continue_false_stops_everything(box_of):
     assert "enough" in result.text
 
 
-async def test_a_broken_hook_entry_is_left_out_alone(box_of):
-    box = box_of(
-        {
-            "hooks": {
-                "PreToolUse": [{"hooks": [{"type": "command"}]}, {"hooks": [{"command": "echo no >&2; exit 2"}]}],
-                "Nope": [],
-            }
-        }
-    )
+BROKEN = {
+    "hooks": {
+        "PreToolUse": [{"hooks": [{"type": "command"}]}, {"hooks": [{"command": "echo no >&2; exit 2"}]}],
+        "Nope": [],
+    }
+}
+
+
+async def test_a_broken_hook_in_code_is_an_error(box_of):
+    with pytest.raises(SettingsError, match=r"`command` is missing.*there is no such event"):
+        box_of(BROKEN)
+
+
+async def test_a_broken_hook_entry_of_a_file_is_left_out_alone(box_of, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "settings.json").write_text(json.dumps(BROKEN))
+    box = box_of({}, load_settings=True)
+    await box.call("say", text="x")
     assert len(box.hook_problems) == 2
     assert (await box.call("say", text="x")).is_error
 

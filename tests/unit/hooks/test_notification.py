@@ -62,7 +62,11 @@ async def test_a_permission_prompt_notifies_while_it_waits(tmp_path: Path) -> No
 
 async def test_an_answer_at_once_and_a_refusal_notify_nobody(tmp_path: Path) -> None:
     recorder = Recorder()
-    for ask in (lambda question: True, None):
+
+    async def agree(question: Any) -> bool:
+        return True
+
+    for ask in (agree, None):
         async with Toolbox(tmp_path, settings={}, tools=[deploy], hooks=[recorder.hook], ask=ask) as box:
             await box.call("deploy")
     assert recorder.payloads == []

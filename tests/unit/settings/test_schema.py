@@ -52,7 +52,9 @@ UNFIT: dict[str, Any] = {
 
 
 def placed(key: SettingKey, value: Any) -> dict[str, Any]:
-    for name in reversed(key.name.replace("*", "Some").split(".")):
+    *sections, last = key.name.replace("*", "Some").split(".")
+    value = {"calls": 3, "seconds": 1, last: value} if "rateLimit" in sections else {last: value}
+    for name in reversed(sections):
         value = {name: value}
     return dict(value)
 
@@ -75,6 +77,15 @@ def test_schema_and_checks_agree_on_every_key(key: SettingKey) -> None:
         assert accepted(placed(key, UNFIT[key.kind])) == (False, False)
     if key.choices:
         assert accepted(placed(key, "something else")) == (False, False)
+    if key.kind in ("integer", "number"):
+        assert accepted(placed(key, -1)) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "rate", [{"calls": 3}, {"seconds": 3}, {"calls": 0, "seconds": 3}, {"calls": 3, "seconds": 0}, {}]
+)
+def test_a_rate_limit_needs_both_of_its_numbers(rate: dict[str, Any]) -> None:
+    assert accepted({"tools": {"Bash": {"rateLimit": rate}}}) == (False, False)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_names_of_older_versions_are_accepted(project) -> None:
     settings = project.load(explicit={"edit": {"max_bytes": 5}, "bash": {"timeout_ms": 7, "tiemout_ms": 1}})
     assert (settings.get("edit.maxBytes"), settings.get("bash.timeoutMs")) == (5, 7)
     assert [str(problem) for problem in settings.warnings] == [
-        "settings given in code: there is no setting `bash.tiemout_ms`; did you mean `bash.timeoutMs`?"
+        "settings: there is no setting `bash.tiemout_ms`; did you mean `bash.timeoutMs`?"
     ]
 
 

@@ -1,0 +1,44 @@
+"""Checks the options of `Toolbox` and `Session`: a wrong one raises at construction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wieldy.core.catalog import Catalog
+from wieldy.core.errors import SettingsError
+from wieldy.core.option_checks import require_callable, require_count
+
+
+def check_toolbox_options(
+    root: str | os.PathLike[str], *, ask: Any, hooks: Sequence[Any], max_concurrency: int | None
+) -> None:
+    """Raise `ValueError` or `TypeError` for an option that cannot be meant."""
+    if not os.path.isdir(root):
+        raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is none")
+    require_count("max_concurrency", max_concurrency)
+    require_callable("ask", ask)
+    if hooks:
+        from wieldy.hooks.config import require_hooks
+
+        require_hooks(hooks)
+
+
+def check_explicit_settings(settings: Mapping[str, Any], catalog: Catalog) -> None:
+    """Raise `SettingsError` for settings given in code that no tool or server can have."""
+    sections = settings.get("tools")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        tool = catalog.find(name) if "cacheSeconds" in section else None
+        if tool is not None and not tool.read_only:
+            text = f"`tools.{name}.cacheSeconds`: {name} is not read-only, so its results must not be used again"
+            raise SettingsError(text)
+    servers = settings.get("mcpServers")
+    if isinstance(servers, Mapping):
+        from wieldy.mcp.client.config import InvalidServer, parse_server
+
+        for name, entry in servers.items():
+            try:
+                parse_server(name, entry)
+            except InvalidServer as error:
+                raise SettingsError(f"`mcpServers.{name}`: {error}") from None

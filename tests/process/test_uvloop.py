@@ -1,0 +1,43 @@
+"""The core of the suite runs on uvloop too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.needs import skip_untested
+
+ROOT = Path(__file__).parents[2]
+CORE = [
+    "tests/unit/engine/test_pipeline.py",
+    "tests/unit/engine/test_misbehaving_tools.py",
+    "tests/unit/engine/test_order.py",
+    "tests/unit/search",
+    "tests/unit/tools/test_grep.py",
+    "tests/unit/tools/test_glob.py",
+    "tests/unit/tools/test_file_search.py",
+    "tests/unit/tools/test_bash.py",
+    "tests/unit/tools/test_edit.py",
+    "tests/unit/hooks/test_hooks_in_a_toolbox.py",
+    "tests/unit/agent/test_session.py",
+    "tests/unit/agent/test_steering.py",
+]
+
+
+def test_the_core_of_the_suite_passes_on_uvloop() -> None:
+    if find_spec("uvloop") is None:
+        skip_untested("uvloop is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *CORE],
+        cwd=ROOT,
+        env={**os.environ, "WIELDY_TEST_LOOP": "uvloop", "PYTEST_XDIST_WORKER": ""},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5_000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,220 @@
+"""A mistake in an option, a setting or a callback is told where it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wieldy import Answer, Script, Session, Toolbox, python_hook, tool
+from wieldy.core.errors import ClosedError, SettingsError
+from wieldy.core.outcome import Done, Refused
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+
+
+@tool
+async def deploy() -> str:
+    """Deploy."""
+    return "deployed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"permissions": {"deni": ["Bash"]}}, "did you mean `permissions.deny`"),
+        ({"permisions": {"deny": ["Bash"]}}, "did you mean `permissions`"),
+        ({"permissions": {"deny": ["Bash("]}}, "deny rule cannot be used"),
+        ({"permissions": {"allow": ["Bash("]}}, "allow rule left out"),
+        ({"permissions": {"deny": "Bash"}}, "must be a list of strings"),
+        ({"permissions": {"defaultMode": "plann"}}, "did you mean `plan`"),
+        ({"bash": {"timeoutMs": "3"}}, "must be an integer"),
+        ({"bash": {"timeoutMs": -3}}, "must be at least 0"),
+        ({"tools": {"Bash": {"rateLimit": "2/min"}}}, "must be an object"),
+        ({"tools": {"Bash": {"rateLimit": {"calls": 2}}}}, "needs `calls` and `seconds`"),
+        ({"tools": {"Bash": {"timeout": 0}}}, "must be above 0"),
+        ({"tools": {"Bash": {"cacheSeconds": 5}}}, "not read-only"),
+        ({"hooks": {"PreToolUs": []}}, "there is no such event"),
+        ({"mcpServers": {"x": {}}}, "neither `command` nor `url`"),
+        (["permissions"], "settings are a mapping"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Toolbox, Session])
+@pytest.mark.parametrize("load_settings", [False, True])
+def test_settings_in_code_that_do_not_parse_raise(tmp_path, settings, words, kind, load_settings):
+    with pytest.raises(SettingsError, match=words):
+        kind(tmp_path, settings=settings, load_settings=load_settings)
+
+
+def test_a_settings_file_that_is_not_there_raises(tmp_path):
+    with pytest.raises(SettingsError, match="there is no such file"):
+        Toolbox(tmp_path, settings_file=tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_concurrency": -2}, "max_concurrency"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"max_concurrency": "2"}, "max_concurrency"),
+        ({"mode": "plann"}, "did you mean `plan`"),
+        ({"ask": True}, "`ask` must be a function"),
+        ({"hooks": [print]}, "python_hook"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_raises(tmp_path, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        Toolbox(tmp_path, settings={}, **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_turns": 0}, {"max_turns": "3"}, {"max_cost": -1}, {"max_cost": "1"}, {"thinking_budget": -1}]
+)
+def test_a_limit_of_a_session_that_cannot_be_meant_raises(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Session(tmp_path, settings={}, model=Script([]), **options)
+
+
+def test_a_root_that_is_no_folder_raises(tmp_path):
+    with pytest.raises(ValueError, match="`root` must be a folder"):
+        Toolbox(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("event", "options"), [("PreToolUs", {}), ("PreToolUse", {"on_error": "stop"})])
+def test_a_hook_that_would_never_run_raises(event, options):
+    with pytest.raises(ValueError, match=r"PreToolUse|on_error"):
+        python_hook(event, print, **options)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("reply", [None, 1, "raise", "exit", Answer("yes")])  # type: ignore[arg-type]
+async def test_an_ask_callback_that_fails_is_a_refusal(tmp_path, reply):
+    def ask(question: Any) -> Any:
+        if reply == "raise":
+            raise ValueError("no line to the office")
+        if reply == "exit":
+            raise SystemExit(1)
+        return reply
+
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], ask=ask) as box:
+        result = await box.call("deploy")
+    assert isinstance(result.outcome, Refused)
+    assert result.outcome.stage == "permission"
+    assert "the user could not be asked" in result.text
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(1)])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_hook_that_raises_is_a_refusal(tmp_path, error, is_async):
+    def guard(payload: dict[str, Any]) -> None:
+        raise error
+
+    async def async_guard(payload: dict[str, Any]) -> None:
+        raise error
+
+    hook = python_hook("PreToolUse", async_guard if is_async else guard)
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], mode="bypassPermissions", hooks=[hook]) as box:
+        result = await box.call("deploy")
+    assert isinstance(result.outcome, Refused)
+    assert type(error).__name__ in result.text
+
+
+@pytest.mark.asyncio
+async def test_an_adviser_that_raises_is_a_refusal_and_a_reviewer_that_raises_changes_nothing(tmp_path):
+    class Adviser:
+        def wants(self, plan: Any) -> bool:
+            return True
+
+        async def advise(self, plan: Any) -> Any:
+            raise LookupError("no rule book")
+
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], mode="bypassPermissions", advisers=[Adviser()]) as box:
+        result = await box.call("deploy")
+    assert isinstance(result.outcome, Refused)
+    assert "no rule book" in result.text
+
+    def after(payload: dict[str, Any]) -> None:
+        raise LookupError("no log")
+
+    hook = python_hook("PostToolUse", after)
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], mode="bypassPermissions", hooks=[hook]) as box:
+        assert isinstance((await box.call("deploy")).outcome, Done)
+
+
+@pytest.mark.asyncio
+async def test_a_blocking_ask_or_hook_holds_up_nobody(tmp_path):
+    threads: list[int] = []
+
+    def ask(question: Any) -> bool:
+        threads.append(threading.get_ident())
+        released.wait(10)
+        return True
+
+    def hook(payload: dict[str, Any]) -> None:
+        threads.append(threading.get_ident())
+
+    released = threading.Event()
+    hooks = [python_hook("PreToolUse", hook)]
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], ask=ask, hooks=hooks) as box:
+        call = asyncio.create_task(box.call("deploy"))
+        while len(threads) < 2:
+            await asyncio.sleep(0.01)
+        released.set()
+        assert (await call).text == "deployed"
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.asyncio
+async def test_a_blocking_hook_is_bounded_by_its_time_out_and_a_blocking_ask_by_an_abort(tmp_path):
+    released = threading.Event()
+    slow = python_hook("PreToolUse", lambda payload: released.wait(30) and None, seconds=0.05)
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], mode="bypassPermissions", hooks=[slow]) as box:
+        assert "did not end within 0.05 s" in (await box.call("deploy")).text
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], ask=lambda question: released.wait(30)) as box:
+        call = asyncio.create_task(box.call("deploy"))
+        await asyncio.sleep(0.05)
+        started = time.monotonic()
+        box.abort()
+        assert (await call).is_error
+        assert time.monotonic() - started < 10
+    released.set()
+
+
+@pytest.mark.asyncio
+async def test_no_such_tool_lists_only_what_is_offered(tmp_path):
+    settings = {"permissions": {"deny": ["WebFetch"]}}
+    async with Toolbox(tmp_path, settings=settings, tools=[deploy]) as box:
+        for _ in range(2):
+            text = (await box.call("Deplo")).text
+            assert "`deploy`" in text
+            assert "Grep" in text
+            assert "WebFetch" not in text
+            assert "StickerRequest" not in text
+            await box.offering()
+        box.mode = "plan"
+        await box.offering()
+        assert "Edit" not in (await box.call("Deplo")).text.partition("Available tools")[2]
+
+
+@pytest.mark.asyncio
+async def test_a_closed_toolbox_says_so(tmp_path):
+    box = Toolbox(tmp_path, settings={})
+    async with box:
+        await box.call("LS", path=".")
+    await box.aclose()
+    for work in (box.call("LS", path="."), box.call_many([]), box.explain("LS", path="."), box.offer(), box.offering()):
+        with pytest.raises(ClosedError, match="this toolbox is closed"):
+            await work
+    for use in (box.turn, box.stream, lambda: box.subscribe(print), lambda: box.add(deploy)):
+        with pytest.raises(ClosedError):
+            use()
+    with pytest.raises(ClosedError):
+        await box.__aenter__()
