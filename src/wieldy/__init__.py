@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wieldy.core.tool_decorator import tool
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
     from wieldy.hooks.config import python_hook
+    from wieldy.mcp.server.serve import serve_mcp
     from wieldy.providers.anthropic import Anthropic
     from wieldy.providers.openai_chat import OpenAIChat
     from wieldy.providers.openai_responses import OpenAIResponses
@@ -62,6 +63,7 @@ _MODULE_OF = {
     "WieldyError": "core.errors",
     "classify": "shell.policy.analysis",
     "python_hook": "hooks.config",
+    "serve_mcp": "mcp.server.serve",
     "tool": "core.tool_decorator",
 }
 
@@ -96,6 +98,7 @@ __all__ = [
     "__version__",
     "classify",
     "python_hook",
+    "serve_mcp",
     "tool",
 ]
 

@@ -62,7 +62,7 @@ async def connected(
             yield client
         return
     process = subprocess.Popen(
-        [sys.executable, *SERVE, "--http", "127.0.0.1:0"],
+        [sys.executable, *SERVE, "--http", "127.0.0.1:0", "--no-token"],
         cwd=project,
         env=environment,
         stderr=subprocess.PIPE,

@@ -373,6 +373,10 @@ def test_the_sdk_is_loaded_when_serving_begins_and_not_before(wieldy: Any):
     ("options", "said"),
     [
         (("--http", "0.0.0.0:0"), "token"),
+        (("--http", "127.0.0.1:0"), "--no-token"),
+        (("--http", "0.0.0.0:0", "--no-token"), "other machines"),
+        (("--http", "127.0.0.1:0", "--no-token", "--token", "x" * 16), "--no-token"),
+        (("--no-token",), "--no-token"),
         (("--http", "0.0.0.0:0", "--token", "short"), "16"),
         (("--http", "nonsense"), "HOST:PORT"),
         (("--http", "127.0.0.1:99999"), "HOST:PORT"),

@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   wieldy mcp serve                                     one client, on stdin and stdout
   wieldy mcp serve --root ~/project --mode acceptEdits
-  wieldy mcp serve --http 127.0.0.1:8931               many clients, at http://127.0.0.1:8931/mcp
-  WIELDY_MCP_TOKEN=… wieldy mcp serve --http 0.0.0.0:8931
+  WIELDY_MCP_TOKEN=… wieldy mcp serve --http 8931      many clients, at http://127.0.0.1:8931/mcp
+  wieldy mcp serve --http 8931 --no-token              the same for everybody on this machine
 
 Permission questions are asked through the client (elicitation). If the client cannot ask its user, the call is denied."""
 
 TOKEN_VARIABLE = "WIELDY_MCP_TOKEN"
-MIN_TOKEN_CHARS = 16
 MAX_NESTING = 2
 
 
@@ -39,15 +38,15 @@ def main(argv: list[str]) -> int:
     parser = create_parser()
     options = parser.parse_args(argv)
     # Removed from the environment: commands that tools run must not inherit the token.
-    token = options.token or os.environ.pop(TOKEN_VARIABLE, "") or None
-    if options.http is not None and (problem := check_exposure(options.http, token)):
+    variable = os.environ.pop(TOKEN_VARIABLE, "")
+    token = options.token or variable or None
+    if options.no_token and (options.token or options.http is None):
+        parser.error("--no-token is for --http without --token")
+    token = None if options.no_token else token
+    if options.http is not None and (problem := check_exposure(options.http, token, no_token=options.no_token)):
         parser.error(problem)
     make_toolbox = _toolbox_factory(options)
-    if options.http is None:
-        return asyncio.run(_run_until_signal(lambda stop: _serve_stdio(make_toolbox, stop)))
-    return asyncio.run(
-        _run_until_signal(lambda stop: _serve_http(make_toolbox, options.http, token, options.allow_host, stop))
-    )
+    return asyncio.run(_run_until_signal(lambda stop: _serve(make_toolbox, options, token, stop)))
 
 
 def create_parser() -> argparse.ArgumentParser:
@@ -64,6 +63,11 @@ def create_parser() -> argparse.ArgumentParser:
     parser.add_argument("--http", type=_address, metavar="HOST:PORT", help="serve over HTTP (default host: 127.0.0.1)")
     parser.add_argument("--token", help=f"the bearer token HTTP clients must send; better set {TOKEN_VARIABLE}")
     parser.add_argument(
+        "--no-token",
+        action="store_true",
+        help="let every program and user of this machine call the tools (loopback only)",
+    )
+    parser.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME", help="another host name clients may use"
     )
     return parser
@@ -78,18 +82,15 @@ def _address(text: str) -> Address:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def check_exposure(address: Address, token: str | None) -> str | None:
+def check_exposure(address: Address, token: str | None, *, no_token: bool = False) -> str | None:
     """Return why it would be unsafe to listen on an address; None if it is safe."""
-    if address.is_loopback and token is None:
-        return None
-    if token is None:
-        return (
-            f"{address.host} can be reached by other machines: set a token of at least {MIN_TOKEN_CHARS} characters "
-            f"in {TOKEN_VARIABLE} (or --token), or listen on 127.0.0.1"
-        )
-    if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
-        return f"the token must be at least {MIN_TOKEN_CHARS} plain characters without spaces"
-    return None
+    from wieldy.mcp.server.http import check_token
+
+    problem = check_token(address, token, required=not no_token)
+    if problem is None or token is not None:
+        return problem
+    way_out = "" if no_token or not address.is_loopback else ", or --no-token to let everybody on this machine in"
+    return f"{problem}: put it in {TOKEN_VARIABLE} (or --token){way_out}"
 
 
 def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
@@ -109,45 +110,21 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
     return make_toolbox
 
 
-async def _serve_stdio(make_toolbox: MakeToolbox, stop: asyncio.Event) -> None:
-    import anyio
-
-    from wieldy.mcp.server.client_session import ClientSession
-    from wieldy.mcp.server.server import RequestHandlers, SingleSession
-    from wieldy.mcp.server.stdio import serve_stdio
-
-    if sys.stdin.isatty():
-        print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
-    session = ClientSession(make_toolbox)
-    try:
-        await session.open()
-        async with anyio.create_task_group() as group:
-
-            async def cancel_on_stop() -> None:
-                await stop.wait()
-                group.cancel_scope.cancel()
-
-            group.start_soon(cancel_on_stop)
-            await serve_stdio(RequestHandlers(SingleSession(session)).create_server())
-            group.cancel_scope.cancel()
-    finally:
-        await session.aclose()
-
-
-async def _serve_http(
-    make_toolbox: MakeToolbox,
-    address: Address,
-    token: str | None,
-    hosts: list[str],
-    stop: asyncio.Event,
+async def _serve(
+    make_toolbox: MakeToolbox, options: argparse.Namespace, token: str | None, stop: asyncio.Event
 ) -> None:
-    from wieldy.mcp.server.http import PATH, serve_http
-    from wieldy.mcp.server.session_pool import SessionPool
+    from wieldy.mcp.server.serve import serve_mcp
 
-    def report(bound: Address) -> None:
-        print_error(f"serving MCP at http://{bound}{PATH}")
-
-    await serve_http(SessionPool(make_toolbox), address, stop, token=token, hosts=hosts, on_ready=report)
+    if options.http is None and sys.stdin.isatty():
+        print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
+    await serve_mcp(
+        make_toolbox,
+        http=options.http,
+        token=token,
+        allow_hosts=options.allow_host,
+        on_ready=lambda url: print_error(f"serving MCP at {url}"),
+        stop=stop,
+    )
 
 
 async def _run_until_signal(serve: Callable[[asyncio.Event], Awaitable[None]]) -> int:

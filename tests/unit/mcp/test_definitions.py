@@ -134,6 +134,7 @@ def test_the_fingerprint_follows_what_a_reader_would_see():
     one = parse_definition(tool()).digest
     assert parse_definition(tool()).digest == one
     assert parse_definition(tool(description="other")).digest != one
+    assert parse_definition(tool(title="other")).digest != one
     assert parse_definition(tool(input_schema={"type": "object", "properties": {"a": {}}})).digest != one
 
 

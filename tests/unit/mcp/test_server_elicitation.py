@@ -11,6 +11,8 @@ import pytest
 from mcp import MCPError
 from tests.unit.mcp.serving import both_eras, connected, text
 
+from wieldy.settings.store import set_value, user_file
+
 Elicited = Callable[[Any, types.ElicitRequestParams], Any]
 
 
@@ -151,6 +153,37 @@ async def test_roots_of_the_client_are_folders_to_work_in(root: Path, era: str, 
     assert "from there" in text(inside)
     assert outside.is_error and "denied" in text(outside)
     assert asked == 1
+
+
+@both_eras
+@pytest.mark.asyncio
+async def test_roots_of_the_client_do_not_widen_what_the_settings_deny(root: Path, era: str, tmp_path: Path):
+    (other := tmp_path / "other").mkdir()
+    (other / "a.txt").write_text("from there\n")
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=other.as_uri())])  # type: ignore[arg-type]
+
+    settings = {"permissions": {"outside": "deny"}}
+    async with connected(root, era, settings=settings, list_roots_callback=roots) as (client, session):
+        for tool, input in (("Read", {"file_path": str(other / "a.txt")}), ("Bash", {"command": f"cat {other}/a.txt"})):
+            result = await client.call_tool(tool, input)
+            assert result.is_error and "outside the allowed folders" in text(result)
+        assert session.box.workspace.roots == (str(root),)
+
+
+@pytest.mark.asyncio
+async def test_roots_are_taken_back_when_the_settings_begin_to_deny_what_is_outside(root: Path, tmp_path: Path):
+    (other := tmp_path / "other").mkdir()
+    (other / "a.txt").write_text("from there\n")
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=other.as_uri())])  # type: ignore[arg-type]
+
+    async with connected(root, "legacy", list_roots_callback=roots, files=True) as (client, _):
+        assert not (await client.call_tool("Read", {"file_path": str(other / "a.txt")})).is_error
+        set_value(user_file(), "permissions.outside", "deny")
+        assert (await client.call_tool("Read", {"file_path": str(other / "a.txt")})).is_error
 
 
 @pytest.mark.asyncio

@@ -67,7 +67,8 @@ def parse_definition(tool: Any) -> ToolDefinition:
     hints = tool.annotations
     read_only = bool(hints and hints.read_only_hint)
     limit = meta.get("anthropic/maxResultSizeChars")
-    visible = (tool.name, tool.description or "", schema, hints.model_dump(exclude_none=True) if hints else {})
+    shown_hints = hints.model_dump(exclude_none=True) if hints else {}
+    visible = (tool.name, tool.description or "", schema, shown_hints, *([tool.title] if tool.title else []))
     return ToolDefinition(
         tool.name,
         tool.title or (hints.title if hints and hints.title else ""),

@@ -39,6 +39,7 @@ from wieldy.mcp.server.tools import (
     list_tools,
     replace_surrogates,
 )
+from wieldy.permissions.paths import is_below
 from wieldy.settings.load import SettingsWatcher
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
@@ -86,6 +87,7 @@ class ClientSession:
         self.notifier.use_client(ctx, publish_change)
         if self._settings.changed():
             await self.box.reload()
+            self.roots.apply()
             self.notifier.check_tools()
 
     async def list_tools(self) -> list[types.Tool]:
@@ -170,11 +172,15 @@ class ClientSession:
 
 
 class ClientRoots:
-    """Folders that the client adds to the workspace. Requested before the first call and after they changed."""
+    """Folders that the client adds to the workspace. Requested before the first call and after they changed.
+
+    Where the settings deny what is outside the project, a client cannot add anything.
+    """
 
     def __init__(self, box: Toolbox) -> None:
         self._box = box
-        self._configured = box.workspace.extra_roots
+        self._folders: tuple[str, ...] = ()
+        self._added: tuple[str, ...] = ()
         self.unknown = True
 
     async def set_uris(self, uris: Iterable[str]) -> None:
@@ -183,13 +189,26 @@ class ClientRoots:
         self.unknown = False
         for uri, folder in folders.items():
             if folder is None:
-                self._box.events.emit(Notice(text=f"a root of the client is not a folder to work in: {uri[:200]}"))
+                self._notify(f"a root of the client is not a folder to work in: {uri[:200]}")
+        self._folders = tuple(dict.fromkeys(folder for folder in folders.values() if folder))
+        self.apply()
+
+    def apply(self) -> None:
+        """Add the client's folders to those of the settings, as far as these allow it."""
         workspace = self._box.workspace
-        added = (folder for folder in folders.values() if folder and folder != workspace.root)
-        roots = tuple(dict.fromkeys((*self._configured, *added)))
-        if roots != workspace.extra_roots:
-            workspace.extra_roots = roots
+        configured = tuple(folder for folder in workspace.extra_roots if folder not in self._added)
+        own = (workspace.root, *configured)
+        added = tuple(folder for folder in self._folders if not any(is_below(folder, root) for root in own))
+        if added and self._box.policy.outside == "deny":
+            self._notify(f"roots of the client are not used: the settings deny what is outside ({', '.join(added)})")
+            added = ()
+        self._added = added
+        if workspace.extra_roots != (*configured, *added):
+            workspace.extra_roots = (*configured, *added)
             self._box.policy.use_roots(workspace.roots)
+
+    def _notify(self, text: str) -> None:
+        self._box.events.emit(Notice(text=text))
 
 
 def root_folder(uri: str) -> str | None:

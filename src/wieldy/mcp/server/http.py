@@ -31,6 +31,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 PATH = "/mcp"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MAX_BODY_BYTES = 128 * 1024 * 1024
+MIN_TOKEN_CHARS = 16
 SHUTDOWN_SECONDS = 2
 RETRY_MILLISECONDS = 1_000
 # An HTTP session costs little until it calls a tool, and clients that never close theirs leave many behind.
@@ -67,6 +68,23 @@ def parse_address(text: str) -> Address:
     if not (len(port) < 6 and port.isascii() and port.isdigit() and int(port) < 65536):
         raise ValueError(f"`{text}` is not an address: write HOST:PORT, as in 127.0.0.1:8931")
     return Address(host, int(port))
+
+
+def check_token(address: Address, token: str | None, *, required: bool) -> str | None:
+    """Return why it would be unsafe to listen on an address with this token; None if it is safe.
+
+    Without `required`, a loopback address needs none.
+    """
+    if token is None:
+        if not address.is_loopback:
+            return (
+                f"{address.host} can be reached by other machines: set a token of at least {MIN_TOKEN_CHARS} characters, "
+                "or listen on 127.0.0.1"
+            )
+        return f"a token of at least {MIN_TOKEN_CHARS} characters is needed" if required else None
+    if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
+        return f"the token must be at least {MIN_TOKEN_CHARS} plain characters without spaces"
+    return None
 
 
 class AccessGuard:
